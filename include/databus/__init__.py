@@ -1,0 +1,48 @@
+"""Databus: change data capture scheduled by Airflow, moved by Spark, checkpointed in ZooKeeper.
+
+`from databus import Flow, MysqlBinlog, Kafka, …` offers every registered kind; classes load when first named,
+so that importing this package loads neither pyspark nor airflow.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from databus.core.flow import Batching, Flow
+
+if TYPE_CHECKING:
+    from databus.checks.accepted_values import AcceptedValues as AcceptedValues
+    from databus.checks.freshness import Freshness as Freshness
+    from databus.checks.in_range import InRange as InRange
+    from databus.checks.not_null import NotNull as NotNull
+    from databus.checks.volume import Volume as Volume
+    from databus.sinks.console import Console as Console
+    from databus.sinks.elasticsearch import Elasticsearch as Elasticsearch
+    from databus.sinks.kafka import Kafka as Kafka
+    from databus.sinks.memory import Memory as Memory
+    from databus.sinks.noop import Noop as Noop
+    from databus.sources.mock import Mock as Mock
+    from databus.sources.mysql_binlog import MysqlBinlog as MysqlBinlog
+    from databus.transforms.drop import DropColumns as DropColumns
+    from databus.transforms.filter import Filter as Filter
+    from databus.transforms.hash import Hash as Hash
+    from databus.transforms.mask import Mask as Mask
+    from databus.transforms.project import Project as Project
+    from databus.transforms.rename import RenameColumns as RenameColumns
+    from databus.transforms.route import Route as Route
+
+try:
+    __version__ = version("databus")
+except PackageNotFoundError:  # a checkout that was not installed
+    __version__ = "0+unknown"
+
+__all__ = ["Batching", "Flow", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_") or not name[0].isupper():
+        raise AttributeError(f"module 'databus' has no attribute {name!r}")
+    from databus.registry import load_public
+
+    return load_public(name)

@@ -1,0 +1,22 @@
+"""The only package that imports Airflow: it turns flows into DAGs and runs the path inside tasks.
+
+`flow_dag` is the entry; nothing here connects to anything while a DAG file is parsed. It loads when first named,
+because Airflow's provider manager imports this package for its connection type while Airflow is half imported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from databus.airflow.dags import flow_dag
+
+__all__ = ["flow_dag"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "flow_dag":
+        raise AttributeError(f"module 'databus.airflow' has no attribute {name!r}")
+    from databus.airflow.dags import flow_dag
+
+    return flow_dag

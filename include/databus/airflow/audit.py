@@ -1,0 +1,39 @@
+"""The audit task: do the run's counts reconcile with the committed history, and what does its quality say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import BaseOperator
+
+from databus.airflow.connections import AirflowConnections
+from databus.airflow.failures import airflow_outcome
+from databus.airflow.identity import run_identity
+from databus.airflow.task_logs import only_warnings_of_libraries
+from databus.core.flow import Flow
+
+
+class AuditOperator(BaseOperator):
+    """Reconciles a run and stores one Great Expectations result over all its batches.
+
+    A failing audit alerts; it neither moves nor blocks the checkpoint.
+    """
+
+    ui_color = "#fff4d6"
+
+    def __init__(self, *, flow: Flow, **options: Any) -> None:
+        super().__init__(**options)
+        self.flow = flow
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Audit the run and return its figures."""
+        from databus.ops.audit import audit_run
+        from databus.ops.services import open_services
+
+        only_warnings_of_libraries()
+        with airflow_outcome(), open_services(self.flow, AirflowConnections()) as services:
+            result = audit_run(self.flow, services, run_identity(context).run_id)
+            for line in result.lines():
+                self.log.info("%s", line)
+            result.require_passed()
+        return result.to_json()

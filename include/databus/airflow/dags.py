@@ -1,0 +1,110 @@
+"""Turn a flow into a DAG: preflight → transfer → audit."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from airflow.sdk import DAG, DeltaDataIntervalTimetable
+
+from databus.core.errors import ConfigError
+from databus.core.flow import Flow
+from databus.core.spec import caller
+
+Engine = Literal["connect", "submit"]
+_START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def flow_dag(
+    flow: Flow,
+    *,
+    every: timedelta = timedelta(minutes=1),
+    engine: Engine = "connect",
+    spark_conn_id: str | None = None,
+    **dag_options: Any,
+) -> DAG:
+    """Return the DAG of a flow; assign it to a module-level name in a file of the DAG folder.
+
+    A run is a window: `transfer` takes the flow's lease and moves micro-batches back to back until the next run's
+    `transfer` waits for the lease. So two runs of a flow are active around the hand-over, and one moves rows.
+    Building the DAG resolves no connection.
+
+    Args:
+        flow: the flow; its name becomes the DAG id.
+        every: time between runs, and about the length of a window.
+        engine: "connect" runs on a warm Spark Connect server, "submit" starts a Spark application per window.
+        spark_conn_id: the Spark connection; `spark_connect_default` or `spark_default` by engine.
+        **dag_options: further arguments of `airflow.sdk.DAG`, e.g. start_date, tags, default_args, callbacks.
+
+    Raises:
+        ConfigError: an argument is not what it should be; names the DAG file and line.
+    """
+    if not isinstance(flow, Flow):
+        raise ConfigError(f"{caller()}: flow_dag needs a Flow, got {type(flow).__name__}")
+    if engine not in ("connect", "submit"):
+        raise ConfigError(f"{caller()}: engine={engine!r} is unknown", hint="Known: connect, submit.")
+    if every < timedelta(seconds=5):
+        raise ConfigError(f"{caller()}: every={every} is shorter than the 5 seconds a run takes at least")
+    defaults = {"retries": 5, "retry_delay": timedelta(seconds=5), "owner": "databus"}
+    defaults.update(dag_options.pop("default_args", {}))
+    options = {
+        "dag_id": flow.name,
+        "description": flow.description or f"{', '.join(flow.source.datasets())} → {_targets(flow)}",
+        "schedule": DeltaDataIntervalTimetable(every),
+        "start_date": _START,
+        "catchup": False,
+        "max_active_runs": _ACTIVE_RUNS,
+        "tags": {"databus", flow.source.kind, *(s.kind for s in flow.sinks)},
+        "default_args": defaults,
+        "doc_md": _documentation(flow),
+        **dag_options,
+    }
+    from databus.airflow.audit import AuditOperator
+    from databus.airflow.preflight import PreflightOperator
+
+    with DAG(**options) as dag:
+        transfer = _transfer(flow, every, engine, spark_conn_id)
+        PreflightOperator(task_id="preflight", flow=flow) >> transfer >> AuditOperator(task_id="audit", flow=flow)
+    frame = inspect.currentframe()
+    if frame is not None and frame.f_back is not None:
+        dag.fileloc = frame.f_back.f_code.co_filename
+    return dag
+
+
+def _transfer(flow: Flow, every: timedelta, engine: Engine, spark_conn_id: str | None) -> Any:
+    window_s = every.total_seconds() + min(_OVERLAP_S, every.total_seconds())
+    if engine == "connect":
+        from databus.airflow.transfer import TransferOperator
+
+        return TransferOperator(
+            task_id="transfer", flow=flow, window_s=window_s, conn_id=spark_conn_id or "spark_connect_default"
+        )
+    from databus.airflow.submit import SubmitTransferOperator
+
+    return SubmitTransferOperator(
+        task_id="transfer", flow=flow, window_s=window_s, conn_id=spark_conn_id or "spark_default"
+    )
+
+
+_ACTIVE_RUNS = 2
+"""The one that moves rows, and its successor in preflight or waiting for the lease; audits overlap as well."""
+
+_OVERLAP_S = 20.0
+"""A window outlasts the interval by so much at most, so that it ends by hand-over; without a successor by itself."""
+
+
+def _targets(flow: Flow) -> str:
+    return ", ".join(f"{sink.kind} {' '.join(sink.datasets())}".strip() for sink in flow.sinks)
+
+
+def _documentation(flow: Flow) -> str:
+    transforms = ", ".join(t.label() for t in flow.transforms) or "none"
+    checks = ", ".join(f"{c.check_name} ({c.severity})" for c in flow.checks) or "none"
+    return (
+        f"**{flow.name}** {flow.description}\n\n"
+        f"* source: {flow.source.kind} {', '.join(flow.source.datasets())}\n"
+        f"* transforms: {transforms}\n* checks: {checks}\n* sinks: {_targets(flow)}\n\n"
+        "Tasks: `preflight` probes servers and settings, `transfer` moves micro-batches under the flow's lease, "
+        "`audit` reconciles the run's counts and stores its quality result."
+    )

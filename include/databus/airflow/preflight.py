@@ -1,0 +1,41 @@
+"""The preflight task: probe before anything moves, and say what is missing in an operator's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import BaseOperator
+
+from databus.airflow.connections import AirflowConnections
+from databus.airflow.failures import airflow_outcome
+from databus.airflow.task_logs import only_warnings_of_libraries
+from databus.core.findings import Level
+from databus.core.flow import Flow
+
+
+class PreflightOperator(BaseOperator):
+    """Probes settings, grants, retention, connections and outputs of a flow; changes nothing.
+
+    An ERROR finding fails the task with the first finding's code; warnings are logged.
+    """
+
+    ui_color = "#e8f0fe"
+
+    def __init__(self, *, flow: Flow, **options: Any) -> None:
+        super().__init__(**options)
+        self.flow = flow
+
+    def execute(self, context: Any) -> dict[str, int]:  # noqa: ARG002 - the signature of operators
+        """Probe and return how many findings there are of each level."""
+        from databus.ops.preflight import preflight, require_passed
+        from databus.ops.services import open_services
+
+        only_warnings_of_libraries()
+        with airflow_outcome(), open_services(self.flow, AirflowConnections()) as services:
+            findings = preflight(self.flow, services)
+            for finding in findings:
+                level = {Level.OK: 20, Level.WARN: 30, Level.ERROR: 40}[finding.level]
+                hint = f" → {finding.hint}" if finding.hint else ""
+                self.log.log(level, "%s: %s: %s%s", finding.level.upper(), finding.subject, finding.message, hint)
+            require_passed(self.flow, findings)
+        return {level: sum(f.level is level for f in findings) for level in Level}

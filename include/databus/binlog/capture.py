@@ -1,0 +1,74 @@
+"""Which tables of a log are captured."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from databus.core.errors import ConfigError
+
+REGEX_PREFIX = "re:"
+"""A pattern that starts so is a regular expression over all of `database.table`; any other is an fnmatch pattern."""
+
+SYSTEM_DATABASES = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
+"""Captured only when a pattern names the database literally."""
+
+
+@dataclass(frozen=True)
+class TableCapture:
+    """Picklable predicate over database and table names; case matters, as in the log.
+
+    Attributes:
+        include: patterns of `database.table`; at least one must match.
+        exclude: patterns of which none may match.
+    """
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for pattern in (*self.include, *self.exclude):
+            check_pattern(pattern)
+
+    def __call__(self, database: str, table: str) -> bool:
+        """Tell whether row changes of a table are captured."""
+        return _captured(self, database, table)
+
+    def __str__(self) -> str:
+        return ",".join(self.include) + (f" without {','.join(self.exclude)}" if self.exclude else "")
+
+
+def check_pattern(pattern: str) -> str:
+    """Return the pattern.
+
+    Raises:
+        ConfigError: it is a broken regular expression, or has no dot between database and table.
+    """
+    if pattern.startswith(REGEX_PREFIX):
+        try:
+            re.compile(pattern[len(REGEX_PREFIX) :])
+        except re.error as error:
+            raise ConfigError(f"table pattern {pattern!r} is not a regular expression: {error}") from None
+    elif "." not in pattern.strip("."):
+        raise ConfigError(
+            f"table pattern {pattern!r} names no database",
+            hint='Write "shop.orders", "shop.*" or "re:shop\\.(orders|items)".',
+        )
+    return pattern
+
+
+@lru_cache(maxsize=4096)
+def _captured(capture: TableCapture, database: str, table: str) -> bool:
+    patterns = capture.include
+    if database in SYSTEM_DATABASES:
+        patterns = tuple(p for p in patterns if p.startswith(f"{database}."))
+    name = f"{database}.{table}"
+    return any(_matches(p, name) for p in patterns) and not any(_matches(p, name) for p in capture.exclude)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    if pattern.startswith(REGEX_PREFIX):
+        return re.fullmatch(pattern[len(REGEX_PREFIX) :], name) is not None
+    return fnmatchcase(name, pattern)

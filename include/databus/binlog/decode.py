@@ -1,0 +1,159 @@
+"""Decode a stretch of raw events into batches of row changes per table, and table events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from databus.binlog.arena import kernel_columns
+from databus.binlog.events import HEADER_BYTES, parse_header, type_name
+from databus.binlog.kernels import walk as w
+from databus.binlog.kernels.images import count_rows
+from databus.binlog.schema_ids import SchemaIds
+from databus.binlog.statements import StatementKind
+from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
+from databus.binlog.table_rows import LogPlace, TableRows, row_fault
+from databus.binlog.tablemap import TableMap
+from databus.binlog.walker import LoggedStatement, Walk, Walker, as_buffer
+from databus.core.errors import DecodeError
+
+Ints = npt.NDArray[np.int64]
+TableFilter = Callable[[str, str], bool]
+"""Tells by database and table name whether rows are wanted."""
+
+
+def every_table(database: str, table: str) -> bool:  # noqa: ARG001 - the signature of a TableFilter
+    """Want all rows."""
+    return True
+
+
+class DecodedEvents:
+    """The contents of one segment: transactions at once, rows as they are asked for.
+
+    Iterating decodes; it can be done more than once. Batches of one table come in log order; table events come first.
+
+    Attributes:
+        transactions: the transactions that the batches' `transaction` indexes.
+        table_maps: every table map met, also of tables that are not wanted.
+        event_counts: int64[256], events seen per type.
+        server_version: version of the server that wrote the log.
+    """
+
+    def __init__(
+        self, buffer: npt.NDArray[np.uint8], walker: Walker, walk: Walk, tables: TableFilter, schema_ids: SchemaIds
+    ) -> None:
+        self._buffer, self._walk, self._tables, self._schema_ids = buffer, walk, tables, schema_ids
+        self._place = LogPlace(walker.file, walker.position - walk.consumed_bytes)
+        self.transactions: Transactions = walk.transactions
+        self.table_maps: tuple[TableMap, ...] = tuple(walk.slots)
+        self.event_counts = walker.counts
+        self.server_version = walker.format.server_version if walker.format else ""
+
+    def __iter__(self) -> Iterator[TableBatch | TableEvent]:
+        rows = self._walk.rows
+        bases = self._ordinal_bases(rows)
+        for statement in self._walk.statements:
+            event = self._table_event(statement, bases)
+            if event is not None:
+                yield event
+        for slot in np.unique(rows[rows[:, w.R_SLOT] >= 0, w.R_SLOT]).tolist():
+            table = self._walk.slots[slot]
+            if not self._tables(table.database, table.table):
+                continue
+            chosen = rows[:, w.R_SLOT] == slot
+            yield from TableRows(
+                self._buffer, table, rows[chosen], bases[chosen], self._schema_ids, self._place
+            ).batches()
+
+    def _ordinal_bases(self, rows: Ints) -> Ints:
+        """Return the ordinal of each event's first change.
+
+        −1 stands where a transaction touches one table only: counting on is enough there.
+        """
+        bases = np.full(len(rows), -1, dtype=np.int64)
+        if not len(rows):
+            return bases
+        transaction, slot = rows[:, w.R_TRANSACTION], rows[:, w.R_SLOT]
+        # Rows events lie in transaction order, so a change of table inside one shows between neighbours.
+        mixed = transaction[1:][(transaction[1:] == transaction[:-1]) & (slot[1:] != slot[:-1])]
+        marked = np.zeros(int(transaction[-1]) + 1, dtype=np.bool_)
+        marked[mixed] = True
+        matrices: dict[int, Ints] = {}
+        current, ordinal = -1, 0
+        for i in np.flatnonzero(marked[transaction]).tolist():
+            line = rows[i]
+            if line[w.R_TRANSACTION] != current:
+                current, ordinal = int(line[w.R_TRANSACTION]), 0
+            bases[i] = ordinal
+            ordinal += 1 if line[w.R_SLOT] < 0 else self._count(line, matrices)
+        bases[(slot < 0) & (bases < 0)] = 0
+        return bases
+
+    def _count(self, event: Ints, matrices: dict[int, Ints]) -> int:
+        slot = int(event[w.R_SLOT])
+        table = self._walk.slots[slot]
+        if slot not in matrices:
+            matrices[slot] = kernel_columns(table.columns)
+        count = int(count_rows(self._buffer, event, matrices[slot]))
+        if count < 0:
+            raise row_fault(count, self._place.where(int(event[w.R_AT])), int(event[w.R_TYPE]), table, -1)
+        return count
+
+    def _table_event(self, logged: LoggedStatement, bases: Ints) -> TableEvent | None:
+        truncate = logged.statement.kind is StatementKind.TRUNCATE
+        database, table = logged.statement.database or logged.query.database, logged.statement.table
+        if table and not self._tables(database, table):
+            return None
+        ordinal = int(bases[logged.row_event])
+        return TableEvent(
+            "t" if truncate else "m", database, table, logged.query.statement, logged.transaction, ordinal
+        )
+
+
+def decode_events(
+    buffer: bytes | memoryview | npt.NDArray[np.uint8],
+    *,
+    file: str,
+    base_pos: int = 4,
+    tables: TableFilter = every_table,
+    schema_ids: SchemaIds | None = None,
+) -> DecodedEvents:
+    """Decode whole transactions of one log file.
+
+    Args:
+        buffer: raw events without packet headers and without the file's 4-byte magic; begins with a FORMAT_DESCRIPTION
+            event and ends after a transaction.
+        file: name of the log file.
+        base_pos: file position of the first event after the leading FORMAT_DESCRIPTION event; 4 when that event itself
+            lies at 4, as in a whole file.
+        tables: which tables' rows are wanted; ordinals count all.
+        schema_ids: numbers for the schemas met; share one between the segments of a plan.
+
+    Raises:
+        DecodeError: an event is damaged, unknown or unsupported, or the buffer ends inside an event or a transaction.
+            Damage inside rows shows while iterating.
+    """
+    array = as_buffer(buffer)
+    walker = Walker(file, base_pos)
+    walk = walker.walk(array)
+    if walk.consumed_bytes != len(array) or walker.format is None:
+        raise _cut_short(array, walker, walk)
+    if walk.open:
+        raise DecodeError(
+            f"{file}:{walker.position}: the events end inside a transaction",
+            hint="A segment must hold whole transactions: cut it where Walk.transaction_offsets say.",
+        )
+    return DecodedEvents(array, walker, walk, tables, schema_ids or SchemaIds())
+
+
+def _cut_short(array: npt.NDArray[np.uint8], walker: Walker, walk: Walk) -> DecodeError:
+    at, left = walk.consumed_bytes, len(array) - walk.consumed_bytes
+    if left < HEADER_BYTES:
+        return DecodeError(f"{walker.file}:{walker.position}: {left} bytes are left that are no whole event header")
+    header = parse_header(array.data, at)
+    return DecodeError(
+        f"{walker.file}:{walker.position}: event {type_name(header.event_type)} is cut short: "
+        f"{left} of its {header.size_bytes} bytes are there"
+    )

@@ -1,0 +1,247 @@
+"""Cut a dump into the segments of one range: written as they come, ended at transaction boundaries only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from databus.binlog.capture import TableCapture
+from databus.binlog.executed_gtids import ExecutedGtids
+from databus.binlog.log_walk import FileStart, LogWalk, Stretch
+from databus.binlog.segments import TARGET_BYTES, RangeIndex, Segment, segment_name
+from databus.core.errors import OffsetInvalidError
+from databus.core.offsets import BinlogOffset, OffsetRange
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RangeBounds:
+    """Where a range ends: at the first transaction boundary that satisfies one of these.
+
+    Attributes:
+        max_rows: row changes of captured tables; None for no bound.
+        max_bytes: log bytes; None for no bound.
+        end: exactly here; None when the other bounds decide.
+        segment_bytes: a segment ends at the first boundary after this many bytes.
+    """
+
+    max_rows: int | None = None
+    max_bytes: int | None = None
+    end: BinlogOffset | None = None
+    segment_bytes: int = TARGET_BYTES
+
+
+class RangeStager:
+    """Writes one range. Bytes go to the segment file as they come, so that memory stays bounded."""
+
+    def __init__(self, folder: Path, walk: LogWalk, capture: TableCapture, start: BinlogOffset, bounds: RangeBounds):
+        self._folder, self._walk, self._capture, self._start, self._bounds = folder, walk, capture, start, bounds
+        self._gtids = ExecutedGtids(start.flavor, start.gtids)
+        self._segments: list[Segment] = []
+        self._writer: _SegmentWriter | None = None
+        self._file: FileStart | None = None
+        self._end: tuple[str, int] | None = None
+        self._mark = (start.file, start.pos)
+        self._rows = self._bytes = 0
+        self._open_rows: dict[int, int] = {}
+        self._full = False
+        self.transactions = 0
+
+    def take(self, piece: FileStart | Stretch) -> bool:
+        """Take what the log walk yields, in order; True once the range has reached its bounds.
+
+        Raises:
+            OffsetInvalidError: the wanted end is no transaction boundary of this log.
+        """
+        if isinstance(piece, FileStart):
+            self._check_file(piece)
+            self._end_segment()
+            self._file = piece
+            if piece.name != self._mark[0]:
+                self._mark = (piece.name, piece.pos)
+            return self._full
+        stop = self._stop(piece)
+        last = len(piece.offsets) if stop is None else stop + 1
+        done = 0
+        for cut in self._cuts(piece, last):
+            self._write(piece, done, cut)
+            self._end_segment()
+            done = cut
+        if done < last:
+            self._write(piece, done, last)
+        if stop is not None:
+            self._full = True
+            self._end_segment()
+            return True
+        self._write_tail(piece, last)
+        return False
+
+    def finish(self, *, more: bool) -> RangeIndex | None:
+        """End the range at the last boundary seen; None when no transaction ended in it.
+
+        Args:
+            more: whether the log is known to go on after the range.
+
+        Raises:
+            OffsetInvalidError: the wanted end was not reached.
+        """
+        self._end_segment()
+        wanted = self._bounds.end
+        if wanted is not None and not self._full:
+            raise OffsetInvalidError(
+                f"the log ends before {wanted}", hint="The server lost part of its log: compare SHOW BINARY LOGS."
+            )
+        if self._end is None:
+            return None
+        start = self._start
+        end = BinlogOffset(self._end[0], self._end[1], self._gtids.text(), start.flavor, start.server, start.timeline)
+        used = max((schema for s in self._segments for schema in s.rows), default=-1)
+        return RangeIndex(
+            OffsetRange(start, end),
+            str(self._capture),
+            self._walk.tables[: used + 1],
+            tuple(self._segments),
+            self._bytes,
+            more,
+        )
+
+    def discard(self) -> None:
+        """Close what is open; the folder is the caller's."""
+        if self._writer is not None:
+            self._writer.file.close()
+            self._writer = None
+
+    def _stop(self, piece: Stretch) -> int | None:
+        """Return the index of the transaction that ends the range, None when it goes on."""
+        bounds, n = self._bounds, len(piece.offsets)
+        if n == 0:
+            return None
+        reached = np.zeros(n, np.bool_)
+        if bounds.end is not None:
+            if piece.transactions.file == bounds.end.file:
+                reached = piece.transactions.end_pos >= bounds.end.pos
+                if reached.any() and piece.transactions.end_pos[int(np.argmax(reached))] != bounds.end.pos:
+                    raise OffsetInvalidError(
+                        f"{bounds.end} is not the end of a transaction", hint="Reset the checkpoint or plan."
+                    )
+        else:
+            rows = np.zeros(n + 1, np.int64)
+            np.add.at(rows, piece.row_transactions, piece.row_counts)
+            rows[0] += sum(self._open_rows.values())
+            if bounds.max_rows is not None:
+                reached |= self._rows + np.cumsum(rows[:n]) >= bounds.max_rows
+            if bounds.max_bytes is not None:
+                reached |= self._bytes + piece.transactions.end_pos - self._mark[1] >= bounds.max_bytes
+        return int(np.argmax(reached)) if reached.any() else None
+
+    def _cuts(self, piece: Stretch, last: int) -> list[int]:
+        """Return after how many transactions of the piece a segment ends."""
+        cuts = {i + 1 for i in piece.table_events if i < last}
+        written, at = (self._writer.written if self._writer else 0), 0
+        while True:
+            after = int(np.searchsorted(piece.offsets[:last], at + self._bounds.segment_bytes - written))
+            if after >= last:
+                break
+            cuts.add(after + 1)
+            written, at = 0, int(piece.offsets[after])
+        return sorted(cuts)
+
+    def _write(self, piece: Stretch, first: int, last: int) -> None:
+        """Write transactions first … last − 1 of a piece, with what lies before them since the previous boundary."""
+        begin = int(piece.offsets[first - 1]) if first else 0
+        end = int(piece.offsets[last - 1])
+        writer = self._writing(piece, begin)
+        writer.append(piece.events[begin:end])
+        log = piece.transactions
+        chosen = (piece.row_transactions >= first) & (piece.row_transactions < last)
+        for schema, count in zip(piece.row_schemas[chosen].tolist(), piece.row_counts[chosen].tolist(), strict=True):
+            writer.rows[schema] = writer.rows.get(schema, 0) + count
+        self._rows += int(piece.row_counts[chosen].sum())
+        if first == 0:
+            self._rows += sum(self._open_rows.values())
+            for schema, count in self._open_rows.items():
+                writer.rows[schema] = writer.rows.get(schema, 0) + count
+            self._open_rows = {}
+        writer.boundary(log.ts_ms[first:last], int(log.end_pos[last - 1]))
+        writer.table_events.extend(int(log.end_pos[i]) for i in piece.table_events if first <= i < last)
+        self._gtids.add(log.gtid[first:last])
+        self._end = (log.file, int(log.end_pos[last - 1]))
+        self._bytes += self._end[1] - self._mark[1]
+        self._mark = self._end
+        self.transactions += last - first
+
+    def _write_tail(self, piece: Stretch, last: int) -> None:
+        begin = int(piece.offsets[last - 1]) if last else 0
+        if begin < len(piece.events):
+            self._writing(piece, begin).append(piece.events[begin:])
+        still_open = piece.row_transactions >= last
+        for schema, count in zip(
+            piece.row_schemas[still_open].tolist(), piece.row_counts[still_open].tolist(), strict=True
+        ):
+            self._open_rows[schema] = self._open_rows.get(schema, 0) + count
+
+    def _writing(self, piece: Stretch, begin: int) -> _SegmentWriter:
+        if self._writer is None:
+            assert self._file is not None  # noqa: S101 - the walk yields a file before its events
+            self._writer = _SegmentWriter(self._folder, self._file, piece.pos + begin)
+        return self._writer
+
+    def _end_segment(self) -> None:
+        if self._writer is not None:
+            segment = self._writer.close()
+            if segment is not None:
+                self._segments.append(segment)
+            self._writer = None
+
+    def _check_file(self, piece: FileStart) -> None:
+        wanted = self._bounds.end
+        if wanted is not None and not self._full and int(piece.name.rpartition(".")[2]) > wanted.file_number:
+            raise OffsetInvalidError(f"{wanted} is past the end of its log file", hint="Reset the checkpoint or plan.")
+
+
+class _SegmentWriter:
+    """One segment file while it is written."""
+
+    def __init__(self, folder: Path, file: FileStart, start_pos: int):
+        self._log, self._start_pos = file, start_pos
+        self._path = folder / segment_name(file.name, start_pos)
+        self.file: BinaryIO = self._path.open("wb", buffering=0)
+        self.file.write(file.description)
+        self.written = 0
+        self._kept = 0
+        self._end_pos = start_pos
+        self._stamps: list[Ints] = []
+        self.rows: dict[int, int] = {}
+        self.table_events: list[int] = []
+
+    def append(self, events: npt.NDArray[np.uint8]) -> None:
+        """Write raw events."""
+        left = np.ascontiguousarray(events).data.cast("B")
+        self.written += len(left)
+        while len(left):
+            left = left[self.file.write(left) :]
+
+    def boundary(self, ts_ms: Ints, end_pos: int) -> None:
+        """Note that transactions with these commit times end where the file ends now."""
+        self._stamps.append(ts_ms)
+        self._kept, self._end_pos = self.written, end_pos
+
+    def close(self) -> Segment | None:
+        """Cut the file at its last boundary and describe it; None, and no file, when no transaction ended in it."""
+        with self.file:
+            size = len(self._log.description) + self._kept
+            self.file.truncate(size)
+        if not self._stamps:
+            self._path.unlink()
+            return None
+        stamps = np.concatenate(self._stamps)
+        return Segment(
+            self._path.name, self._log.name, self._start_pos, self._end_pos, size, len(stamps),
+            dict(sorted(self.rows.items())),
+            int(stamps[0]), int(stamps[-1]), int(stamps.max()), self._log.checksum, tuple(self.table_events),
+        )  # fmt: skip

@@ -1,0 +1,148 @@
+"""The folder of staged segments: a local folder by default, any fsspec URI on a cluster.
+
+Layout: `<root>/<flow>/<server>/<file>.<pos>-<file>.<pos>/` holds the segment files of one range and `index.json`. A
+    range is staged in a
+folder beside it and moved at its end; the index is written last, so a folder with an index is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from databus.binlog.segments import RangeIndex, Segment
+from databus.core.errors import SourceUnavailableError
+from databus.core.offsets import BinlogOffset, OffsetRange
+
+_INDEX = "index.json"
+
+
+@dataclass(frozen=True)
+class Staging:
+    """A local folder that takes the segments of one range until it is published.
+
+    Attributes:
+        folder: local folder.
+    """
+
+    folder: Path
+
+    def discard(self) -> None:
+        """Delete the folder; safe to call twice."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class SegmentStore:
+    """Segments of one flow and one server."""
+
+    def __init__(self, root: str, flow: str, server: str):
+        """Address the store; nothing is created yet.
+
+        Args:
+            root: folder or fsspec URI.
+            flow: flow name; flows do not share segments, so that one may release what another still reads.
+            server: server_uuid or server_id.
+        """
+        import fsspec.core
+
+        self._files, path = fsspec.core.url_to_fs(root)
+        self._local = "file" in (
+            self._files.protocol if isinstance(self._files.protocol, tuple) else (self._files.protocol,)
+        )
+        self._home = f"{path.rstrip('/')}/{flow}/{server}"
+
+    def stage(self) -> Staging:
+        """Return a fresh local folder; beside the ranges when the store is local, so that publishing is one rename."""
+        try:
+            if not self._local:
+                return Staging(Path(tempfile.mkdtemp(prefix="databus-segments-")))
+            folder = Path(self._home) / f".staging-{uuid.uuid4().hex}"
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise self._unusable(error) from error
+        return Staging(folder)
+
+    def publish(self, staging: Staging, index: RangeIndex) -> None:
+        """Make a staged range visible, whole or not at all; one that is there already stays."""
+        target = self._folder(index.range)
+        text = json.dumps(index.to_json(), separators=(",", ":"))
+        try:
+            if self._local:
+                (staging.folder / _INDEX).write_text(text)
+                if Path(target).is_dir():
+                    shutil.rmtree(target)
+                staging.folder.rename(target)
+                return
+            for segment in index.segments:
+                self._files.put_file(str(staging.folder / segment.name), f"{target}/{segment.name}")
+            self._files.pipe_file(f"{target}/{_INDEX}", text.encode())
+        except OSError as error:
+            raise self._unusable(error) from error
+        finally:
+            staging.discard()
+
+    def find(self, planned: OffsetRange) -> RangeIndex | None:
+        """Return the index of a staged range, None when it is not there whole."""
+        folder = self._folder(planned)
+        try:
+            data: dict[str, Any] = json.loads(self._files.cat_file(f"{folder}/{_INDEX}"))
+            index = RangeIndex.from_json(data)
+            for segment in index.segments:
+                if self._files.size(f"{folder}/{segment.name}") != segment.size_bytes:
+                    return None
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        except OSError as error:
+            raise self._unusable(error) from error
+        return index
+
+    def address(self, index: RangeIndex, segment: Segment) -> str:
+        """Return the URI under which every worker reads a segment."""
+        return str(self._files.unstrip_protocol(f"{self._folder(index.range)}/{segment.name}"))
+
+    def delete(self, planned: OffsetRange) -> None:
+        """Delete a staged range; safe when it is not there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._files.rm(self._folder(planned), recursive=True)
+
+    def _folder(self, planned: OffsetRange) -> str:
+        start, end = planned.start, planned.end
+        if not isinstance(start, BinlogOffset) or not isinstance(end, BinlogOffset):
+            raise TypeError(f"{planned} is not a range of a binlog")
+        return f"{self._home}/{start.file}.{start.pos}-{end.file}.{end.pos}"
+
+    def _unusable(self, error: OSError) -> SourceUnavailableError:
+        return SourceUnavailableError(
+            f"the segment store {self._home} cannot be used: {error}",
+            hint="Check space and rights there, or point DATABUS_SEGMENT_STORE elsewhere.",
+        )
+
+
+def load_segment(address: str) -> npt.NDArray[np.uint8]:
+    """Return the bytes of a segment; a local one is mapped rather than read, so that its size does not matter.
+
+    Raises:
+        SourceUnavailableError: it is gone; `Source.reopen` brings it back.
+    """
+    import fsspec.core
+
+    files, path = fsspec.core.url_to_fs(address)
+    try:
+        if address.startswith(("file://", "/")):
+            mapped: npt.NDArray[np.uint8] = np.memmap(path, np.uint8, mode="r")
+            return mapped
+        return np.frombuffer(files.cat_file(path), np.uint8)
+    except OSError as error:
+        raise SourceUnavailableError(
+            f"the segment {address} cannot be read: {error}",
+            hint="The segment store must be reachable by every worker under the same path (DATABUS_SEGMENT_STORE).",
+        ) from error

@@ -1,0 +1,146 @@
+"""Segments: raw log bytes of a range in files that decode alone, and the index that describes them.
+
+A segment holds the FORMAT_DESCRIPTION event of its log file and then the file's bytes from the start of its first
+transaction to the end of its last one, unchanged and without holes. It is what a log file would be without the 4-byte
+magic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from databus.core.errors import CheckpointFormatError
+from databus.core.offsets import OffsetRange
+from databus.core.tables import TableSchema
+
+FORMAT_VERSION = 1
+"""The `v` field of a range's index."""
+
+TARGET_BYTES = 32 << 20
+"""A segment ends at the first transaction boundary after this many bytes: small enough to keep all cores busy."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One segment file.
+
+    Attributes:
+        name: file name inside the range's folder.
+        file: log file its transactions lie in.
+        start_pos: file position of its first transaction's first byte.
+        end_pos: file position after its last transaction.
+        size_bytes: length of the segment file, the FORMAT_DESCRIPTION event included.
+        transactions: number of transactions.
+        rows: `schema_id` → row changes of captured tables.
+        first_ts_ms: commit time of the first transaction.
+        last_ts_ms: commit time of the last transaction.
+        max_ts_ms: latest commit time; commit times do not rise steadily.
+        checksum: whether its events end with a CRC32.
+        table_events: positions of the transactions that changed tables (TRUNCATE, other definition statements), which
+            end the segment.
+    """
+
+    name: str
+    file: str
+    start_pos: int
+    end_pos: int
+    size_bytes: int
+    transactions: int
+    rows: Mapping[int, int]
+    first_ts_ms: int
+    last_ts_ms: int
+    max_ts_ms: int
+    checksum: bool
+    table_events: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            **asdict(self),
+            "rows": {str(k): v for k, v in self.rows.items()},
+            "table_events": list(self.table_events),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Segment:
+        """Read what `to_json` wrote."""
+        values = dict(data)
+        values["rows"] = {int(k): v for k, v in values["rows"].items()}
+        values["table_events"] = tuple(values["table_events"])
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class RangeIndex:
+    """What a staged range holds.
+
+    Attributes:
+        range: (start, end]; the end carries the GTIDs executed there.
+        capture: the table filter in text form; another filter counts other rows.
+        tables: schemas of captured tables with row changes, in order of first appearance; `schema_id` is the index.
+        segments: in log order.
+        bytes: log bytes of the range.
+        more: whether the log went on past the end when it was read.
+    """
+
+    range: OffsetRange
+    capture: str
+    tables: tuple[TableSchema, ...]
+    segments: tuple[Segment, ...]
+    bytes: int
+    more: bool
+
+    @property
+    def rows(self) -> int:
+        """Row changes of captured tables."""
+        return sum(sum(s.rows.values()) for s in self.segments)
+
+    @property
+    def first_ts_ms(self) -> int | None:
+        """Commit time of the first transaction."""
+        return self.segments[0].first_ts_ms if self.segments else None
+
+    @property
+    def max_ts_ms(self) -> int | None:
+        """Latest commit time."""
+        return max((s.max_ts_ms for s in self.segments), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return versioned JSON."""
+        return {
+            "v": FORMAT_VERSION,
+            "range": self.range.to_json(),
+            "capture": self.capture,
+            "tables": [t.to_json() for t in self.tables],
+            "segments": [s.to_json() for s in self.segments],
+            "bytes": self.bytes,
+            "more": self.more,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RangeIndex:
+        """Read what `to_json` wrote.
+
+        Raises:
+            CheckpointFormatError: another version.
+        """
+        if data.get("v") != FORMAT_VERSION:
+            raise CheckpointFormatError(
+                f"a segment index has format version {data.get('v')!r}, this code reads {FORMAT_VERSION}",
+                hint="Delete the segment store's folder: it is filled again from the server.",
+            )
+        return cls(
+            OffsetRange.from_json(data["range"]),
+            data["capture"],
+            tuple(TableSchema.from_json(t) for t in data["tables"]),
+            tuple(Segment.from_json(s) for s in data["segments"]),
+            data["bytes"],
+            data["more"],
+        )
+
+
+def segment_name(file: str, start_pos: int) -> str:
+    """Return the file name of a segment; two dumps of one range give the same names."""
+    return f"{file}.{start_pos:020d}.events"

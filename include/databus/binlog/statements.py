@@ -1,0 +1,206 @@
+"""Tell what a logged statement does: TRUNCATE, definition, transaction control, rows; tolerant, no grammar.
+
+Row-based logs hold a statement only where it changes definitions or controls a transaction; one that changes rows is
+refused.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+from databus.binlog.charsets import charset_of
+
+
+class StatementKind(enum.Enum):
+    """What a statement means to a reader of the log."""
+
+    BEGIN = "begin"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    ROLLBACK_TO = "rollback to a savepoint"
+    SAVEPOINT = "savepoint"
+    XA = "xa"
+    TRUNCATE = "truncate"
+    DEFINITION = "definition"
+    ROWS = "rows"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A classified statement.
+
+    Attributes:
+        kind: what it does.
+        database: database it names for its table, "" when it names none.
+        table: table it names, "" where there is none or several.
+    """
+
+    kind: StatementKind
+    database: str = ""
+    table: str = ""
+
+
+_TOKEN = re.compile(
+    r"""\s+ | \#[^\n]*(?:\n|$) | --(?=\s|$)[^\n]*(?:\n|$) | /\*(?!M?!).*?\*/     # blanks and comments
+      | /\*M?!\d* | \*/                                                          # borders of comments that servers run
+      | (?P<quoted>`(?:[^`]|``)*`) | (?P<string>"(?:[^"\\]|\\.|"")*"|'(?:[^'\\]|\\.|'')*')
+      | (?P<word>[\w$\u0080-\uffff]+) | (?P<sign>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ROWS = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "MERGE", "SELECT", "VALUES"}
+_FILLER = {"TEMPORARY", "IF", "NOT", "EXISTS", "OR", "REPLACE", "ONLINE", "OFFLINE", "IGNORE", "NOWAIT"}
+_MANY_TABLES = {"RENAME", "DROP"}
+
+
+@dataclass(frozen=True)
+class _Token:
+    text: str
+    word: str  # upper case for a bare word, else ""
+    name: str  # the identifier it can stand for, else ""
+
+
+def _tokens(sql: str, most: int) -> list[_Token]:
+    found: list[_Token] = []
+    for match in _TOKEN.finditer(sql):
+        text = match[0]
+        if match["quoted"]:
+            found.append(_Token(text, "", text[1:-1].replace("``", "`")))
+        elif match["word"]:
+            found.append(_Token(text, text.upper(), text))
+        elif match["string"]:
+            # ANSI_QUOTES writes names like this; harmless where it is a literal.
+            found.append(_Token(text, "", text[1:-1].replace('""', '"') if text[0] == '"' else ""))
+        elif match["sign"]:
+            found.append(_Token(text, "", ""))
+        if len(found) >= most:
+            break
+    return found
+
+
+def _qualified(tokens: list[_Token], at: int) -> tuple[str, str, int]:
+    """Read `database.table` or `table`; returns both names and the index after them."""
+    if at >= len(tokens) or not tokens[at].name:
+        return "", "", at
+    if at + 2 < len(tokens) and tokens[at + 1].text == "." and tokens[at + 2].name:
+        return tokens[at].name, tokens[at + 2].name, at + 3
+    return "", tokens[at].name, at + 1
+
+
+def classify(sql: str) -> Statement:
+    """Return what a statement does; an unknown one counts as a definition."""
+    tokens = _tokens(sql, 200)
+    if not tokens:
+        return Statement(StatementKind.NOTHING)
+    words = [t.word for t in tokens]
+    control = _control(words)
+    if control is not None:
+        return Statement(control)
+    first = words[0]
+    if first == "TRUNCATE":
+        database, table, _ = _qualified(tokens, 2 if words[1:2] == ["TABLE"] else 1)
+        return Statement(StatementKind.TRUNCATE, database, table)
+    if first == "DELETE" and words[1:2] == ["FROM"]:
+        # The server writes this when a MEMORY table was emptied by a restart; without WHERE it empties a table in any
+        # case.
+        database, table, after = _qualified(tokens, 2)
+        if table and after == len(tokens):
+            return Statement(StatementKind.TRUNCATE, database, table)
+    if first in _ROWS:
+        return Statement(StatementKind.ROWS)
+    return _definition(tokens, words)
+
+
+def _control(words: list[str]) -> StatementKind | None:
+    first, second = words[0], words[1] if len(words) > 1 else ""
+    if first == "BEGIN" or (first == "START" and second == "TRANSACTION"):
+        return StatementKind.BEGIN
+    if first == "COMMIT":
+        return StatementKind.COMMIT
+    if first == "ROLLBACK":
+        return StatementKind.ROLLBACK_TO if "TO" in words[1:3] else StatementKind.ROLLBACK
+    if first == "SAVEPOINT" or (first == "RELEASE" and second == "SAVEPOINT"):
+        return StatementKind.SAVEPOINT
+    return StatementKind.XA if first == "XA" else None
+
+
+def _definition(tokens: list[_Token], words: list[str]) -> Statement:
+    verb = words[0]
+    if verb not in ("CREATE", "ALTER", "DROP", "RENAME"):
+        return Statement(StatementKind.DEFINITION)
+    at = 1
+    while at < len(words) and words[at] in _FILLER:
+        at += 1
+    if words[at : at + 1] in (["TABLE"], ["TABLES"]):
+        at += 1
+        while at < len(words) and words[at] in _FILLER:
+            at += 1
+        database, table, after = _qualified(tokens, at)
+        several = verb in _MANY_TABLES and any(t.text == "," for t in tokens[after:])
+        return Statement(StatementKind.DEFINITION, "" if several else database, "" if several else table)
+    if "INDEX" in words[at : at + 3] and "ON" in words:
+        database, table, _ = _qualified(tokens, words.index("ON") + 1)
+        return Statement(StatementKind.DEFINITION, database, table)
+    if words[at : at + 1] in (["DATABASE"], ["SCHEMA"]):
+        at += 1
+        while at < len(words) and words[at] in _FILLER:
+            at += 1
+        return Statement(StatementKind.DEFINITION, tokens[at].name if at < len(tokens) else "", "")
+    return Statement(StatementKind.DEFINITION)
+
+
+@dataclass(frozen=True)
+class QueryEvent:
+    """A QUERY event's body.
+
+    Attributes:
+        database: the session's default database.
+        statement: SQL text.
+    """
+
+    database: str
+    statement: str
+
+
+_Q_CHARSET = 4
+# Lengths of the status variables that can precede Q_CHARSET (MySQL 8.0 source documentation, "Query_event", status
+# variables).
+_STATUS_BYTES = {0: 4, 1: 8, 3: 4}
+
+
+def parse_query(body: bytes) -> QueryEvent:
+    """Read a QUERY event's body (without header and checksum).
+
+    Raises:
+        ValueError: the body is cut short or not text.
+    """
+    if len(body) < 14:
+        raise ValueError("a QUERY event is cut short")
+    status_end = 13 + int.from_bytes(body[11:13], "little")
+    database_end = status_end + body[8]
+    if database_end >= len(body) or body[database_end] != 0:
+        raise ValueError("a QUERY event is cut short")
+    database = body[status_end:database_end].decode("utf-8")
+    return QueryEvent(database, _text(body[database_end + 1 :], body[13:status_end]))
+
+
+def _text(sql: bytes, status: bytes) -> str:
+    """Decode SQL in the client character set that the status variables name, UTF-8 where they name none."""
+    at = 0
+    while at < len(status):
+        code = status[at]
+        at += 1
+        if code == _Q_CHARSET and at + 2 <= len(status):
+            charset = charset_of(int.from_bytes(status[at : at + 2], "little"))
+            return charset.decode(sql)
+        if code == 6 and at < len(status):  # catalog: length and text
+            at += 1 + status[at]
+        elif code == 2 and at < len(status):  # catalog of MySQL 5.0: length, text, zero byte
+            at += 2 + status[at]
+        elif code in _STATUS_BYTES:
+            at += _STATUS_BYTES[code]
+        else:
+            break
+    return sql.decode("utf-8", "replace")

@@ -1,0 +1,204 @@
+"""Decode the rows events of one table, a bounded batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from databus.binlog.arena import MAX_TEXT_BYTES, Arena, allocate, kernel_columns
+from databus.binlog.arrow_columns import arrow_type, column_array
+from databus.binlog.events import type_name
+from databus.binlog.exceptions_text import exception_text
+from databus.binlog.kernels import images as im
+from databus.binlog.kernels import values as v
+from databus.binlog.kernels import walk as w
+from databus.binlog.kernels.rows import FULL, decode_rows
+from databus.binlog.schema_ids import SchemaIds
+from databus.binlog.table_batch import MAX_IMAGES, TableBatch
+from databus.binlog.tablemap import TableMap
+from databus.core.errors import DecodeError
+
+Ints = npt.NDArray[np.int64]
+
+_TEXT_BYTES = 16 << 20
+"""Room for one column's values in a batch, unless a single row needs more."""
+_PRESENCE_SETS = 256
+
+
+@dataclass(frozen=True)
+class LogPlace:
+    """Where a buffer lies in the log.
+
+    Attributes:
+        file: log file.
+        shift: file position minus buffer offset.
+    """
+
+    file: str
+    shift: int
+
+    def where(self, offset: int) -> str:
+        """Return "file:position" of a buffer offset."""
+        return f"{self.file}:{offset + self.shift}"
+
+
+def row_fault(fault: int, where: str, event_type: int, table: TableMap, column: int) -> DecodeError:
+    """Return the error for rows that do not fit their table."""
+    what = {
+        im.BAD_COLUMN_COUNT: f"does not have the {len(table.columns)} columns of its TABLE_MAP",
+        im.CUT_SHORT: "ends inside a row",
+        im.BAD_VALUE: "holds a value that its type does not allow",
+        im.BAD_ENUM: "holds a member that the column's list does not have",
+        im.NO_IMAGE: "holds rows without any column, whose number cannot be told",
+    }[fault]
+    name = f".{table.columns[column].name}" if column >= 0 else ""
+    hint = (
+        "SET GLOBAL binlog_row_image=FULL on the server and start after this event." if fault == im.NO_IMAGE else None
+    )
+    return DecodeError(f"{where}: event {type_name(event_type)} for {table.full_name}{name} {what}", hint=hint)
+
+
+class TableRows:
+    """The rows events of one table within one buffer.
+
+    Args:
+        buffer: raw events.
+        table: the table.
+        events: R_… lines of its rows events.
+        bases: ordinal of each event's first change, −1 to count on.
+        schema_ids: numbers for schemas.
+        place: where the buffer lies, for messages.
+
+    Raises:
+        DecodeError: the table cannot be decoded (see `TableMap.refusal`).
+    """
+
+    def __init__(
+        self,
+        buffer: npt.NDArray[np.uint8],
+        table: TableMap,
+        events: Ints,
+        bases: Ints,
+        schema_ids: SchemaIds,
+        place: LogPlace,
+    ) -> None:
+        self._buffer, self._table, self._bases = buffer, table, bases
+        self._events = np.ascontiguousarray(events)
+        self._where = place.where
+        refusal = table.refusal()
+        if refusal is not None:
+            raise DecodeError(f"{self._where(int(events[0, w.R_AT]))}: {refusal[0]}", hint=refusal[1])
+        self._schema = schema_ids.number(table.to_schema(-1))
+        self._arrow_schema = pa.schema([pa.field(c.name, arrow_type(c)) for c in table.columns])
+        self._matrix = kernel_columns(table.columns)
+
+    def batches(self) -> Iterator[TableBatch]:
+        """Decode batch after batch.
+
+        Raises:
+            DecodeError: rows are damaged.
+        """
+        cursor = np.zeros(v.K_WIDTH, dtype=np.int64)
+        cursor[v.K_LAST_TRANSACTION] = -1
+        sizes = self._events[:, w.R_END] - self._events[:, w.R_AT]
+        least = 0
+        while cursor[v.K_EVENT] < len(self._events):
+            left = int(sizes[cursor[v.K_EVENT] :].sum())
+            text = np.full(len(self._matrix), max(min(left, _TEXT_BYTES), least), dtype=np.int64)
+            # Values that are padded or spelled out take more room than in the log.
+            text += 256
+            images = max(2, min(MAX_IMAGES, left))
+            batch = self._fill(cursor, allocate(self._matrix, images, text))
+            if batch is None:
+                # Not one row fits: make more room for texts.
+                least = max(2 * least, 4 * _TEXT_BYTES)
+                if least > MAX_TEXT_BYTES:
+                    least = MAX_TEXT_BYTES if text.max() < MAX_TEXT_BYTES - 256 else self._too_large(cursor)
+                continue
+            least = 0
+            if len(batch):
+                yield batch
+
+    def _too_large(self, cursor: Ints) -> int:
+        raise DecodeError(
+            f"{self._where(int(cursor[v.K_AT]))}: a value of {self._table.full_name} is larger than 2 GiB"
+        )
+
+    def _fill(self, cursor: Ints, arena: Arena) -> TableBatch | None:
+        """Decode into one arena; None when not even one row fitted."""
+        count = len(self._table.columns)
+        changes = np.empty((arena.max_images, v.H_WIDTH), dtype=np.int32)
+        ordinals = np.empty(arena.max_images, dtype=np.int64)
+        presence = np.empty(arena.max_images, dtype=np.int32)
+        sets = np.zeros((_PRESENCE_SETS, (count + 7) // 8), dtype=np.uint8)
+        sets[0] = 0xFF
+        exceptions = np.empty((max(4 * count, MAX_IMAGES), v.X_WIDTH), dtype=np.int64)
+        cursor[[v.K_IMAGES, v.K_CHANGES, v.K_EXCEPTIONS]] = 0
+        cursor[v.K_SETS] = 1
+        status = decode_rows(
+            self._buffer,
+            self._events,
+            self._bases,
+            arena.columns,
+            cursor,
+            arena.max_images,
+            arena.memory,
+            changes,
+            ordinals,
+            presence,
+            sets,
+            exceptions,
+        )
+        if status < 0:
+            self._raise(int(status), cursor)
+        images, number = int(cursor[v.K_IMAGES]), int(cursor[v.K_CHANGES])
+        if status == FULL and images == 0:
+            return None
+        changes = changes[:number]
+        return TableBatch(
+            schema=self._schema,
+            images=self._record_batch(arena, images),
+            op=changes[:, v.H_OP].astype(np.int8),
+            before_row=changes[:, v.H_BEFORE].copy(),
+            after_row=changes[:, v.H_AFTER].copy(),
+            transaction=changes[:, v.H_TRANSACTION].copy(),
+            ordinal=ordinals[:number].copy(),
+            presence=presence[:images].copy(),
+            presence_sets=self._presence_sets(sets, int(cursor[v.K_SETS]), count),
+            exceptions=self._exceptions(exceptions[: cursor[v.K_EXCEPTIONS]]),
+        )
+
+    def _raise(self, fault: int, cursor: Ints) -> None:
+        event = self._events[cursor[v.K_EVENT]]
+        raise row_fault(
+            fault, self._where(int(event[w.R_AT])), int(event[w.R_TYPE]), self._table, int(cursor[v.K_COLUMN])
+        )
+
+    def _record_batch(self, arena: Arena, images: int) -> pa.RecordBatch:
+        arrays = []
+        for number, column in enumerate(self._table.columns):
+            try:
+                arrays.append(column_array(column, number, arena, images))
+            except (ValueError, pa.ArrowInvalid) as error:
+                first = self._where(int(self._events[0, w.R_AT]))
+                name = f"{self._table.full_name}.{column.name} ({column.source_type})"
+                form = column.charset.name if column.charset else column.type.name
+                raise DecodeError(
+                    f"{first} and after: column {name} holds a value that cannot be read as {form}: {error}"
+                ) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+
+    @staticmethod
+    def _presence_sets(sets: npt.NDArray[np.uint8], used: int, count: int) -> tuple[npt.NDArray[np.bool_], ...]:
+        bits = np.unpackbits(sets[:used], axis=1, count=count, bitorder="little").astype(np.bool_)
+        return tuple(bits)
+
+    def _exceptions(self, lines: Ints) -> dict[int, dict[int, str]]:
+        found: dict[int, dict[int, str]] = {}
+        for column, row, value, us in lines.tolist():
+            found.setdefault(column, {})[row] = exception_text(self._table.columns[column], value, us)
+        return found

@@ -1,0 +1,235 @@
+"""TABLE_MAP events: the columns of a table as the rows after them are written.
+
+Wire format: MySQL 8.0 source documentation, "Table_map_event" with "Optional metadata"; MariaDB writes the same since
+10.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from databus.binlog.charsets import Charset, charset_of
+from databus.binlog.column_types import CHARACTER, CHARACTER_MARIADB, NUMERIC, Column, ColumnType, read_meta
+from databus.binlog.packed_integers import length_encoded, length_encoded_bytes
+from databus.core.errors import DecodeError
+from databus.core.tables import ColumnSchema, TableSchema
+
+(
+    _SIGNEDNESS,
+    _DEFAULT_CHARSET,
+    _COLUMN_CHARSET,
+    _COLUMN_NAME,
+    _SET_VALUES,
+    _ENUM_VALUES,
+    _GEOMETRY_TYPE,
+    _PRIMARY_KEY,
+    _PRIMARY_KEY_PREFIX,
+    _ENUM_SET_DEFAULT_CHARSET,
+    _ENUM_SET_COLUMN_CHARSET,
+    _VISIBILITY,
+) = range(1, 13)
+
+
+@dataclass(frozen=True)
+class TableMap:
+    """One table as rows events refer to it.
+
+    Attributes:
+        table_id: number by which rows events named the table where it was first met; the server gives new ones freely.
+        database: database name.
+        table: table name.
+        columns: columns in the order of row images.
+        primary_key: names of the key columns in key order; empty without a key.
+        named: whether the log carries column names (binlog_row_metadata=FULL).
+    """
+
+    table_id: int
+    database: str
+    table: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    named: bool
+
+    @property
+    def full_name(self) -> str:
+        """`database.table`."""
+        return f"{self.database}.{self.table}"
+
+    def to_schema(self, schema_id: int) -> TableSchema:
+        """Return the table's schema under a number of the plan."""
+        columns = tuple(ColumnSchema(c.name, c.source_type, c.spark_type, c.nullable) for c in self.columns)
+        return TableSchema(schema_id, self.database, self.table, columns, self.primary_key)
+
+    def refusal(self) -> tuple[str, str] | None:
+        """Return why this table's rows cannot be decoded and what to do, or None when they can."""
+        if not self.named:
+            return (
+                f"table {self.full_name} is logged without column names",
+                "SET GLOBAL binlog_row_metadata=FULL on the server and start after the change; it is not retroactive.",
+            )
+        for column in self.columns:
+            if column.type in (ColumnType.BLOB_COMPRESSED, ColumnType.VARCHAR_COMPRESSED):
+                return (
+                    f"column {self.full_name}.{column.name} is COMPRESSED, which is not supported yet",
+                    "ALTER the column without COMPRESSED, or leave the table out of the flow.",
+                )
+            if column.type in CHARACTER and column.charset is None:
+                return (
+                    f"column {self.full_name}.{column.name} is logged without its character set",
+                    "SET GLOBAL binlog_row_metadata=FULL on the server and start after the change.",
+                )
+        return None
+
+
+def parse_table_map(body: bytes, where: str = "TABLE_MAP", flavor: str = "mysql") -> TableMap:
+    """Read a TABLE_MAP event's body (without the 19-byte header and the checksum).
+
+    Args:
+        body: the bytes.
+        where: "file:position" for messages.
+        flavor: "mysql" or "mariadb": they differ in which columns the character sets are listed for.
+
+    Raises:
+        DecodeError: the body is damaged, or holds a column type, collation or metadata field that is not known.
+    """
+    try:
+        return _parse(body, flavor)
+    except (ValueError, IndexError, UnicodeDecodeError) as error:
+        raise DecodeError(
+            f"{where}: TABLE_MAP event cannot be read: {error}",
+            hint="The log is damaged, or a newer server wrote a column type that is not known here.",
+        ) from error
+
+
+def _parse(body: bytes, flavor: str) -> TableMap:
+    at = 8
+    database, at = _name(body, at)
+    table, at = _name(body, at)
+    count, at = length_encoded(body, at)
+    types = body[at : at + count]
+    if len(types) != count:
+        raise ValueError("the column types are cut short")
+    meta, at = length_encoded_bytes(body, at + count)
+    columns: list[Column] = []
+    meta_at = 0
+    nulls = body[at : at + (count + 7) // 8]
+    if len(nulls) != (count + 7) // 8:
+        raise ValueError("the NULL bitmap is cut short")
+    for number, type_byte in enumerate(types):
+        kind, m, m2, meta_at = read_meta(type_byte, meta, meta_at)
+        columns.append(Column("", kind, m, m2, nullable=bool(nulls[number >> 3] >> (number & 7) & 1)))
+    if meta_at != len(meta):
+        raise ValueError("the column metadata is longer than its columns need")
+    fields = _fields(body, at + len(nulls))
+    columns = _describe(columns, fields, CHARACTER if flavor == "mysql" else CHARACTER_MARIADB)
+    key = _primary_key(columns, fields)
+    return TableMap(int.from_bytes(body[:6], "little"), database, table, tuple(columns), key, _COLUMN_NAME in fields)
+
+
+def _name(body: bytes, at: int) -> tuple[str, int]:
+    end = at + 1 + body[at]
+    if end >= len(body) or body[end] != 0:
+        raise ValueError("a name is cut short")
+    return body[at + 1 : end].decode("utf-8"), end + 1
+
+
+def _fields(body: bytes, at: int) -> dict[int, bytes]:
+    fields: dict[int, bytes] = {}
+    while at < len(body):
+        number = body[at]
+        value, at = length_encoded_bytes(body, at + 1)
+        if number in fields:
+            raise ValueError(f"metadata field {number} occurs twice")
+        fields[number] = value
+    return fields
+
+
+def _strings(value: bytes) -> list[bytes]:
+    at, found = 0, []
+    while at < len(value):
+        text, at = length_encoded_bytes(value, at)
+        found.append(text)
+    return found
+
+
+def _integers(value: bytes) -> list[int]:
+    at, found = 0, []
+    while at < len(value):
+        number, at = length_encoded(value, at)
+        found.append(number)
+    return found
+
+
+def _value_lists(value: bytes) -> list[list[bytes]]:
+    at, found = 0, []
+    while at < len(value):
+        count, at = length_encoded(value, at)
+        texts = []
+        for _ in range(count):
+            text, at = length_encoded_bytes(value, at)
+            texts.append(text)
+        found.append(texts)
+    return found
+
+
+def _describe(columns: list[Column], fields: dict[int, bytes], character: frozenset[int]) -> list[Column]:
+    """Add names, signs, character sets, values and visibility to bare columns."""
+    if _COLUMN_NAME in fields:
+        names = _strings(fields[_COLUMN_NAME])
+        columns = [replace(c, name=n.decode("utf-8")) for c, n in zip(columns, names, strict=True)]
+    signs = fields.get(_SIGNEDNESS, b"")
+    numeric = [i for i, c in enumerate(columns) if c.type in NUMERIC]
+    if signs:
+        if len(signs) != (len(numeric) + 7) // 8:
+            raise ValueError("the signedness bitmap does not fit the columns")
+        for bit, i in enumerate(numeric):
+            columns[i] = replace(columns[i], unsigned=bool(signs[bit >> 3] & (0x80 >> (bit & 7))))
+    text = [i for i, c in enumerate(columns) if c.type in character]
+    _set_charsets(columns, text, fields, _DEFAULT_CHARSET, _COLUMN_CHARSET)
+    listed = [i for i, c in enumerate(columns) if c.type in (ColumnType.ENUM, ColumnType.SET)]
+    _set_charsets(columns, listed, fields, _ENUM_SET_DEFAULT_CHARSET, _ENUM_SET_COLUMN_CHARSET)
+    for kind, field in ((ColumnType.SET, _SET_VALUES), (ColumnType.ENUM, _ENUM_VALUES)):
+        if field in fields:
+            of_kind = [i for i in listed if columns[i].type is kind]
+            for i, values in zip(of_kind, _value_lists(fields[field]), strict=True):
+                charset = columns[i].charset
+                decode = charset.decode if charset else bytes.decode
+                columns[i] = replace(columns[i], values=tuple(decode(v) for v in values), meta2=len(values))
+    if _VISIBILITY in fields:
+        bits = fields[_VISIBILITY]
+        columns = [replace(c, visible=bool(bits[i >> 3] & (0x80 >> (i & 7)))) for i, c in enumerate(columns)]
+    return columns
+
+
+def _set_charsets(columns: list[Column], chosen: list[int], fields: dict[int, bytes], default: int, each: int) -> None:
+    if each in fields:
+        numbers = _integers(fields[each])
+    elif default in fields:
+        first, *pairs = _integers(fields[default])
+        others = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        numbers = [others.get(i, first) for i in range(len(chosen))]
+    else:
+        return
+    for i, number in zip(chosen, numbers, strict=True):
+        columns[i] = replace(columns[i], charset=_charset(number))
+
+
+def _charset(number: int) -> Charset:
+    try:
+        return charset_of(number)
+    except KeyError:
+        raise ValueError(f"collation {number} is unknown") from None
+
+
+def _primary_key(columns: list[Column], fields: dict[int, bytes]) -> tuple[str, ...]:
+    if _PRIMARY_KEY in fields:
+        numbers = _integers(fields[_PRIMARY_KEY])
+    elif _PRIMARY_KEY_PREFIX in fields:
+        pairs = _integers(fields[_PRIMARY_KEY_PREFIX])
+        # Only a prefix of the column identifies the row at the server; the whole column is at least as narrow a key.
+        numbers = pairs[::2]
+    else:
+        return ()
+    if any(n >= len(columns) for n in numbers):
+        raise ValueError("the primary key names a column that is not there")
+    return tuple(columns[n].name for n in numbers)

@@ -1,0 +1,64 @@
+"""Errors for what stops a walk over events: faults of framing and order, and statements that cannot be followed."""
+
+from __future__ import annotations
+
+from databus.binlog.events import type_name
+from databus.binlog.kernels import walk as w
+from databus.binlog.statements import StatementKind
+from databus.core.errors import DecodeError
+
+_SHOWN = 80
+"""Characters of a statement in a message."""
+
+_FAULTS = {
+    w.BAD_SIZE: "has the impossible size of {size} bytes",
+    w.BAD_CRC: "does not match its CRC32: the log was damaged at rest or on the way",
+    w.BAD_POSITION: "does not lie where its own header says: bytes are missing or were added before it",
+    w.UNBOUND_ROWS: "holds rows of a table that no TABLE_MAP event before it describes",
+    w.NESTED: "begins a transaction inside another one",
+    w.NO_TRANSACTION: "lies outside any transaction",
+    w.TOO_SHORT: "is too short for its type",
+}
+
+_KEEP_APART = "Keep tables of engines such as MyISAM out of transactions, or start after this one."
+_STATEMENTS = {
+    StatementKind.XA: (
+        "XA transactions are not supported yet",
+        "Keep XA transactions off the captured server, or start after the XA COMMIT.",
+    ),
+    StatementKind.ROWS: (
+        "changes rows by statement",
+        "Set binlog_format=ROW for every session (SHOW VARIABLES LIKE 'binlog_format') and start after it.",
+    ),
+    StatementKind.ROLLBACK: (
+        "takes back a transaction that also changed a non-transactional table, not supported yet",
+        _KEEP_APART,
+    ),
+    StatementKind.ROLLBACK_TO: (
+        "takes back part of a transaction that also changed a non-transactional table, not supported yet",
+        _KEEP_APART,
+    ),
+}
+_MISPLACED = (
+    "does not fit the state of the transaction around it",
+    "The log is damaged, or a segment was cut inside a transaction.",
+)
+
+
+def walk_fault(status: int, event_type: int, size_bytes: int, where: str) -> DecodeError:
+    """Return the error for an event that cannot stand where it stands.
+
+    Args:
+        status: the kernel's reason, one of `kernels.walk`.
+        event_type: type byte.
+        size_bytes: size that its header states.
+        where: "file:position" of the event.
+    """
+    return DecodeError(f"{where}: event {type_name(event_type)} {_FAULTS[status].format(size=size_bytes)}")
+
+
+def refuse_statement(kind: StatementKind, sql: str, where: str) -> DecodeError:
+    """Return the error for a statement that cannot be followed."""
+    shown = sql if len(sql) <= _SHOWN else sql[: _SHOWN - 3] + "..."
+    what, hint = _STATEMENTS.get(kind, _MISPLACED)
+    return DecodeError(f"{where}: event QUERY (2), statement {shown!r}: {what}", hint=hint)

@@ -1,0 +1,388 @@
+"""Walk a stretch of raw events: a kernel does the bulk, this settles what it stops at (statements, tables, faults)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from databus.binlog.events import (
+    FLAG_ARTIFICIAL,
+    HEADER_BYTES,
+    IGNORABLE_TYPES,
+    ROWS_TYPES,
+    EventType,
+    FormatDescription,
+    parse_format_description,
+    parse_header,
+    refuse,
+    type_name,
+)
+from databus.binlog.gtids import mariadb_gtids, mysql_gtids, parse_tagged_gtid
+from databus.binlog.kernels import walk as w
+from databus.binlog.statements import QueryEvent, Statement, StatementKind, classify, parse_query
+from databus.binlog.table_batch import Transactions
+from databus.binlog.tablemap import TableMap, parse_table_map
+from databus.binlog.walk_faults import refuse_statement, walk_fault
+from databus.core.errors import DecodeError
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+_DUMMY_TABLE_ID = 0xFFFFFF
+"""Table id of a rows event that only ends a statement."""
+
+
+def as_buffer(data: bytes | memoryview | Bytes) -> Bytes:
+    """Return a read-only byte array over data, without a copy: kernels are compiled for that one type."""
+    array = data if isinstance(data, np.ndarray) else np.frombuffer(data, dtype=np.uint8)
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _classes() -> Bytes:
+    classes = np.full(256, w.C_ASK, dtype=np.uint8)
+    for kind in IGNORABLE_TYPES:
+        classes[kind] = w.C_SKIP
+    for kind in ROWS_TYPES:
+        classes[kind] = w.C_ROWS
+    classes[[EventType.HEARTBEAT, EventType.HEARTBEAT_V2]] = w.C_UNPLACED
+    classes[[EventType.GTID, EventType.ANONYMOUS_GTID]] = w.C_GTID
+    classes[EventType.MARIADB_GTID] = w.C_MARIADB_GTID
+    classes[EventType.QUERY] = w.C_QUERY
+    classes[EventType.XID] = w.C_XID
+    classes[EventType.TABLE_MAP] = w.C_TABLE_MAP
+    return classes
+
+
+_CLASSES = _classes()
+
+
+@dataclass(frozen=True)
+class LoggedStatement:
+    """A TRUNCATE or definition statement met on the way.
+
+    Attributes:
+        statement: what it does.
+        query: its text and default database.
+        row_event: index of its place among the walk's rows events.
+        transaction: index of its transaction.
+    """
+
+    statement: Statement
+    query: QueryEvent
+    row_event: int
+    transaction: int
+
+
+@dataclass
+class Walk:
+    """What one call of `Walker.walk` found.
+
+    Attributes:
+        consumed_bytes: offset after the last whole event.
+        transactions: the transactions that ended.
+        transaction_offsets: buffer offset after each of them: where the buffer may be cut.
+        rows: int64[n, R_WIDTH], one line per rows event or statement (slot −1) in log order, also of the transaction
+            still open.
+        statements: TRUNCATE and definition statements.
+        slots: table maps that R_SLOT of `rows` counts; grows for the life of the walker.
+        open: whether a transaction has begun and not ended.
+    """
+
+    consumed_bytes: int
+    transactions: Transactions
+    transaction_offsets: Ints
+    rows: Ints
+    statements: list[LoggedStatement]
+    slots: list[TableMap]
+    open: bool
+
+
+@dataclass
+class Walker:
+    """Keeps what lasts between stretches of one log file: format, position, table ids, the open transaction.
+
+    Attributes:
+        file: name of the log file, for messages and results.
+        base_pos: file position of the first event after the leading FORMAT_DESCRIPTION event; 4 when that event itself
+            lies at 4, as in a whole file.
+    """
+
+    file: str
+    base_pos: int = 4
+    format: FormatDescription | None = None
+    counts: Ints = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
+    slots: list[TableMap] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._state = np.zeros(w.S_COUNT, dtype=np.int64)
+        self._position = self.base_pos
+        self._carry = np.zeros(w.T_WIDTH, dtype=np.int64)
+        self._tagged: dict[int, str] = {}
+        self._known: dict[bytes, int] = {}
+        self._bindings = np.full((64, w.B_WIDTH), -1, dtype=np.int64)
+        self._bound = 0
+        self._store = np.empty(1 << 14, dtype=np.uint8)
+        self._store_view = as_buffer(self._store)
+        self._stored = 0
+        self._statements: list[LoggedStatement] = []
+
+    @property
+    def position(self) -> int:
+        """File position after the last event walked over."""
+        return self._position
+
+    def walk(self, data: bytes | memoryview | Bytes) -> Walk:
+        """Walk over the whole events in a buffer that starts where the last walk ended.
+
+        Raises:
+            DecodeError: an event is damaged, unknown or unsupported; names file, position and type.
+        """
+        buffer = as_buffer(data)
+        state = self._state
+        state[w.S_AT] = state[w.S_EVENTS] = state[w.S_TRANSACTIONS] = 0
+        state[w.S_SHIFT] = self._position
+        # Smallest possible events bound how many there can be; pages of these arrays that stay untouched cost nothing.
+        transactions = np.empty((len(buffer) // HEADER_BYTES + 2, w.T_WIDTH), dtype=np.int64)
+        transactions[0] = self._carry
+        rows = np.empty((len(buffer) // HEADER_BYTES + 1, w.R_WIDTH), dtype=np.int64)
+        self._statements = []
+        if self._carry[w.T_KIND] != w.TAGGED_GTID:
+            self._tagged = {}
+        if self.format is None and not self._read_format(buffer):
+            return self._result(transactions, rows)
+        state[w.S_SHIFT] = self._position - state[w.S_AT]
+        while True:
+            assert self.format is not None  # noqa: S101 - set above
+            status = w.walk(
+                buffer,
+                len(buffer),
+                self.format.checksum_bytes,
+                _CLASSES,
+                state,
+                self.counts,
+                transactions,
+                rows,
+                self._bindings,
+                self._store_view,
+            )
+            if status == w.DONE:
+                return self._result(transactions, rows)
+            self._settle(int(status), buffer, transactions, rows)
+
+    def _result(self, transactions: Ints, rows: Ints) -> Walk:
+        state = self._state
+        count, at = int(state[w.S_TRANSACTIONS]), int(state[w.S_AT])
+        self._position = at + int(state[w.S_SHIFT])
+        self._carry = transactions[count].copy()
+        done = transactions[:count].copy()
+        found = self._transactions(done)
+        if count in self._tagged:
+            self._tagged = {0: self._tagged[count]}
+        offsets = done[:, w.T_OFFSET].copy()
+        walk = Walk(
+            at, found, offsets, rows[: state[w.S_EVENTS]].copy(), self._statements, self.slots, bool(state[w.S_PHASE])
+        )
+        self._statements = []
+        return walk
+
+    def _transactions(self, lines: Ints) -> Transactions:
+        stamps = np.where(lines[:, w.T_COMMIT_US] > 0, lines[:, w.T_COMMIT_US] // 1000, lines[:, w.T_TIMESTAMP] * 1000)
+        return Transactions(
+            self.file,
+            lines[:, w.T_START].copy(),
+            lines[:, w.T_END].copy(),
+            self._gtids(lines),
+            stamps,
+            lines[:, w.T_SERVER].copy(),
+        )
+
+    def _gtids(self, lines: Ints) -> pa.StringArray:
+        kinds = lines[:, w.T_KIND]
+        kind = int(kinds[0]) if len(lines) and bool((kinds == kinds[0]).all()) else -1
+        if kind == w.MYSQL_GTID:
+            return mysql_gtids(np.ascontiguousarray(lines[:, [w.T_UUID, w.T_UUID2]]), lines[:, w.T_NUMBER])
+        if kind == w.MARIADB_GTID:
+            return mariadb_gtids(lines[:, w.T_DOMAIN], lines[:, w.T_SERVER], lines[:, w.T_NUMBER])
+        if len(lines) <= 1:
+            return pa.array([self._tagged.get(0, "") if kind == w.TAGGED_GTID else ""] * len(lines), pa.string())
+        parts = [self._gtids(lines[i : i + 1]) for i in range(len(lines))]
+        for i, text in self._tagged.items():
+            if i < len(parts):
+                parts[i] = pa.array([text], pa.string())
+        return pa.concat_arrays(parts)
+
+    def _where(self) -> str:
+        return f"{self.file}:{int(self._state[w.S_AT] + self._state[w.S_SHIFT])}"
+
+    def _read_format(self, buffer: Bytes) -> bool:
+        """Read the leading FORMAT_DESCRIPTION event; False when the buffer does not hold all of it yet."""
+        where = f"{self.file}:4"
+        if len(buffer) < HEADER_BYTES:
+            return False
+        size = parse_header(buffer.data).size_bytes
+        if buffer[4] == EventType.FORMAT_DESCRIPTION and size > len(buffer):
+            return False
+        self.format = parse_format_description(bytes(buffer[:size]), where)
+        self.counts[EventType.FORMAT_DESCRIPTION] += 1
+        self._state[w.S_AT] = size
+        if self.base_pos == 4:
+            self._position += size
+        return True
+
+    def _settle(self, status: int, buffer: Bytes, transactions: Ints, rows: Ints) -> None:
+        """Deal with the event at which the kernel stopped, and step over it."""
+        at, size = int(self._state[w.S_AT]), int(self._state[w.S_SIZE])
+        kind = int(buffer[at + 4])
+        if status == w.UNBOUND_ROWS and int.from_bytes(bytes(buffer[at + 19 : at + 25]), "little") == _DUMMY_TABLE_ID:
+            pass
+        elif status != w.ASK:
+            self._fault(status, kind, size)
+        else:
+            assert self.format is not None  # noqa: S101 - walk() has read it
+            body = bytes(buffer[at + HEADER_BYTES : at + size - self.format.checksum_bytes])
+            self._answer(kind, body, bytes(buffer[at : at + size]), transactions, rows)
+        self.counts[kind] += 1
+        self._state[w.S_AT] = at + size
+
+    def _fault(self, status: int, kind: int, size: int) -> NoReturn:
+        raise walk_fault(status, kind, size, self._where())
+
+    def _answer(self, kind: int, body: bytes, event: bytes, transactions: Ints, rows: Ints) -> None:
+        try:
+            if kind == EventType.TABLE_MAP:
+                self._bind(body)
+            elif kind == EventType.QUERY:
+                self._query(body, event, transactions, rows)
+            elif kind == EventType.GTID_TAGGED:
+                self._begin_tagged(body, event, transactions)
+            elif kind == EventType.MARIADB_GTID:
+                self._begin_mariadb(body, event, transactions)
+            elif kind == EventType.FORMAT_DESCRIPTION:
+                self.format = parse_format_description(event, self._where())
+                if parse_header(event).flags & FLAG_ARTIFICIAL or parse_header(event).log_pos == 0:
+                    self._state[w.S_SHIFT] -= len(event)
+            else:
+                raise refuse(kind, self._where())
+        except (ValueError, KeyError, IndexError) as error:
+            raise DecodeError(f"{self._where()}: event {type_name(kind)} cannot be read: {error}") from error
+
+    def _bind(self, body: bytes) -> None:
+        """Bind a table id to the table its TABLE_MAP describes; ids of one and the same table share a slot."""
+        slot = self._known.get(body[8:])
+        if slot is None:
+            slot = len(self.slots)
+            self.slots.append(parse_table_map(body, self._where(), self.format.flavor if self.format else "mysql"))
+            self._known[body[8:]] = slot
+        if 2 * self._bound >= len(self._bindings):
+            self._grow_bindings()
+        table_id = int.from_bytes(body[:6], "little")
+        line = self._bindings[w.find_binding(self._bindings, table_id)]
+        self._bound += int(line[w.B_ID] == -1)
+        line[:] = (table_id, slot, self._keep(body), len(body))
+
+    def _keep(self, body: bytes) -> int:
+        """Copy a TABLE_MAP body to where the kernel compares later ones with it; returns its offset there."""
+        at = self._stored
+        if at + len(body) > len(self._store):
+            larger = np.empty(2 * (at + len(body)), dtype=np.uint8)
+            larger[:at] = self._store[:at]
+            self._store, self._store_view = larger, as_buffer(larger)
+        self._store[at : at + len(body)] = np.frombuffer(body, dtype=np.uint8)
+        self._stored = at + len(body)
+        return at
+
+    def _grow_bindings(self) -> None:
+        old = self._bindings[self._bindings[:, w.B_ID] != -1]
+        self._bindings = np.full((4 * len(self._bindings), w.B_WIDTH), -1, dtype=np.int64)
+        for line in old:
+            self._bindings[w.find_binding(self._bindings, int(line[w.B_ID]))] = line
+
+    def _begin(self, event: bytes, transactions: Ints) -> Ints:
+        if self._state[w.S_PHASE] != w.OUTSIDE:
+            self._fault(w.NESTED, event[4], len(event))
+        line: Ints = transactions[self._state[w.S_TRANSACTIONS]]
+        line[w.T_START] = self._state[w.S_AT] + self._state[w.S_SHIFT]
+        line[w.T_SERVER] = parse_header(event).server_id
+        return line
+
+    def _begin_tagged(self, body: bytes, event: bytes, transactions: Ints) -> None:
+        line = self._begin(event, transactions)
+        gtid = parse_tagged_gtid(body)
+        line[w.T_KIND], line[w.T_COMMIT_US] = w.TAGGED_GTID, gtid.commit_us
+        self._tagged[int(self._state[w.S_TRANSACTIONS])] = gtid.text
+        self._state[w.S_PHASE] = w.ANNOUNCED
+
+    def _begin_mariadb(self, body: bytes, event: bytes, transactions: Ints) -> None:
+        """Begin a MariaDB transaction whose GTID event carries more than the kernel reads."""
+        flags = body[12]
+        if flags & 0xC0:
+            raise DecodeError(
+                f"{self._where()}: event {type_name(event[4])} begins a phase of an XA transaction, not supported yet",
+                hint="Keep XA transactions off the captured server, or start after the XA COMMIT.",
+            )
+        extra = body[21 if flags & 0x02 else 13]
+        if extra != 1:  # 1: more than one transactional engine, no meaning for a reader
+            raise DecodeError(
+                f"{self._where()}: event {type_name(event[4])} belongs to a two-phase ALTER TABLE, not supported yet",
+                hint="SET GLOBAL binlog_alter_two_phase=OFF on the MariaDB server and start after the ALTER.",
+            )
+        line = self._begin(event, transactions)
+        line[w.T_KIND], line[w.T_NUMBER] = w.MARIADB_GTID, int.from_bytes(body[:8], "little", signed=True)
+        line[w.T_DOMAIN] = int.from_bytes(body[8:12], "little")
+        self._state[w.S_PHASE] = w.ANNOUNCED if flags & 1 else w.INSIDE
+
+    def _query(self, body: bytes, event: bytes, transactions: Ints, rows: Ints) -> None:
+        query = parse_query(body)
+        statement = classify(query.statement)
+        state = self._state
+        inside = state[w.S_PHASE] == w.INSIDE
+        row_events = int(transactions[state[w.S_TRANSACTIONS], w.T_ROW_EVENTS])
+        kind = statement.kind
+        if kind in (StatementKind.SAVEPOINT, StatementKind.NOTHING):
+            return
+        if kind is StatementKind.BEGIN and not inside:
+            if state[w.S_PHASE] == w.OUTSIDE:
+                self._begin(event, transactions)
+            state[w.S_PHASE] = w.INSIDE
+        elif kind is StatementKind.COMMIT and inside:
+            self._close(event, transactions)
+        elif kind in (StatementKind.ROLLBACK, StatementKind.ROLLBACK_TO) and (inside and row_events == 0):
+            if kind is StatementKind.ROLLBACK:
+                self._close(event, transactions)
+        elif kind in (StatementKind.TRUNCATE, StatementKind.DEFINITION):
+            self._define(statement, query, event, transactions, rows)
+        else:
+            raise refuse_statement(kind, query.statement, self._where())
+
+    def _define(self, statement: Statement, query: QueryEvent, event: bytes, transactions: Ints, rows: Ints) -> None:
+        """Take note of a TRUNCATE or definition statement; outside BEGIN it is a transaction of its own."""
+        state = self._state
+        inside = state[w.S_PHASE] == w.INSIDE
+        if state[w.S_PHASE] == w.OUTSIDE:
+            self._begin(event, transactions)
+        place = int(state[w.S_EVENTS])
+        rows[place] = 0
+        rows[place, w.R_AT] = state[w.S_AT]
+        rows[place, w.R_TYPE], rows[place, w.R_SLOT] = EventType.QUERY, -1
+        rows[place, w.R_TRANSACTION] = state[w.S_TRANSACTIONS]
+        state[w.S_EVENTS] += 1
+        self._statements.append(LoggedStatement(statement, query, place, int(state[w.S_TRANSACTIONS])))
+        if inside:
+            return
+        if (
+            query.statement.rstrip().upper().endswith("START TRANSACTION")
+        ):  # CREATE TABLE … SELECT of MySQL 8.0.21 and later
+            state[w.S_PHASE] = w.INSIDE
+        else:
+            self._close(event, transactions)
+
+    def _close(self, event: bytes, transactions: Ints) -> None:
+        header = parse_header(event)
+        end = int(self._state[w.S_AT] + self._state[w.S_SHIFT]) + len(event)
+        w.close_transaction(self._state, transactions, end, header.timestamp_s, header.server_id)

@@ -1,0 +1,256 @@
+"""Connections to a MySQL or MariaDB server, and what its errors mean.
+
+Wire format: MySQL 8.0 internals manual, "Client/Server Protocol" (handshake and authentication are PyMySQL's).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from databus.core.connections import Connection
+from databus.core.errors import (
+    ConfigError,
+    OffsetInvalidError,
+    OffsetPurgedError,
+    SourceAccessError,
+    SourceDivergedError,
+    SourceError,
+    SourceUnavailableError,
+)
+
+if TYPE_CHECKING:
+    import socket
+
+CONNECT_TIMEOUT_S = 10.0
+READ_TIMEOUT_S = 60.0
+
+_ACCESS = {1044, 1045, 1130, 1142, 1143, 1251, 1370, 1698, 1862, 3118}
+_PRIVILEGE = {1227}
+_UNAVAILABLE = {
+    0,
+    1040,
+    1053,
+    1077,
+    1152,
+    1158,
+    1159,
+    1160,
+    1161,
+    1203,
+    1205,
+    1226,
+    1317,
+    1927,
+    2002,
+    2003,
+    2006,
+    2013,
+    2055,
+    3169,
+}
+_DUMP_REFUSED = 1236
+_PURGED_WORDS = ("purged", "could not find first log file name", "could not find gtid state", "could not open log file")
+_CONNECT_ERRNO_FATAL = 2003
+
+
+class ServerConnection:
+    """One connection to a server: queries, and the raw socket for a dump.
+
+    Errors of the server come out as the package's own; the password appears in none of them.
+    """
+
+    def __init__(self, connection: Connection):
+        """Connect and log in.
+
+        Raises:
+            SourceUnavailableError: nobody answers.
+            SourceAccessError: the server refuses the login.
+            ConfigError: the TLS options in `extra` cannot be used.
+        """
+        import pymysql
+
+        self.conn_id = connection.conn_id
+        self.place = f"{connection.host or 'localhost'}:{connection.port or 3306}"
+        try:
+            # Replication needs private members of the connection that the type stubs do not know.
+            self._mysql: Any = pymysql.connect(
+                **_options(connection),
+                user=connection.login or None,
+                password=connection.password.get_secret_value(),
+                connect_timeout=float(connection.extra.get("connect_timeout", CONNECT_TIMEOUT_S)),
+                read_timeout=READ_TIMEOUT_S,
+                write_timeout=READ_TIMEOUT_S,
+                charset="utf8mb4",
+                autocommit=True,
+            )
+        except (pymysql.err.MySQLError, OSError, RuntimeError) as error:
+            raise self._translated(error) from None
+
+    @property
+    def thread_id(self) -> int:
+        """The server's number of this connection, as KILL takes it."""
+        return int(self._mysql.thread_id())
+
+    def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows; may block up to READ_TIMEOUT_S."""
+        return self._run(lambda cursor: cursor.execute(sql, values or None))[1]
+
+    def query_named(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        """Run one statement and return its rows by lower-case column name."""
+        names, rows = self._run(lambda cursor: cursor.execute(sql, values or None))
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def variables(self, *names: str) -> dict[str, str]:
+        """Return the global variables of these names that the server knows."""
+        marks = ", ".join(["%s"] * len(names))
+        rows = self.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", *names)
+        return {str(name).lower(): str(value) for name, value in rows}
+
+    def send_command(self, payload: bytes) -> socket.socket:
+        """Send one command packet of less than 16 MiB and return the socket its answer comes from."""
+        import pymysql
+
+        if len(payload) >= 0xFFFFFF:
+            raise SourceError(f"a command of {len(payload)} bytes does not fit into one packet")
+        try:
+            # PyMySQL has no public way to send a raw command; these two are what its own replication users call.
+            self._mysql._write_bytes(len(payload).to_bytes(4, "little") + payload)  # noqa: SLF001
+            found: socket.socket = self._mysql._sock  # noqa: SLF001
+        except (pymysql.err.MySQLError, OSError) as error:
+            raise self._translated(error) from None
+        return found
+
+    def close(self) -> None:
+        """Say goodbye and close; safe to call twice and on a broken connection."""
+        if self._mysql.open:
+            try:
+                self._mysql.close()
+            except Exception:  # noqa: BLE001 - the goodbye packet may meet a dead socket, which is closed then all the same
+                self._mysql._force_close()  # noqa: SLF001
+
+    def cut(self) -> None:
+        """Close the socket without a word: the answer still under way is not wanted."""
+        self._mysql._force_close()  # noqa: SLF001
+
+    def _run(self, execute: Callable[[Any], object]) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+        import pymysql
+
+        try:
+            with self._mysql.cursor() as cursor:
+                execute(cursor)
+                names = [str(column[0]).lower() for column in cursor.description or ()]
+                return names, list(cursor.fetchall())
+        except (pymysql.err.MySQLError, OSError) as error:
+            raise self._translated(error) from None
+
+    def _translated(self, error: Exception) -> SourceError | ConfigError:
+        code, text = error_number(error), error_text(error)
+        if isinstance(error, ssl.SSLError) or (code == _CONNECT_ERRNO_FATAL and "SSL" in text):
+            return SourceUnavailableError(
+                f"{self.conn_id} ({self.place}): TLS could not be set up: {text}",
+                hint="Check ssl_ca, ssl_cert, ssl_key and ssl_mode in the connection's extra.",
+            )
+        return server_error(code, text, f"{self.conn_id} ({self.place})")
+
+
+def server_error(code: int, text: str, where: str) -> SourceError:
+    """Turn an error number and text of the server or of PyMySQL into an error of this package.
+
+    Args:
+        code: MySQL error number (Server and Client Error Message Reference); 0 for a lost connection.
+        text: the server's words.
+        where: connection, and position if one is being read.
+    """
+    message = f"{where}: {text} (MySQL error {code})"
+    if code == _DUMP_REFUSED:
+        return _dump_refused(message, text)
+    if code in _ACCESS:
+        return SourceAccessError(message, hint="Check login, password and the host the account is for (SHOW GRANTS).")
+    if code in _PRIVILEGE:
+        return SourceAccessError(
+            message,
+            hint="GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the account; on MariaDB also BINLOG MONITOR.",
+        )
+    if code in _UNAVAILABLE:
+        return SourceUnavailableError(
+            message, hint="Check that the server runs and is reachable from here; then retry."
+        )
+    return SourceError(message)
+
+
+def _dump_refused(message: str, text: str) -> SourceError:
+    low = text.lower()
+    if any(words in low for words in _PURGED_WORDS):
+        return OffsetPurgedError(
+            message,
+            hint="The server deleted this part of its log: decide on a new snapshot, or skip the gap knowingly.",
+        )
+    if "more gtids than" in low:
+        return SourceDivergedError(
+            message, hint="The server lacks transactions that were read elsewhere: it is another history."
+        )
+    if "server_uuid/server_id" in low or "same server" in low:
+        return SourceUnavailableError(
+            message, hint="Another reader took this server id; the next attempt uses another."
+        )
+    return OffsetInvalidError(
+        message,
+        hint="The position is not the start of an event of this log; take one from SHOW BINARY LOGS or a checkpoint.",
+    )
+
+
+def error_number(error: Exception) -> int:
+    """Return the MySQL error number that an exception of PyMySQL carries, 0 without one."""
+    first = error.args[0] if error.args else 0
+    return first if isinstance(first, int) and not isinstance(error, OSError) else 0
+
+
+def error_text(error: Exception) -> str:
+    """Return the words of an exception of PyMySQL without the number."""
+    return str(error.args[1]) if len(error.args) > 1 else str(error)
+
+
+def _options(connection: Connection) -> dict[str, Any]:
+    extra = connection.extra
+    options: dict[str, Any] = {}
+    if extra.get("unix_socket"):
+        options["unix_socket"] = str(extra["unix_socket"])
+    else:
+        options["host"] = connection.host or "localhost"
+        options["port"] = connection.port or 3306
+    context = _tls(connection.conn_id, extra)
+    if context is not None:
+        options["ssl"] = context
+    else:
+        options["ssl_disabled"] = True
+    return options
+
+
+def _tls(conn_id: str, extra: Mapping[str, Any]) -> ssl.SSLContext | None:
+    """Build the TLS context that `extra` asks for.
+
+    Keys: ssl_mode (disabled, required, verify_ca, verify_identity; MySQL's words), ssl_ca, ssl_cert, ssl_key; or
+        Airflow's `ssl` dict with
+    ca, cert, key. A CA without a mode means verify_identity.
+    """
+    files = {**dict(extra.get("ssl") or {}), **{k[4:]: v for k, v in extra.items() if k.startswith("ssl_")}}
+    mode = str(files.get("mode", "verify_identity" if files else "disabled")).lower()
+    if mode == "disabled":
+        return None
+    if mode not in ("required", "verify_ca", "verify_identity"):
+        raise ConfigError(
+            f"{conn_id}: ssl_mode {mode!r} is not known", hint="Known: disabled, required, verify_ca, verify_identity."
+        )
+    try:
+        context = ssl.create_default_context(cafile=files.get("ca"))
+        context.check_hostname = mode == "verify_identity"
+        context.verify_mode = ssl.CERT_NONE if mode == "required" else ssl.CERT_REQUIRED
+        if files.get("cert"):
+            context.load_cert_chain(files["cert"], files.get("key"))
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"{conn_id}: the TLS files cannot be read: {error}", hint="Check ssl_ca, ssl_cert and ssl_key in extra."
+        ) from error
+    return context

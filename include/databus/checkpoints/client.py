@@ -1,0 +1,70 @@
+"""The kazoo client as this package wants it: bounded waits, quick reconnects, quiet, and no secret in its log."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.protocol.serialization import Auth
+from kazoo.security import make_digest_acl
+
+from databus.checkpoints.options import ZooKeeperOptions
+
+_RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
+"""Kazoo's default lets the pause between reconnects grow to an hour."""
+
+
+class _SecretFilter(logging.Filter):
+    """Drops kazoo's debug record of the request that carries login and password."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        args = record.args if isinstance(record.args, tuple) else ()
+        return not any(isinstance(arg, Auth) for arg in args)
+
+
+def client_logger() -> logging.Logger:
+    """Return the logger of all clients, silent below ERROR unless its level is set: the session tells what matters."""
+    logger = logging.getLogger("databus.checkpoints.kazoo")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.ERROR)
+    if not any(isinstance(f, _SecretFilter) for f in logger.filters):
+        logger.addFilter(_SecretFilter())
+    return logger
+
+
+def new_client(options: ZooKeeperOptions) -> Any:
+    """Return a client that was not started yet (KazooClient, untyped)."""
+    password = options.password.get_secret_value()
+    keyfile_password = options.keyfile_password
+    return KazooClient(
+        hosts=options.hosts,
+        timeout=options.session_timeout_s,
+        connection_retry=dict(_RECONNECT),
+        auth_data=[("digest", f"{options.login}:{password}")] if options.login else None,
+        default_acl=[make_digest_acl(options.login, password, all=True)] if options.login else None,
+        logger=client_logger(),
+        use_ssl=options.use_ssl,
+        ca=options.ca,
+        certfile=options.certfile,
+        keyfile=options.keyfile,
+        keyfile_password=keyfile_password.get_secret_value() if keyfile_password else None,
+        verify_certs=options.verify_certs,
+        check_hostname=options.check_hostname,
+    )
+
+
+def reachability(hosts: str, timeout_s: float = 1.0) -> str:
+    """Say in words what a TCP connection to each host comes to, e.g. "127.0.0.1:2181: Connection refused"."""
+    answers = []
+    for address in hosts.partition("/")[0].split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not host:
+            host, port = address.strip(), "2181"
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s).close()
+            answers.append(f"{address.strip()}: accepts connections, but gives no session")
+        except (OSError, ValueError) as error:
+            answers.append(f"{address.strip()}: {getattr(error, 'strerror', None) or error}")
+    return "; ".join(answers)

@@ -1,0 +1,69 @@
+"""Who holds a flow's lease, and the flow's epoch, as stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self
+
+from databus.checkpoints.codec import decode_as, encode
+from databus.core.batch import FORMAT_VERSION, Epoch
+
+
+@dataclass(frozen=True)
+class LeaseHolder:
+    """Who holds a lease, as stored.
+
+    Attributes:
+        who: run id and whatever else names the run.
+        epoch: epoch of the claim.
+        since: when it was claimed.
+        host: machine of the holder.
+        pid: its process.
+        claim: random text that tells two claims apart.
+    """
+
+    who: str
+    epoch: Epoch
+    since: datetime
+    host: str
+    pid: int
+    claim: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return versioned JSON."""
+        return {
+            "v": FORMAT_VERSION,
+            "who": self.who,
+            "epoch": self.epoch,
+            "since": self.since.isoformat(),
+            "host": self.host,
+            "pid": self.pid,
+            "claim": self.claim,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        since = datetime.fromisoformat(data["since"])
+        return cls(data["who"], Epoch(data["epoch"]), since, data["host"], data["pid"], data["claim"])
+
+    def __str__(self) -> str:
+        since = self.since.isoformat(timespec="seconds")
+        return f"{self.who} (epoch {self.epoch}, process {self.pid} on {self.host}) since {since}"
+
+
+def read_epoch(data: bytes, flow: str) -> Epoch:
+    """Read a stored epoch."""
+    return decode_as(data, f"epoch of flow {flow}", lambda value: Epoch(int(value["epoch"])))
+
+
+def read_holder(data: bytes, flow: str) -> LeaseHolder:
+    """Read a stored lease."""
+    return decode_as(data, f"lease of flow {flow}", LeaseHolder.from_json)
+
+
+def encode_epoch(epoch: int) -> bytes:
+    """Return the stored form of an epoch."""
+    return encode({"v": FORMAT_VERSION, "epoch": epoch})

@@ -1,0 +1,79 @@
+"""A lease that was claimed: told whether it still holds, asked whether a successor waits, given back."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from databus.checkpoints.holder import LeaseHolder
+from databus.checkpoints.layout import FlowPaths
+from databus.checkpoints.session import ZooKeeperSession
+from databus.checkpoints.transaction import OutcomeUnknownError, RefusedError, check, delete
+from databus.core.errors import CheckpointError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the claim left in ZooKeeper: epoch node's data version, lease node's owning session."""
+
+    holder: LeaseHolder
+    epoch_version: int
+    session_id: int
+
+
+class ZooKeeperLease:
+    """A claimed lease. Ends with `release`, with its session, or when another claims after either.
+
+    Attributes:
+        flow: flow name.
+        epoch: number of the claim.
+    """
+
+    def __init__(self, session: ZooKeeperSession, flow: str, paths: FlowPaths, claim: Claim):
+        self.flow = flow
+        self.epoch = claim.holder.epoch
+        self._session = session
+        self._paths = paths
+        self._claim = claim
+        self._released = False
+
+    def held(self) -> bool:
+        """Tell whether the lease is still ours as far as this process knows; asks no server."""
+        return not self._released and self._session.alive(self._claim.session_id)
+
+    def successor_waiting(self) -> bool:
+        """Tell whether another run waits for this lease; one read."""
+        return bool(self._session.children(self._paths.waiters))
+
+    def release(self) -> None:
+        """Give the lease up; safe to call twice, and after another claimed it.
+
+        Never raises for an unreachable ZooKeeper: the lease then ends with the session.
+        """
+        if self._released:
+            return
+        self._released = True
+        try:
+            _delete_if_ours(self._session, self._paths, self._claim)
+            _log.info("flow %s: epoch %d released", self.flow, self.epoch)
+        except CheckpointError as error:
+            _log.warning(
+                "flow %s: epoch %d could not be released and ends with its session: %s", self.flow, self.epoch, error
+            )
+
+
+def _delete_if_ours(session: ZooKeeperSession, paths: FlowPaths, claim: Claim) -> None:
+    """Delete the lease unless the epoch moved on: then the node there is another's."""
+    while True:
+        try:
+            session.write([check(paths.epoch, claim.epoch_version), delete(paths.lease)], "the release of a lease")
+        except RefusedError:
+            return
+        except OutcomeUnknownError:
+            epoch, lease = session.read(paths.epoch, paths.lease, sync=True)
+            if lease is None or epoch is None or epoch.version != claim.epoch_version:
+                return
+        else:
+            return

@@ -1,0 +1,37 @@
+"""AcceptedValues: a column holds one of a list."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from databus.checks.literals import Plain, has_value, literal
+from databus.checks.row_check import RowCheck
+from databus.rows import fields
+
+
+class AcceptedValues(RowCheck):
+    """The column's value is one of `values`, or NULL: `AcceptedValues("status", ("new", "paid"))`.
+
+    Attributes:
+        values: what is accepted; text is read as the column's type, so "1.50" accepts 1.5 in a decimal column.
+    """
+
+    kind: ClassVar[str] = "accepted_values"
+
+    values: tuple[Plain, ...] = Field(min_length=1)
+
+    def __init__(self, column: str | None = None, values: tuple[Plain, ...] | None = None, /, **options: Any):
+        if values is not None:
+            options["values"] = values
+        super().__init__(column, **options)
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return the accepted values, separated by |."""
+        return ("|".join(str(value) for value in self.values),)
+
+    def violated_when(self, field: fields.Field) -> str:
+        """Not NULL and none of the values; a value without a typed form is none of them."""
+        listed = ", ".join(literal(value, field.column.spark_type) for value in self.values)
+        return f"{has_value(field)} AND NOT coalesce({field.typed('after')} IN ({listed}), false)"

@@ -1,0 +1,42 @@
+"""Freshness: a batch is not too old."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from databus.checks.batch_check import BatchCheck
+from databus.core.batch import CheckResult, SourcePlan
+
+
+class Freshness(BatchCheck):
+    """When a batch was planned, its newest commit was at most `max_age_s` old: `Freshness(300)`.
+
+    Age is the plan's clock minus the watermark (running maximum of commit time), so a re-run of the plan measures
+    the same; a batch without commits is not judged.
+
+    Attributes:
+        max_age_s: greatest accepted age in seconds.
+    """
+
+    kind: ClassVar[str] = "freshness"
+
+    max_age_s: float = Field(gt=0)
+
+    def __init__(self, max_age_s: float | None = None, /, **options: Any):
+        if max_age_s is not None:
+            options["max_age_s"] = max_age_s
+        super().__init__(**options)
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return the bound."""
+        return (f"{self.max_age_s:g}s",)
+
+    def evaluate(self, planned: SourcePlan, now: datetime) -> CheckResult:
+        """Measure the age."""
+        if planned.watermark is None:
+            return self.result(violated=False, observed="no commits", evaluated=0)
+        age_s = (now - planned.watermark).total_seconds()
+        return self.result(violated=age_s > self.max_age_s, observed=f"{age_s:.3f} s")

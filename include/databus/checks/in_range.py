@@ -1,0 +1,53 @@
+"""InRange: a column lies between two bounds."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import model_validator
+
+from databus.checks.literals import Plain, has_value, literal
+from databus.checks.row_check import RowCheck
+from databus.rows import fields
+
+Bound = Plain | None
+
+
+class InRange(RowCheck):
+    """The column's value lies in [minimum, maximum], or is NULL: `InRange("amount", minimum=0)`.
+
+    Attributes:
+        minimum: smallest accepted value, None for no lower bound; dates, times and long decimals as text: "2024-01-01".
+        maximum: largest accepted value, None for no upper bound.
+    """
+
+    kind: ClassVar[str] = "in_range"
+
+    minimum: Bound = None
+    maximum: Bound = None
+
+    def __init__(
+        self, column: str | None = None, minimum: Plain | None = None, maximum: Plain | None = None, /, **options: Any
+    ):
+        given = {"minimum": minimum, "maximum": maximum}
+        super().__init__(column, **options, **{name: bound for name, bound in given.items() if bound is not None})
+
+    @model_validator(mode="after")
+    def _has_a_bound(self) -> InRange:
+        if self.minimum is None and self.maximum is None:
+            raise ValueError("give minimum, maximum or both")
+        return self
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return the bounds, "" for an open one."""
+        return (f"{'' if self.minimum is None else self.minimum}..{'' if self.maximum is None else self.maximum}",)
+
+    def violated_when(self, field: fields.Field) -> str:
+        """Not NULL and outside; a value without a typed form (a zero date) is outside."""
+        value, kind = field.typed("after"), field.column.spark_type
+        inside = []
+        if self.minimum is not None:
+            inside.append(f"{value} >= {literal(self.minimum, kind)}")
+        if self.maximum is not None:
+            inside.append(f"{value} <= {literal(self.maximum, kind)}")
+        return f"{has_value(field)} AND NOT coalesce({' AND '.join(inside)}, false)"

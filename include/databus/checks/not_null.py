@@ -1,0 +1,18 @@
+"""NotNull: a column has a value."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from databus.checks.row_check import RowCheck
+from databus.rows.fields import Field
+
+
+class NotNull(RowCheck):
+    """The column is not NULL: `NotNull("order_id")`. Zero dates and other values without a typed form are values."""
+
+    kind: ClassVar[str] = "not_null"
+
+    def violated_when(self, field: Field) -> str:
+        """Present and NULL."""
+        return f"is_variant_null({field.raw('after')})"

@@ -1,0 +1,95 @@
+"""What row checks share: the column, the tables, and which rows are looked at."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from databus.core.errors import ConfigError
+from databus.core.flow import CheckSpec
+from databus.core.tables import TableSchema
+from databus.rows.changes import Changes
+from databus.rows.fields import Field
+from databus.rows.selection import EVERY_TABLE, matches
+
+if TYPE_CHECKING:
+    from databus.core import protocols
+
+
+class RowCheck(CheckSpec):
+    """Base of the checks that look at one column of each row.
+
+    Looked at are the after-images of creates, updates and snapshot reads that no transform has filtered; a column
+    that the image does not hold (row image MINIMAL or NOBLOB) has no value to judge and does not violate.
+
+    Attributes:
+        column: name after all transforms; case does not matter where that is unambiguous.
+        tables: fnmatch patterns of `database.table`. A table meant by them must have the column; for "*" tables
+            without it are passed over.
+    """
+
+    column: str
+    tables: tuple[str, ...] = EVERY_TABLE
+
+    def __init__(self, column: str | None = None, /, **options: Any):
+        if column is not None:
+            options["column"] = column
+        super().__init__(**options)
+
+    @property
+    def check_name(self) -> str:
+        """Name with column and arguments, and the tables where they are given: "not_null(order_id)@shop.*"."""
+        arguments = ", ".join([self.column, *self.arguments()])
+        return f"{self.kind}({arguments}){table_suffix(self.tables)}"
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return what stands after the column in the check's name."""
+        return ()
+
+    def applies_to(self, table: str) -> bool:
+        """Tell whether rows of `database.table` are looked at."""
+        return matches(table, self.tables)
+
+    def violation(self, changes: protocols.Changes) -> Any:
+        """Return a boolean Column, never NULL, true where a row violates.
+
+        Raises:
+            ConfigError: a table meant by name does not have the column.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+        if not isinstance(changes, Changes):
+            raise ConfigError(f"{self.check_name} needs the typed view of rows, got {type(changes).__name__}")
+
+        def violated(schema: TableSchema) -> Any | None:
+            if not self.applies_to(schema.full_name):
+                return None
+            field = self._field(changes, schema)
+            return None if field is None else F.coalesce(F.expr(self.violated_when(field)), F.lit(False))
+
+        looked_at = F.col("op").isin("c", "u", "r") & ~F.col("filtered")
+        return F.coalesce(looked_at, F.lit(False)) & changes.per_table(violated, otherwise=False)
+
+    @abstractmethod
+    def violated_when(self, field: Field) -> str:
+        """Return Spark SQL over the after-image that is true where the value violates; NULL counts as false."""
+
+    def label(self) -> str:
+        """Return the check's name."""
+        return self.check_name
+
+    def _field(self, changes: Changes, schema: TableSchema) -> Field | None:
+        field = changes.field(self.column, schema)
+        if field is None and self.tables != EVERY_TABLE:
+            known = ", ".join(column.name for column in schema.columns)
+            raise ConfigError(
+                f"check {self.check_name}: {schema.full_name} has no column {self.column!r} after the transforms",
+                hint=f"Its columns are: {known}. Correct the name or narrow `tables`.",
+                code="column_unknown",
+            )
+        return field
+
+
+def table_suffix(tables: tuple[str, ...]) -> str:
+    """Return "@pattern,…" for a check's name, "" for every table."""
+    return "" if tables == EVERY_TABLE else "@" + ",".join(tables)

@@ -1,0 +1,1 @@
+"""The `databus` command: arguments in, tables out. Each command calls one use case of `databus.ops`."""

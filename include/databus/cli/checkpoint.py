@@ -1,0 +1,70 @@
+"""`databus checkpoint`: what is committed, and how it came to be."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from databus.cli.options import Dags, FlowName, Output, opened
+from databus.cli.output import Format, show_one, show_rows
+from databus.ops import checkpoints
+
+app = typer.Typer(help="Look at a flow's checkpoint.", no_args_is_help=True)
+
+
+@app.command()
+def show(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:
+    """Show the committed checkpoint and the plan in flight."""
+    with opened(flow, dags) as (spec, services):
+        view = checkpoints.show(spec, services)
+    if view.checkpoint is None:
+        show_one({"flow": flow, "checkpoint": None, "note": "the flow has not run yet"}, output)
+        return
+    committed = view.checkpoint
+    show_one(
+        {
+            "flow": flow,
+            "offset": committed.offset.to_json() if output is not Format.TABLE else str(committed.offset),
+            "gtids": getattr(committed.offset, "gtids", "") or None,
+            "batch": committed.batch,
+            "epoch": committed.epoch,
+            "run": committed.run_id,
+            "watermark": committed.watermark.isoformat() if committed.watermark else None,
+            "updated_at": committed.updated_at.isoformat(),
+            "last_counts": {table: c.to_json() for table, c in committed.counts.items()},
+            "plan_in_flight": f"batch {view.pending.batch} {view.pending.range}" if view.pending else None,
+        },
+        output,
+    )
+
+
+@app.command()
+def history(
+    flow: FlowName,
+    last: Annotated[int, typer.Option("--last", "-n", help="How many entries.", min=1)] = 20,
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List the newest commits and amendments, newest first."""
+    with opened(flow, dags) as (spec, services):
+        entries = checkpoints.history(spec, services, last)
+    if output is not Format.TABLE:
+        show_rows([e.to_json() for e in entries], (), output)
+        return
+    rows = [
+        {
+            "n": e.number,
+            "at": e.at.isoformat(timespec="seconds"),
+            "action": e.action,
+            "who": e.who,
+            "why": e.why or None,
+            "from": str(e.previous) if e.previous else None,
+            "to": str(e.offset),
+            "batch": e.batch,
+            "epoch": e.epoch,
+            "rows": sum(c.read for c in e.counts.values()),
+        }
+        for e in entries
+    ]
+    show_rows(rows, ("n", "at", "action", "who", "from", "to", "batch", "epoch", "rows"), output, empty="no history")

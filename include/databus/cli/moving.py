@@ -1,0 +1,99 @@
+"""`databus plan` and `databus run`: what a run would move, and moving it without Airflow."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from databus import __version__
+from databus.cli.options import Dags, FlowName, Output, opened
+from databus.cli.output import ERR, Format, show_one
+from databus.core.batch import BatchReport
+from databus.ops.dry_run import dry_run
+from databus.ops.preview import preview
+from databus.ops.run import run_flow
+from databus.runtime.context import RunIdentity
+from databus.runtime.drain import Drain, drain_on_signals
+from databus.runtime.engine import classic_session, connect_session
+from databus.runtime.window import WindowControl, WindowLimits
+
+
+def plan(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:
+    """Show the range that the next batch would move; nothing is written."""
+    with opened(flow, dags) as (spec, services):
+        seen = preview(spec, services)
+    if seen.next is None:
+        show_one({"flow": flow, "next": None, "note": "nothing new at the source"}, output)
+        return
+    show_one(
+        {
+            "flow": flow,
+            "range": str(seen.next.range),
+            "unfinished": seen.pending is not None,
+            "rows": seen.next.rows,
+            "bytes": seen.next.bytes,
+            "tables": sorted({t.full_name for t in seen.next.tables}),
+            "outputs": seen.outputs,
+            "more_follows": seen.next.more,
+        },
+        output,
+    )
+
+
+def run(  # noqa: PLR0913, PLR0917 - one parameter per option
+    flow: FlowName,
+    batches: Annotated[int | None, typer.Option("--batches", "-n", help="Stop after this many.", min=1)] = None,
+    until_caught_up: Annotated[bool, typer.Option("--until-caught-up", help="Stop when nothing is new.")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Count by branch, write nothing.")] = False,
+    spark: Annotated[str, typer.Option("--spark", help="Spark master or sc:// address.")] = "local[2]",
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Run a flow here, without Airflow, under the same lease and checkpoint."""
+    identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
+    with opened(flow, dags) as (spec, services):
+        session = connect_session(spark, f"cli/{os.getpid()}") if spark.startswith("sc://") else classic_session(spark)
+        if dry:
+            show_one(dry_run(spec, services, session, identity).to_json(), output)
+            return
+        limits = WindowLimits(float("inf"), batches, until_caught_up or batches is not None, lease_wait_s=5.0)
+        drain = Drain()
+        with drain_on_signals(drain), _progress(flow) as (bar, task):
+
+            def moved(report: BatchReport) -> None:
+                rate = report.rows / max(sum(report.durations_ms.values()), 1) * 1000
+                bar.update(task, advance=report.rows, what=f"{report.plan.range.end}  {rate:,.0f} rows/s")
+
+            result = run_flow(spec, services, session, identity, WindowControl(limits, drain, moved))
+    show_one(result.summary(), output)
+
+
+def _progress(flow: str) -> _FlowProgress:
+    return _FlowProgress(flow)
+
+
+class _FlowProgress:
+    """A bar on a terminal; nothing elsewhere, where the log lines tell."""
+
+    def __init__(self, flow: str):
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(pulse_style="green"),
+            TaskProgressColumn("{task.completed:,.0f} rows"),
+            TextColumn("{task.fields[what]}"),
+            TimeElapsedColumn(),
+            console=ERR,
+            disable=not ERR.is_terminal,
+        )
+        self._flow = flow
+
+    def __enter__(self) -> tuple[Progress, TaskID]:
+        self._bar.start()
+        return self._bar, self._bar.add_task(self._flow, total=None, what="")
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()

@@ -1,0 +1,89 @@
+"""Print results: a table for people, JSON or YAML for programs; data on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+class Format(enum.StrEnum):
+    """How data is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+OUT = Console(highlight=False)
+ERR = Console(stderr=True, highlight=False)
+
+_COLOURS = {"ok": "green", "warn": "yellow", "error": "red", "running": "green", "stopped": "dim", "dead": "red"}
+
+
+def show_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: Format, empty: str = "nothing") -> None:
+    """Print a list of records.
+
+    Args:
+        rows: the records.
+        columns: names of the columns shown in a table, in order; JSON and YAML show all.
+        form: how.
+        empty: what a table says when there is no record.
+    """
+    records = [dict(row) for row in rows]
+    if form is not Format.TABLE:
+        _dump(records, form)
+        return
+    if not records:
+        ERR.print(empty, style="dim")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        numeric = all(isinstance(r.get(column), int | float) for r in records)
+        table.add_column(column.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
+    for record in records:
+        table.add_row(*(_cell(record.get(column)) for column in columns))
+    OUT.print(table)
+
+
+def show_one(record: Mapping[str, Any], form: Format) -> None:
+    """Print one record, a line per field."""
+    if form is not Format.TABLE:
+        _dump(dict(record), form)
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in record.items():
+        table.add_row(name.replace("_", " "), _cell(value))
+    OUT.print(table)
+
+
+def _dump(value: Any, form: Format) -> None:
+    if form is Format.JSON:
+        sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
+    else:
+        plain = json.loads(json.dumps(value, default=str))
+        yaml.safe_dump(plain, sys.stdout, sort_keys=False, allow_unicode=True)
+
+
+def _cell(value: Any) -> Text:
+    if value is None:
+        return Text("-", style="dim")
+    if isinstance(value, bool):
+        return Text("yes" if value else "no")
+    if isinstance(value, int):
+        return Text(f"{value:,}")
+    if isinstance(value, float):
+        return Text(f"{value:,.1f}")
+    if isinstance(value, list | tuple | dict):
+        return Text(json.dumps(value, ensure_ascii=False, default=str))
+    text = str(value)
+    return Text(text, style=_COLOURS.get(text, ""))

@@ -1,0 +1,108 @@
+"""`databus sandbox`: real servers on this machine, without containers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress as Bars
+from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from databus.cli.options import Output, sandbox_home
+from databus.cli.output import ERR, OUT, Format, show_rows
+from databus.sandbox import ProgressEvent, Sandbox, SandboxOptions, Step
+
+app = typer.Typer(help="Start and stop real servers on this machine: no docker needed.", no_args_is_help=True)
+
+DEFAULT = ("zookeeper", "kafka", "mysql", "opensearch", "spark", "airflow")
+
+Home = Annotated[Path | None, typer.Option("--home", help="Folder of the sandbox.", envvar="DATABUS_SANDBOX")]
+Names = Annotated[list[str] | None, typer.Argument(help="Servers.", metavar="[SERVER]...")]
+_COLUMNS = ("name", "state", "pid", "host", "port", "credentials", "data_folder")
+
+
+@app.command()
+def up(
+    names: Names = None,
+    home: Home = None,
+    ports_from: Annotated[
+        int | None, typer.Option("--ports-from", help="Take free ports from this number on.", min=1024)
+    ] = None,
+    dags: Annotated[Path | None, typer.Option("--dags", help="DAG folder that Airflow reads.")] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Start servers and wait until each is healthy; what must be downloaded is cached."""
+    options = SandboxOptions(dags_folder=(dags or Path("dags")).absolute(), plugins_folder=Path("plugins").absolute())
+    sandbox = Sandbox(sandbox_home(home), ports_from, options)
+    with drawn() as progress:
+        started = sandbox.up(names or DEFAULT, progress)
+    show_rows([s.as_dict() for s in started], _COLUMNS, output)
+
+
+@app.command()
+def down(names: Names = None, home: Home = None) -> None:
+    """Stop servers (all by default); exactly those that this sandbox started. Data is kept."""
+    with drawn() as progress:
+        Sandbox(sandbox_home(home)).down(names or None, progress)
+
+
+@app.command()
+def status(home: Home = None, output: Output = Format.TABLE) -> None:
+    """Show the servers of the sandbox."""
+    servers = [s.as_dict() for s in Sandbox(sandbox_home(home)).status()]
+    show_rows(servers, _COLUMNS, output, empty="no servers: databus sandbox up")
+
+
+@app.command()
+def logs(
+    name: Annotated[str, typer.Argument(help="Server.")],
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many lines.", min=1)] = 50,
+    home: Home = None,
+) -> None:
+    """Print the end of a server's log."""
+    OUT.print(Sandbox(sandbox_home(home)).logs(name, lines), markup=False, soft_wrap=True)
+
+
+@app.command()
+def restart(name: Annotated[str, typer.Argument(help="Server.")], home: Home = None) -> None:
+    """Restart one server; its data and port are kept."""
+    with drawn() as progress:
+        Sandbox(sandbox_home(home)).restart(name, progress=progress)
+
+
+@app.command()
+def env(home: Home = None) -> None:
+    """Print shell lines that point `databus run` and Airflow at the sandbox: eval "$(databus sandbox env)"."""
+    from databus.sandbox.connections import databus_environment
+
+    root = sandbox_home(home)
+    for name, value in databus_environment(Sandbox(root).status(), root).items():
+        OUT.print(f"export {name}='{value}'", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def drawn() -> Iterator[Callable[[ProgressEvent], None]]:
+    """Draw a line per server on a terminal; elsewhere write a line when a server is ready or failed."""
+    if not ERR.is_terminal or os.environ.get("CI"):
+        yield lambda event: _say(event) if event.step in (Step.READY, Step.FAILED, Step.STOPPED) else None
+        return
+    tasks: dict[str, TaskID] = {}
+    columns = (SpinnerColumn(), TextColumn("{task.description:<14}"), TextColumn("{task.fields[what]}"))
+    with Bars(*columns, TimeElapsedColumn(), console=ERR) as bars:
+
+        def draw(event: ProgressEvent) -> None:
+            if event.server not in tasks:
+                tasks[event.server] = bars.add_task(event.server, total=1, what="")
+            counted = f" {event.done}/{event.total}" if event.total else ""
+            over = event.step in (Step.READY, Step.FAILED, Step.STOPPED)
+            bars.update(tasks[event.server], what=f"{event.step} {event.detail}{counted}", completed=int(over))
+
+        yield draw
+
+
+def _say(event: ProgressEvent) -> None:
+    ERR.print(f"{event.server}: {event.step} {event.detail}", markup=False)

@@ -1,0 +1,1 @@
+"""Connection sources without Airflow: environment variables and files, in Airflow's own formats."""

@@ -1,0 +1,49 @@
+"""Connections from AIRFLOW_CONN_<CONN_ID> environment variables, as Airflow reads them too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from databus.connections.airflow_format import parse_connection, to_json
+from databus.core.connections import Connection
+from databus.core.errors import ConnectionMissingError
+
+_PREFIX = "AIRFLOW_CONN_"
+
+
+class EnvironmentConnections:
+    """A ConnectionSource over the environment; JSON and URI form."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None):
+        """Use the process's environment unless another is given."""
+        self._environ = os.environ if environ is None else environ
+
+    def get(self, conn_id: str) -> Connection:
+        """Return the connection.
+
+        Raises:
+            ConnectionMissingError: no such variable.
+            ConfigError: its value is neither JSON nor a URI.
+        """
+        text = self._environ.get(variable_of(conn_id), "")
+        if not text:
+            raise ConnectionMissingError(
+                f"no connection {conn_id!r} in the environment",
+                hint=f"Set {variable_of(conn_id)} to JSON or a URI. Known: {', '.join(self.known()) or 'none'}.",
+            )
+        return parse_connection(conn_id, text)
+
+    def known(self) -> tuple[str, ...]:
+        """Return the ids of all connections, sorted, in lower case: the variables do not keep the case."""
+        return tuple(sorted(n[len(_PREFIX) :].lower() for n, v in self._environ.items() if n.startswith(_PREFIX) and v))
+
+
+def variable_of(conn_id: str) -> str:
+    """Return the name of a connection's variable."""
+    return f"{_PREFIX}{conn_id.upper()}"
+
+
+def environment_of(connections: Iterable[Connection]) -> dict[str, str]:
+    """Return the variables that hand connections to another process; the values hold secrets in clear."""
+    return {variable_of(connection.conn_id): to_json(connection) for connection in connections}

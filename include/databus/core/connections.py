@@ -1,0 +1,46 @@
+"""A connection as a value: where a server is and how to log in. Secrets never appear in its repr."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+
+class Connection(BaseModel):
+    """One resolved connection.
+
+    Attributes:
+        conn_id: the id flows name.
+        conn_type: as Airflow names it: "mysql", "kafka", "zookeeper", "spark_connect", "opensearch", …
+        host: host name or address; "" where `extra` says it.
+        port: TCP port, None for the service's default.
+        login: user name, "" for none.
+        password: secret.
+        db_schema: default database or path.
+        extra: further settings of the service's client.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    conn_id: str
+    conn_type: str
+    host: str = ""
+    port: int | None = None
+    login: str = ""
+    password: SecretStr = SecretStr("")
+    db_schema: str = ""
+    extra: Mapping[str, Any] = Field(default_factory=dict, repr=False)
+
+
+class ConnectionSource(Protocol):
+    """Finds connections by id; building a flow never calls it."""
+
+    def get(self, conn_id: str) -> Connection:
+        """Return the connection.
+
+        Raises:
+            ConnectionMissingError: no such conn_id; the hint says how to define it.
+        """
+        ...

@@ -1,0 +1,257 @@
+"""The error tree: every failure has a code, a place, a hint, and says whether a retry can help.
+
+Errors cross process borders (Spark workers, Connect), so each pickles to the same class with the same fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class DatabusError(Exception):
+    """Root of all errors of this package.
+
+    Attributes:
+        code: stable identifier, `snake_case`, one per kind of failure; shown to users and matched by tests.
+        message: what happened and where (flow, table, position).
+        hint: what the reader can do about it.
+        retryable: whether the same call may succeed later without a change by a person.
+    """
+
+    code = "databus_error"
+    retryable = False
+    default_hint = ""
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, code: str | None = None, retryable: bool | None = None
+    ):
+        self.message = message
+        self.hint = self.default_hint if hint is None else hint
+        if code is not None:
+            self.code = code
+        if retryable is not None:
+            self.retryable = retryable
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        text = f"[{self.code}] {self.message}"
+        return f"{text} Hint: {self.hint}" if self.hint else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.hint, self.code, self.retryable, self._extra())
+
+    def _extra(self) -> dict[str, Any]:
+        skip = {"message", "hint", "code", "retryable"}
+        return {k: v for k, v in self.__dict__.items() if k not in skip}
+
+
+def _rebuild(
+    kind: type[DatabusError], message: str, hint: str, code: str, retryable: bool, extra: dict[str, Any]
+) -> DatabusError:
+    error = kind.__new__(kind)
+    DatabusError.__init__(error, message, hint=hint, code=code, retryable=retryable)
+    error.__dict__.update(extra)
+    return error
+
+
+class ConfigError(DatabusError):
+    """A flow, connection or setting is wrong; retrying cannot help."""
+
+    code = "config_invalid"
+
+
+class UnknownKindError(ConfigError):
+    """A source, transform, check or sink kind that the registry does not know."""
+
+    code = "kind_unknown"
+
+
+class ConnectionMissingError(ConfigError):
+    """A conn_id that no connection source knows."""
+
+    code = "connection_missing"
+
+
+class SourceError(DatabusError):
+    """Reading the source failed."""
+
+    code = "source_error"
+
+
+class SourceUnavailableError(SourceError):
+    """The source server cannot be reached, or cut the connection."""
+
+    code = "source_unavailable"
+    retryable = True
+
+
+class SourceAccessError(SourceError):
+    """The source refused the credentials or a privilege is missing."""
+
+    code = "source_access_denied"
+
+
+class SourceSettingError(SourceError):
+    """A setting of the source server makes exact capture impossible."""
+
+    code = "source_setting"
+
+
+class OffsetPurgedError(SourceError):
+    """The log at the wanted offset is no longer on the server: a gap that must be decided on."""
+
+    code = "source_offset_purged"
+
+
+class OffsetInvalidError(SourceError):
+    """The offset is not one of this server's log: mid-event, past its end, or of another server."""
+
+    code = "source_offset_invalid"
+
+
+class SourceDivergedError(SourceError):
+    """The server's history is not a continuation of the checkpoint's."""
+
+    code = "source_diverged"
+
+
+class DecodeError(SourceError):
+    """A byte, event or column of the log that is not understood: reading stops there, nothing is skipped."""
+
+    code = "source_decode"
+    default_hint = "The checkpoint has not moved. Report the position; `databus peek` shows what precedes it."
+
+
+class TransformError(DatabusError):
+    """A transform cannot be applied to the rows of a batch."""
+
+    code = "transform_error"
+
+
+class QualityGateError(DatabusError):
+    """A check of severity `fail` was violated: the batch is not dispatched."""
+
+    code = "quality_gate"
+
+
+class ReconciliationError(DatabusError):
+    """read = filtered + quarantined + dispatched does not hold: the batch fails rather than lie."""
+
+    code = "reconciliation"
+
+
+class SinkError(DatabusError):
+    """Writing to a sink failed."""
+
+    code = "sink_error"
+
+
+class SinkUnavailableError(SinkError):
+    """The sink cannot be reached."""
+
+    code = "sink_unavailable"
+    retryable = True
+
+
+class SinkAccessError(SinkError):
+    """The sink refused the credentials or a privilege is missing."""
+
+    code = "sink_access_denied"
+
+
+class SinkSettingError(SinkError):
+    """The sink's settings or objects (topic, index) do not allow what the flow wants."""
+
+    code = "sink_setting"
+
+
+class SinkBackpressureError(SinkError):
+    """The sink asks for a slower pace.
+
+    Attributes:
+        retry_after_s: seconds to wait before the next attempt.
+    """
+
+    code = "sink_backpressure"
+    retryable = True
+    retry_after_s: float = 1.0
+
+
+class SinkFencedError(SinkError):
+    """A newer claim writes to this sink: this writer must stop."""
+
+    code = "sink_fenced"
+    retryable = True
+
+
+class MarkerDivergedError(SinkError):
+    """A sink's marker is neither this plan's batch nor the one before it: writing could lose or repeat rows."""
+
+    code = "sink_marker_diverged"
+    default_hint = (
+        "Another run wrote a later batch, or the checkpoint was restored from an older copy. "
+        "Compare `databus checkpoint show` with the marker named above before any rewind."
+    )
+
+
+class RecordRejectedError(SinkError):
+    """The sink refused one record for good (mapping, size)."""
+
+    code = "sink_record_rejected"
+
+
+class CheckpointError(DatabusError):
+    """The checkpoint store refused or failed."""
+
+    code = "checkpoint_error"
+
+
+class CheckpointUnavailableError(CheckpointError):
+    """The checkpoint store cannot be reached; nothing advances until it is."""
+
+    code = "checkpoint_unavailable"
+    retryable = True
+
+
+class CheckpointConflictError(CheckpointError):
+    """The stored checkpoint or plan is not the one this holder wrote."""
+
+    code = "checkpoint_conflict"
+
+
+class StaleEpochError(CheckpointError):
+    """A newer epoch has been claimed: this holder may not write any more."""
+
+    code = "checkpoint_stale_epoch"
+    retryable = True
+
+
+class LeaseBusyError(CheckpointError):
+    """Another run holds the flow's lease."""
+
+    code = "checkpoint_busy"
+    retryable = True
+
+
+class CheckpointFormatError(CheckpointError):
+    """Stored bytes are not of a version this code reads."""
+
+    code = "checkpoint_format"
+
+
+class CheckpointTooLargeError(CheckpointError):
+    """A multi would exceed the size that ZooKeeper takes safely."""
+
+    code = "checkpoint_too_large"
+
+
+class RecordingError(DatabusError):
+    """A report could not be stored; logged, never fails a batch."""
+
+    code = "recording"
+
+
+class SandboxError(DatabusError):
+    """An embedded server could not be installed, started or stopped."""
+
+    code = "sandbox_error"

@@ -1,0 +1,49 @@
+"""The vocabulary of row changes: operations, states, and the columns of the one DataFrame shape."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Op(enum.StrEnum):
+    """What happened to a row or table; Debezium's letters."""
+
+    CREATE = "c"
+    UPDATE = "u"
+    DELETE = "d"
+    READ = "r"
+    TRUNCATE = "t"
+    DDL = "m"
+
+
+class RowState(enum.StrEnum):
+    """Where a row ended: read = filtered + quarantined + dispatched."""
+
+    DISPATCHED = "dispatched"
+    FILTERED = "filtered"
+    QUARANTINED = "quarantined"
+
+
+ROW_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("op", "string"),  # Op
+    ("database", "string"),
+    ("table", "string"),
+    ("schema_id", "int"),  # TableSchema.schema_id in the plan; -1 for DDL
+    ("key", "binary"),  # canonical JSON of the primary key, UTF-8, e.g. {"id":1}; NULL without a key
+    ("key_hash", "int"),  # murmur2(key) & 0x7fffffff, as Kafka's default partitioner; 0 without a key
+    ("before", "variant"),  # object of the columns present in the before-image; NULL for inserts
+    ("after", "variant"),  # object of the columns present in the after-image; NULL for deletes
+    ("file", "string"),  # log file of the transaction's end
+    ("position", "bigint"),  # byte position of the transaction's end (file:position is a commit boundary)
+    ("gtid", "string"),  # GTID of the transaction, "" without
+    ("ordinal", "bigint"),  # number of the row change inside its transaction, from 0
+    ("part", "smallint"),  # 0; of a primary-key update: 0 delete(old key), 1 insert(new key)
+    ("event_id", "string"),  # server:gtid-or-file:pos:ordinal:part, unique for ever
+    ("ts_ms", "bigint"),  # commit time at the source, ms since the epoch, UTC
+    ("server_id", "bigint"),  # server_id that wrote the event
+    ("statement", "string"),  # SQL text of TRUNCATE and DDL, else NULL
+)
+"""Name and Spark SQL type of each column that a source emits, in order."""
+
+ROW_DDL = ", ".join(f"`{name}` {kind}" for name, kind in ROW_COLUMNS)
+"""The same as a Spark DDL string."""

@@ -1,0 +1,33 @@
+"""Findings of preflight and doctor: what was looked at, what is wrong, what to do."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Level(enum.StrEnum):
+    """How bad a finding is; ERROR stops a flow before its first batch."""
+
+    OK = "ok"
+    WARN = "warn"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was probed.
+
+    Attributes:
+        subject: what was probed, e.g. "mysql_shop: binlog_row_metadata".
+        level: how bad it is.
+        message: what was found.
+        hint: the command or setting that mends it; "" when all is well.
+        code: the error code that a run would raise; "" when all is well.
+    """
+
+    subject: str
+    level: Level
+    message: str
+    hint: str = ""
+    code: str = ""

@@ -1,0 +1,215 @@
+"""A flow: one source, transforms, checks and sinks, as a frozen object that a DAG file builds in about 15 lines."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
+
+from databus.core.batch import canonical_json
+from databus.core.connections import ConnectionSource
+from databus.core.settings import Settings
+from databus.core.spec import Spec
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from databus.core.batch import CheckResult, SourcePlan
+    from databus.core.protocols import Changes, Sink, Source
+
+_NAME = re.compile(r"^[a-z][a-z0-9_]{0,99}$")
+
+
+@dataclass(frozen=True)
+class FlowContext:
+    """What an opened source or sink knows of its surroundings.
+
+    Attributes:
+        flow: flow name.
+        settings: the installation's settings.
+        server_ids: leases replication server ids; None where the source needs none.
+    """
+
+    flow: str
+    settings: Settings
+    server_ids: ServerIds | None = None
+
+
+class ServerIds(Protocol):
+    """Leases replication server ids so that two readers of one server never clash."""
+
+    def lease(self, server: str) -> int:
+        """Return an id that no other holder has on `server` ("host:port") until it is released or the session ends."""
+        ...
+
+    def release(self, server: str, server_id: int) -> None:
+        """Give an id back; safe to call twice."""
+        ...
+
+
+class SourceSpec(Spec):
+    """Base of all source specs."""
+
+    def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
+        """Connect. Heavy imports happen here, not at construction."""
+        raise NotImplementedError
+
+    def conn_ids(self) -> tuple[tuple[str, str], ...]:
+        """Return (conn_id, expected conn_type) pairs, for preflight and doctor."""
+        return ()
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return what it reads, in words: table names or patterns, topics."""
+        return ()
+
+
+class TransformSpec(Spec):
+    """Base of all transform specs."""
+
+    def apply(self, changes: Changes) -> Changes:
+        """Return the changed rows; row by row, deterministic, lazy (nothing is computed here)."""
+        raise NotImplementedError
+
+    def route(self, table: str, route: str) -> str:  # noqa: ARG002 - most transforms leave it
+        """Return the route of rows of `table` (`database.table`) that came with `route`."""
+        return route
+
+
+class CheckSpec(Spec):
+    """Base of all check specs.
+
+    Attributes:
+        severity: "warn" counts, "quarantine" holds the row back, "fail" fails the batch before anything is dispatched.
+    """
+
+    severity: Literal["warn", "quarantine", "fail"] = "quarantine"
+
+    @property
+    def check_name(self) -> str:
+        """Name with its arguments, e.g. "not_null(order_id)"; unique inside a flow."""
+        return self.kind
+
+    def violation(self, changes: Changes) -> Any:
+        """Return a boolean Column, true where a row violates; None for checks of the whole batch."""
+        raise NotImplementedError
+
+    def applies_to(self, table: str) -> bool:
+        """Tell whether rows of `database.table` are looked at."""
+        raise NotImplementedError
+
+    @property
+    def looks_at_rows(self) -> bool:
+        """Whether `violation` looks at single rows; else `evaluate` looks at the batch as a whole."""
+        return True
+
+    def evaluate(self, planned: SourcePlan, now: datetime) -> CheckResult:
+        """Judge a whole batch by what the source knows of it and the plan's clock."""
+        raise NotImplementedError
+
+
+class SinkSpec(Spec):
+    """Base of all sink specs.
+
+    Attributes:
+        name: name of the sink inside the flow; the kind by default. Part of markers and znodes: renaming starts anew.
+        routes: patterns (fnmatch) of routes this sink takes; a row's route is `database.table` unless a Route sets it.
+    """
+
+    name: str = ""
+    routes: tuple[str, ...] = ("*",)
+
+    @property
+    def sink_name(self) -> str:
+        """The name, or the kind when none was given."""
+        return self.name or self.kind
+
+    def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:
+        """Connect. Heavy imports happen here, not at construction."""
+        raise NotImplementedError
+
+    def conn_ids(self) -> tuple[tuple[str, str], ...]:
+        """Return (conn_id, expected conn_type) pairs, for preflight and doctor."""
+        return ()
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return what it writes, in words: topic or index names or templates."""
+        return ()
+
+
+class Batching(Spec):
+    """Bounds of one micro-batch.
+
+    Attributes:
+        max_rows: a batch ends at the first transaction boundary after this many row changes.
+        max_bytes: … or after this many log bytes.
+        max_seconds: … or after the dump has waited this long for the log to grow.
+    """
+
+    max_rows: int = Field(200_000, gt=0)
+    max_bytes: int = Field(256 << 20, gt=0)
+    max_seconds: float = Field(5.0, gt=0)
+
+
+class Flow(Spec):
+    """A flow.
+
+    Attributes:
+        name: lower-case identifier; names the DAG, the znodes and the markers.
+        source: where rows come from.
+        transforms: applied in order.
+        checks: applied after the transforms.
+        sinks: where rows go; each takes the routes it names.
+        batching: bounds of a micro-batch.
+        zookeeper: conn_id of the checkpoint store.
+        description: one line for lists and the UI.
+    """
+
+    kind: ClassVar[str] = "flow"
+
+    name: str
+    source: SerializeAsAny[SourceSpec]
+    transforms: tuple[SerializeAsAny[TransformSpec], ...] = ()
+    checks: tuple[SerializeAsAny[CheckSpec], ...] = ()
+    sinks: tuple[SerializeAsAny[SinkSpec], ...] = Field(min_length=1)
+    batching: Batching = Batching()
+    zookeeper: str = "zookeeper_default"
+    description: str = ""
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_identifier(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise ValueError("a flow's name is lower-case letters, digits and _, at most 100, starting with a letter")
+        return value
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Flow:
+        for what, names in (
+            ("sink", [s.sink_name for s in self.sinks]),
+            ("check", [c.check_name for c in self.checks]),
+        ):
+            twice = sorted({n for n in names if names.count(n) > 1})
+            if twice:
+                raise ValueError(f"{what} names must be unique, repeated: {', '.join(twice)}; give each a name=")
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON from which the registry rebuilds an equal flow."""
+        return {
+            "name": self.name,
+            "source": self.source.to_json(),
+            "transforms": [t.to_json() for t in self.transforms],
+            "checks": [c.to_json() for c in self.checks],
+            "sinks": [s.to_json() for s in self.sinks],
+            "batching": self.batching.model_dump(mode="json"),
+            "zookeeper": self.zookeeper,
+            "description": self.description,
+        }
+
+    def spec_hash(self, code_version: str) -> str:
+        """Return 16 hex digits that change with anything that decides the output of a batch."""
+        spec = {k: v for k, v in self.to_json().items() if k not in ("batching", "zookeeper", "description")}
+        return hashlib.sha256(canonical_json({"spec": spec, "code": code_version})).hexdigest()[:16]

@@ -1,0 +1,239 @@
+"""Offsets: how far a source has been read. `start` of a range is exclusive, `end` inclusive; this is written only here.
+
+Every offset turns into JSON and back (what stores it carries the version), and compares with others of its kind.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from databus.core.errors import CheckpointFormatError, OffsetInvalidError
+from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
+
+_FILE = re.compile(r"^(?P<base>.+)\.(?P<number>\d{6,})$")
+
+
+class Ordering(enum.Enum):
+    """How one offset lies to another."""
+
+    BEFORE = "before"
+    EQUAL = "equal"
+    AFTER = "after"
+    DIVERGED = "diverged"
+
+
+@runtime_checkable
+class Offset(Protocol):
+    """A place in a source's log."""
+
+    @property
+    def kind(self) -> str:
+        """Registry name of this kind of offset."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON with the key `kind`."""
+        ...
+
+    def compare(self, other: Offset) -> Ordering:
+        """Say where this offset lies as seen from the other; DIVERGED when they cannot be ordered."""
+        ...
+
+
+@dataclass(frozen=True)
+class BinlogOffset:
+    """The end of a transaction in a MySQL or MariaDB binary log.
+
+    Attributes:
+        file: name of the log file, e.g. "mysql-bin.000042".
+        pos: byte position after the last event, counted in 64 bits (the wire's 32-bit field wraps at 4 GiB).
+        gtids: executed MySQL GTID set or MariaDB GTID position in text form; "" where the server has none.
+        flavor: "mysql" or "mariadb".
+        server: server_uuid of MySQL, or "server_id" of MariaDB in text form; "" when unknown.
+        timeline: raised by each failover, because file numbers of the new server may be lower.
+    """
+
+    file: str
+    pos: int
+    gtids: str = ""
+    flavor: str = "mysql"
+    server: str = ""
+    timeline: int = 0
+    kind: str = field(default="binlog", init=False)
+
+    def __post_init__(self) -> None:
+        if not _FILE.fullmatch(self.file) or self.pos < 4:
+            raise OffsetInvalidError(
+                f"{self.file}:{self.pos} is not a binlog position",
+                hint="Write FILE:POS as SHOW BINARY LOGS names it, e.g. mysql-bin.000042:4; the first position is 4.",
+            )
+
+    @property
+    def file_number(self) -> int:
+        """Number of the log file."""
+        match = _FILE.fullmatch(self.file)
+        assert match is not None  # noqa: S101 - checked at construction
+        return int(match["number"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "kind": self.kind,
+            "file": self.file,
+            "pos": self.pos,
+            "gtids": self.gtids,
+            "flavor": self.flavor,
+            "server": self.server,
+            "timeline": self.timeline,
+        }
+
+    def compare(self, other: Offset) -> Ordering:
+        """Order by timeline, file and position on one server, by GTIDs across servers."""
+        if not isinstance(other, BinlogOffset) or other.flavor != self.flavor:
+            return Ordering.DIVERGED
+        if self.timeline == other.timeline and self.server == other.server:
+            mine, theirs = (self.file_number, self.pos), (other.file_number, other.pos)
+            if mine == theirs:
+                return Ordering.EQUAL
+            return Ordering.BEFORE if mine < theirs else Ordering.AFTER
+        return self._compare_gtids(other)
+
+    def _compare_gtids(self, other: BinlogOffset) -> Ordering:
+        if not self.gtids or not other.gtids:
+            return Ordering.DIVERGED
+        mine: MysqlGtidSet | MariadbGtidPosition
+        theirs: MysqlGtidSet | MariadbGtidPosition
+        if self.flavor == "mariadb":
+            mine, theirs = MariadbGtidPosition.parse(self.gtids), MariadbGtidPosition.parse(other.gtids)
+            has, had = mine.contains(theirs), theirs.contains(mine)
+        else:
+            mine, theirs = MysqlGtidSet.parse(self.gtids), MysqlGtidSet.parse(other.gtids)
+            has, had = mine.contains(theirs), theirs.contains(mine)
+        if has and had:
+            return Ordering.EQUAL
+        if has:
+            return Ordering.AFTER
+        return Ordering.BEFORE if had else Ordering.DIVERGED
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.pos}"
+
+
+@dataclass(frozen=True)
+class KafkaOffsets:
+    """Next offset to read per topic and partition.
+
+    Attributes:
+        positions: topic → partition → next offset.
+    """
+
+    positions: Mapping[str, Mapping[int, int]]
+    kind: str = field(default="kafka", init=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON; partitions become strings, as JSON wants."""
+        positions = {t: {str(p): o for p, o in sorted(ps.items())} for t, ps in sorted(self.positions.items())}
+        return {"kind": self.kind, "positions": positions}
+
+    def compare(self, other: Offset) -> Ordering:
+        """Order when every shared partition agrees on the direction; a partition that only one side has counts as 0."""
+        if not isinstance(other, KafkaOffsets):
+            return Ordering.DIVERGED
+        mine = {(t, p): o for t, ps in self.positions.items() for p, o in ps.items()}
+        theirs = {(t, p): o for t, ps in other.positions.items() for p, o in ps.items()}
+        signs = {(mine.get(k, 0) > theirs.get(k, 0)) - (mine.get(k, 0) < theirs.get(k, 0)) for k in {*mine, *theirs}}
+        if signs <= {0}:
+            return Ordering.EQUAL
+        if signs <= {0, 1}:
+            return Ordering.AFTER
+        return Ordering.BEFORE if signs <= {0, -1} else Ordering.DIVERGED
+
+    def __str__(self) -> str:
+        return ",".join(f"{t}:{p}:{o}" for t, ps in sorted(self.positions.items()) for p, o in sorted(ps.items()))
+
+
+@dataclass(frozen=True)
+class SequenceOffset:
+    """A plain counter: the number of the last record read (0 before the first).
+
+    Attributes:
+        sequence: last record read.
+    """
+
+    sequence: int
+    kind: str = field(default="sequence", init=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"kind": self.kind, "sequence": self.sequence}
+
+    def compare(self, other: Offset) -> Ordering:
+        """Order by number."""
+        if not isinstance(other, SequenceOffset):
+            return Ordering.DIVERGED
+        if self.sequence == other.sequence:
+            return Ordering.EQUAL
+        return Ordering.BEFORE if self.sequence < other.sequence else Ordering.AFTER
+
+    def __str__(self) -> str:
+        return str(self.sequence)
+
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """The half-open range (start, end]: start was read already, end is the last to read.
+
+    Attributes:
+        start: last committed offset, exclusive.
+        end: last offset of the range, inclusive; never before start.
+    """
+
+    start: Offset
+    end: Offset
+
+    def __post_init__(self) -> None:
+        if self.end.compare(self.start) not in (Ordering.EQUAL, Ordering.AFTER):
+            raise OffsetInvalidError(f"a range cannot go from {self.start} back to {self.end}")
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing lies in the range."""
+        return self.end.compare(self.start) is Ordering.EQUAL
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"start": self.start.to_json(), "end": self.end.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> OffsetRange:
+        """Read what `to_json` wrote."""
+        return cls(offset_from_json(data["start"]), offset_from_json(data["end"]))
+
+    def __str__(self) -> str:
+        return f"({self.start}, {self.end}]"
+
+
+def offset_from_json(data: Mapping[str, Any]) -> Offset:
+    """Read an offset that `to_json` wrote.
+
+    Raises:
+        CheckpointFormatError: the JSON is not an offset of a known kind.
+    """
+    values = dict(data)
+    kind = values.pop("kind", None)
+    try:
+        if kind == "binlog":
+            return BinlogOffset(**values)
+        if kind == "kafka":
+            return KafkaOffsets({t: {int(p): o for p, o in ps.items()} for t, ps in values["positions"].items()})
+        if kind == "sequence":
+            return SequenceOffset(**values)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise CheckpointFormatError(f"stored offset {data!r} cannot be read: {error}") from error
+    raise CheckpointFormatError(
+        f"stored offset has the unknown kind {kind!r}", hint="A newer version may have written it."
+    )

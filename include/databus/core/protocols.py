@@ -1,0 +1,229 @@
+"""What the parts of the path promise each other. Each method states its guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from databus.core.batch import (
+    BatchReport,
+    Checkpoint,
+    Epoch,
+    HistoryEntry,
+    Plan,
+    RejectedRow,
+    SinkPlan,
+    SourcePlan,
+    TableCounts,
+    WriteReceipt,
+)
+from databus.core.findings import Finding
+from databus.core.flow import Batching
+from databus.core.lag import Lag
+from databus.core.offsets import Offset, OffsetRange
+from databus.core.tables import TableSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Clock(Protocol):
+    """Tells the time; tests bring their own."""
+
+    def now(self) -> datetime:
+        """Return the time, aware UTC."""
+        ...
+
+
+class Changes(Protocol):
+    """Rows on their way through transforms and checks: a DataFrame plus a typed view of each table's columns."""
+
+    @property
+    def rows(self) -> Any:
+        """The DataFrame with the columns of `ROW_COLUMNS`, `route`, and whatever the path added."""
+        ...
+
+
+class Split(Protocol):
+    """A picklable piece of a range that one Spark task reads, without credentials."""
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the columns `ROW_COLUMNS`, in log order; the same bytes at every call."""
+        ...
+
+
+class Source(Protocol):
+    """An open source; used by one thread of the control process."""
+
+    def preflight(self, start: Offset | None) -> Sequence[Finding]:
+        """Probe settings, grants, retention and the start offset; changes nothing."""
+        ...
+
+    def start_offset(self) -> Offset:
+        """Resolve where a flow without a checkpoint begins (its spec's `start`)."""
+        ...
+
+    def earliest_offset(self) -> Offset:
+        """Return the first offset still held by the server."""
+        ...
+
+    def latest_offset(self) -> Offset:
+        """Return the head of the log."""
+        ...
+
+    def offset_at(self, when: datetime) -> Offset:
+        """Return the last transaction boundary at which every later transaction committed at or after `when`."""
+        ...
+
+    def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
+        """Choose the next range; None when nothing new came within `limit.max_seconds`, which it may block."""
+        ...
+
+    def reopen(self, planned: OffsetRange) -> SourcePlan:
+        """Describe exactly a range that was planned before; raises rather than describe another."""
+        ...
+
+    def splits(self, plan: SourcePlan, count: int) -> Sequence[Split]:
+        """Cut a planned range into at most about `count` pieces in log order; together they are the whole range."""
+        ...
+
+    def release(self, plan: SourcePlan) -> None:
+        """Drop what was staged for a committed range."""
+        ...
+
+    def lag(self, committed: Offset) -> Lag:
+        """Measure the distance to the head."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection; safe to call twice and from a signal's aftermath."""
+        ...
+
+
+class SlotWriter(Protocol):
+    """A picklable writer that runs in a Spark task, one per slot.
+
+    Guarantee: exactly once per (installation, flow, sink, batch, slot) for transactional sinks, else idempotent.
+    """
+
+    def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
+        """Write all rows of the slot, in the order given, or nothing visible; return the receipt."""
+        ...
+
+
+class Sink(Protocol):
+    """An open sink."""
+
+    def preflight(self) -> Sequence[Finding]:
+        """Probe reachability, rights and settings; changes nothing."""
+        ...
+
+    def accepts(self) -> frozenset[str]:
+        """Return the operations (`Op` values) it takes; rows of others count as filtered."""
+        ...
+
+    def prepare(self, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]]) -> SinkPlan:
+        """Make missing outputs for (table, route) pairs and pin slots, partitions; idempotent. The path sets `prev`."""
+        ...
+
+    def wrote_any_of(self, plan: Plan) -> bool:
+        """Tell whether any slot is already marked with this plan; False for sinks whose writes are idempotent."""
+        ...
+
+    def abandon(self, plan: Plan) -> Mapping[int, str]:
+        """Close a plan that will not be finished, so that no writer of it can write any more; idempotent.
+
+        Returns:
+            Slot → "abandoned" or "written", what its marker now says of the plan; empty for sinks without markers.
+        """
+        ...
+
+    def encode(self, rows: Any, plan: Plan) -> Any:
+        """Turn the DataFrame of checked rows into this sink's columns plus `slot`; pure, row by row."""
+        ...
+
+    def writer(self, plan: Plan) -> SlotWriter:
+        """Return the picklable writer of a plan."""
+        ...
+
+    def close(self) -> None:
+        """Close clients; safe to call twice."""
+        ...
+
+
+class Lease(Protocol):
+    """A claim of a flow, held by this process."""
+
+    epoch: Epoch
+
+    def held(self) -> bool:
+        """Tell whether the lease is still ours as far as this process knows."""
+        ...
+
+    def successor_waiting(self) -> bool:
+        """Tell whether another run has registered that it waits for this lease."""
+        ...
+
+    def release(self) -> None:
+        """Give the lease up; safe to call twice."""
+        ...
+
+
+class CheckpointStore(Protocol):
+    """Holds checkpoints, leases, plans and history. All writes check the epoch."""
+
+    def load(self, flow: str) -> Checkpoint | None:
+        """Return the committed checkpoint, None before the first."""
+        ...
+
+    def claim(self, flow: str, who: str, wait_s: float) -> Lease:
+        """Take the lease and raise the epoch; waits up to `wait_s`, then raises LeaseBusyError naming the holder."""
+        ...
+
+    def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
+        """Write the first checkpoint of a flow (batch 0)."""
+        ...
+
+    def pending_plan(self, flow: str) -> Plan | None:
+        """Return the plan in flight, None when the last one was committed."""
+        ...
+
+    def write_plan(self, lease: Lease, plan: Plan) -> None:
+        """Write the plan ahead of reading; replaces one of an older batch number that was never written by a sink."""
+        ...
+
+    def commit(
+        self,
+        lease: Lease,
+        plan: Plan,
+        checkpoint: Checkpoint,
+        receipts: Sequence[Mapping[str, Any]],
+        counts: Mapping[str, TableCounts],
+    ) -> None:
+        """Move the checkpoint, delete the plan and append history in one atomic step, or raise and change nothing."""
+        ...
+
+    def history(self, flow: str, last: int) -> Sequence[HistoryEntry]:
+        """Return the newest entries, newest first."""
+        ...
+
+
+class Recorder(Protocol):
+    """Stores reports; may lag, never fails a batch."""
+
+    def record(self, report: BatchReport) -> None:
+        """Store the report; idempotent by (flow, batch).
+
+        Raises:
+            RecordingError: it could not be stored; the caller logs and goes on.
+        """
+        ...
+
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
+        """Store rows held back, before the commit that counts them; upserts by event id.
+
+        Raises:
+            RecordingError: they could not be stored; the batch fails, because a row must not vanish.
+        """
+        ...

@@ -1,0 +1,37 @@
+"""Settings of an installation, from environment variables that start with DATABUS_."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where an installation keeps what is not in ZooKeeper.
+
+    Attributes:
+        installation: keeps two installations on the same servers apart; part of every marker's key
+            (DATABUS_INSTALLATION).
+        segment_store: folder or fsspec URI of staged log segments; on a cluster, one that all workers reach
+            (DATABUS_SEGMENT_STORE).
+        records_url: SQLAlchemy URL of reports, quarantine and quality results (DATABUS_RECORDS_URL).
+    """
+
+    installation: str
+    segment_store: str
+    records_url: str
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """Read the settings; defaults lie under $DATABUS_HOME, else $AIRFLOW_HOME/databus, else ~/.databus."""
+        env = os.environ if environ is None else environ
+        airflow = env.get("AIRFLOW_HOME")
+        home = Path(env.get("DATABUS_HOME") or (Path(airflow) / "databus" if airflow else Path.home() / ".databus"))
+        return cls(
+            installation=env.get("DATABUS_INSTALLATION", "default"),
+            segment_store=env.get("DATABUS_SEGMENT_STORE", str(home / "segments")),
+            records_url=env.get("DATABUS_RECORDS_URL", f"sqlite:///{home / 'records.db'}"),
+        )

@@ -1,0 +1,58 @@
+"""Table schemas as they stood at a position of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ColumnSchema:
+    """One column of a captured table.
+
+    Attributes:
+        name: column name.
+        type: type in the source's words, lower case, e.g. "decimal(12,2) unsigned", "enum", "datetime(6)".
+        spark_type: Spark SQL type of the typed view, e.g. "decimal(12,2)", "bigint", "timestamp_ntz".
+        nullable: whether NULL is allowed, as far as the log says.
+    """
+
+    name: str
+    type: str
+    spark_type: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """The columns of one table, valid for the rows that carry `schema_id`.
+
+    Attributes:
+        schema_id: number of this schema inside one plan, from 0.
+        database: database (MySQL schema) name.
+        table: table name.
+        columns: columns in table order.
+        primary_key: names of the key columns in key order; empty when the table has none.
+    """
+
+    schema_id: int
+    database: str
+    table: str
+    columns: tuple[ColumnSchema, ...]
+    primary_key: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """`database.table`."""
+        return f"{self.database}.{self.table}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TableSchema:
+        """Read what `to_json` wrote."""
+        columns = tuple(ColumnSchema(**c) for c in data["columns"])
+        return cls(data["schema_id"], data["database"], data["table"], columns, tuple(data["primary_key"]))

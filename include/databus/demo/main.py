@@ -1,0 +1,153 @@
+"""`python -m databus.demo`: the main job, end to end, on real servers; the exit code tells whether all arrived."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pymysql
+from rich.console import Console
+
+from databus.cli.sandbox import drawn
+from databus.core.errors import DatabusError
+from databus.demo.airflow_api import AirflowApi
+from databus.demo.consumers import holds_a_record
+from databus.demo.report import show
+from databus.demo.shop import ShopWriter, create_shop
+from databus.demo.verdict import Judge, Verdict
+from databus.sandbox import Sandbox, SandboxOptions
+from databus.sandbox.accounts import APPLICATION
+
+SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark", "airflow")
+FLOWS = ("orders_to_kafka", "orders_to_search", "shop_fan_out")
+_FIRST_TOPIC = "cdc.orders"
+_PARTS = 20
+
+console = Console(stderr=True, highlight=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demonstration and return 0 when every flow delivered every change once."""
+    options = _options(arguments)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    # Reading a DAG file loads Airflow, which sets the root logger to INFO.
+    logging.getLogger("databus").setLevel(logging.WARNING)
+    sandbox = Sandbox(
+        options.home,
+        ports_from=options.ports_from,
+        options=SandboxOptions(
+            dags_folder=(options.project / "dags").absolute(), plugins_folder=(options.project / "plugins").absolute()
+        ),
+    )
+    stage = Stage()
+    try:
+        stage.say(f"starting {', '.join(SERVERS)}")
+        sandbox.destroy()
+        (options.home / "records.db").unlink(missing_ok=True)
+        with drawn() as progress:
+            sandbox.up(SERVERS, progress)
+        verdicts = _run(sandbox, options, stage)
+        show(verdicts, stage.first_row_s)
+        return 0 if verdicts and all(v.passed for v in verdicts) else 1
+    except DatabusError as error:
+        console.print(f"error: {error.message}\n  {error.hint}", style="red", markup=False)
+        return 1
+    finally:
+        if options.keep:
+            _addresses(sandbox)
+        else:
+            sandbox.down()
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m databus.demo", description=__doc__)
+    parser.add_argument("--home", type=Path, default=Path(".sandbox/demo"), help="folder of the servers; emptied first")
+    parser.add_argument("--project", type=Path, default=Path(), help="folder that holds dags/ and plugins/")
+    parser.add_argument("--ports-from", type=int, help="choose free ports from this number on, not the servers' own")
+    parser.add_argument("--transactions", type=int, default=2000, help="transactions that the writer commits")
+    parser.add_argument("--seconds", type=float, default=40, help="how long the writer takes for them, about")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds to wait for the flows to catch up")
+    parser.add_argument("--keep", action="store_true", help="leave everything running and print the addresses")
+    return parser.parse_args(arguments)
+
+
+@dataclass
+class Stage:
+    """The clock of the demonstration, and what it prints while it goes on."""
+
+    started: float = field(default_factory=time.monotonic)
+    first_row_s: float | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the command."""
+        return time.monotonic() - self.started
+
+    def say(self, text: str) -> None:
+        """Print a line with the time."""
+        console.print(f"{self.elapsed_s:6.1f} s  {text}", markup=False)
+
+    def look_for_first_row(self, sandbox: Sandbox) -> None:
+        """Note when the first row can be read in Kafka."""
+        if self.first_row_s is None and holds_a_record(sandbox.address("kafka"), _FIRST_TOPIC):
+            self.first_row_s = self.elapsed_s
+            self.say("the first row can be read in Kafka")
+
+
+def _run(sandbox: Sandbox, options: argparse.Namespace, stage: Stage) -> list[Verdict]:
+    """Create the shop, let Airflow run the flows while a writer changes it, and judge what arrived."""
+    with _shop_connection(sandbox) as connection, AirflowApi(sandbox.address("airflow")) as api:
+        create_shop(connection)
+        _wait_for_dags(api, options.timeout)
+        stage.say("shop created; Airflow runs the flows every minute; the writer begins")
+        writer = ShopWriter(connection)
+        for part in range(1, _PARTS + 1):
+            writer.run(options.transactions * part // _PARTS - writer.written.transactions)
+            stage.look_for_first_row(sandbox)
+            if part % (_PARTS // 4) == 0:
+                stage.say(f"writer: {writer.written.transactions} of {options.transactions} transactions")
+            time.sleep(options.seconds / _PARTS)
+        stage.say(f"writer done: {sum(writer.written.changes.values()):,} row changes; waiting for the flows")
+        judge = Judge(sandbox, connection, writer.written, api, options.project / "dags")
+        deadline = time.monotonic() + options.timeout
+        while True:
+            stage.look_for_first_row(sandbox)
+            verdicts = [judge.verdict(flow) for flow in FLOWS]
+            if all(v.passed for v in verdicts) or time.monotonic() > deadline:
+                for verdict in verdicts:
+                    judge.add_lag(verdict)
+                return verdicts
+            time.sleep(2)
+
+
+def _shop_connection(sandbox: Sandbox) -> pymysql.connections.Connection[Any]:
+    host, port = sandbox.address("mysql").split(":")
+    return pymysql.connect(
+        host=host, port=int(port), user=APPLICATION.user, password=APPLICATION.password.get_secret_value(),
+        charset="utf8mb4", autocommit=True, init_command="SET time_zone='+00:00'",
+    )  # fmt: skip
+
+
+def _wait_for_dags(api: AirflowApi, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while missing := set(FLOWS) - set(api.dags()):
+        if time.monotonic() > deadline:
+            errors = "; ".join(f"{e['filename']}: {e['stack_trace'].splitlines()[-1]}" for e in api.import_errors())
+            raise DatabusError(
+                f"Airflow has not found {', '.join(sorted(missing))}",
+                hint=f"Import errors: {errors or 'none'}. Start the demonstration where dags/ is, or name --project.",
+            )
+        time.sleep(1)
+
+
+def _addresses(sandbox: Sandbox) -> None:
+    for server in sandbox.status():
+        scheme = "http://" if server.name in ("airflow", "opensearch") else ""
+        console.print(f"{server.name:<12} {scheme}{server.address}", markup=False)
+    console.print(f"stop with: databus sandbox down --home {sandbox.home}", markup=False)

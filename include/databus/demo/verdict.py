@@ -1,0 +1,182 @@
+"""The demonstration's judgement of each flow: by key and value, not by counts alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from databus.connections.environment import EnvironmentConnections
+from databus.core.settings import Settings
+from databus.demo.airflow_api import AirflowApi
+from databus.demo.consumers import index_documents, topic_records
+from databus.demo.oracle import Seen, State, fold, mismatches, source_state
+from databus.demo.shop import Written
+from databus.ops.discovery import find_flow
+from databus.ops.lag import measure
+from databus.ops.services import open_services
+from databus.sandbox import Sandbox
+from databus.sandbox.connections import databus_environment
+
+_KEYS = {
+    "orders": ("order_id",),
+    "products": ("sku",),
+    "customers": ("customer_id",),
+    "order_items": ("order_id", "line"),
+}
+
+
+@dataclass(frozen=True)
+class RunLink:
+    """A run in Airflow: its state, and the address of its page."""
+
+    state: str
+    address: str
+
+
+@dataclass
+class Verdict:
+    """What arrived of one flow.
+
+    Attributes:
+        flow: flow name.
+        source_rows: row changes that the writer made in the flow's tables.
+        messages: records with a value in its topics, None when it has none.
+        documents: documents in its indices, None when it has none.
+        problems: a line per mismatch.
+        lag_s: seconds behind the source.
+        runs: its runs, newest first.
+    """
+
+    flow: str
+    source_rows: int = 0
+    messages: int | None = None
+    documents: int | None = None
+    problems: list[str] = field(default_factory=list)
+    lag_s: float | None = None
+    runs: list[RunLink] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything arrived as it should."""
+        return not self.problems
+
+
+@dataclass
+class Judge:
+    """Compares the flows of `dags/` with the source and with what the writer did.
+
+    Attributes:
+        sandbox: the servers.
+        connection: open connection to the shop.
+        written: what the writer did.
+        api: Airflow.
+        dags: folder of the DAG files.
+    """
+
+    sandbox: Sandbox
+    connection: Any
+    written: Written
+    api: AirflowApi
+    dags: Path
+
+    def verdict(self, flow: str) -> Verdict:
+        """Judge one flow as it stands now; a sink that is not there yet is a mismatch."""
+        checks = {
+            "orders_to_kafka": self._orders_to_kafka,
+            "orders_to_search": self._orders_to_search,
+            "shop_fan_out": self._shop_fan_out,
+        }
+        verdict = Verdict(flow)
+        try:
+            checks[flow](verdict)
+        except Exception as error:  # noqa: BLE001 - whatever keeps a consumer from reading is the flow's failure
+            verdict.problems.append(f"{type(error).__name__}: {error}")
+        runs = self.api.runs(flow)
+        if not any(r["state"] == "success" for r in runs):
+            verdict.problems.append("no run, with its audit, has ended well yet")
+        verdict.runs = [RunLink(r["state"], self.api.run_address(flow, r["dag_run_id"])) for r in runs]
+        return verdict
+
+    def _orders_to_kafka(self, verdict: Verdict) -> None:
+        verdict.source_rows = self.written.rows("orders")
+        expected = self._state("orders", _without_card)
+        _judge_topic(verdict, self._topic("cdc.orders"), {"shop.orders": expected}, self.written)
+
+    def _orders_to_search(self, verdict: Verdict) -> None:
+        verdict.source_rows = self.written.rows("orders") + self.written.rows("products")
+        self._judge_index(verdict, "orders", self._state("orders", _hashed_card))
+        self._judge_index(verdict, "products", self._state("products"))
+
+    def _shop_fan_out(self, verdict: Verdict) -> None:
+        verdict.source_rows = sum(self.written.changes.values())
+        customers = self._state("customers", _masked_email)
+        _judge_topic(verdict, self._topic("shop.people"), {"shop.customers": customers}, self.written)
+        trade = self._topic("shop.trade")
+        expected = {f"shop.{table}": self._state(table) for table in ("products", "order_items")}
+        _judge_topic(verdict, trade, expected, self.written)
+        shown = {k: row for k, row in self._state("orders", _without_card).items() if row["status"] != "new"}
+        verdict.problems += mismatches(shown, trade.state.get("shop.orders", {}))
+        self._judge_index(verdict, "shop-people", customers)
+
+    def _judge_index(self, verdict: Verdict, index: str, expected: State) -> None:
+        documents = index_documents(self.sandbox.address("opensearch"), index)
+        verdict.documents = (verdict.documents or 0) + len(documents)
+        by_id = {_document_id(key): row for key, row in expected.items()}
+        verdict.problems += [f"{index} {line}" for line in mismatches(by_id, documents)]
+
+    def _topic(self, topic: str) -> Seen:
+        return fold(topic_records(self.sandbox.address("kafka"), topic))
+
+    def _state(self, table: str, change: Callable[[dict[str, Any]], Any] = lambda row: row) -> State:
+        return source_state(self.connection, f"shop.{table}", _KEYS[table], change)
+
+    def add_lag(self, verdict: Verdict) -> None:
+        """Measure how far behind the source the flow's checkpoint is."""
+        environment = databus_environment(self.sandbox.status(), self.sandbox.home)
+        flow = find_flow(verdict.flow, self.dags).flow
+        settings = Settings.from_environment(environment)
+        with open_services(flow, EnvironmentConnections(environment), settings) as services:
+            lag = measure(flow, services).lag
+        verdict.lag_s = lag.seconds if lag else None
+
+
+def _judge_topic(verdict: Verdict, seen: Seen, expected: dict[str, State], written: Written) -> None:
+    verdict.messages = (verdict.messages or 0) + seen.messages
+    for name, count in (("duplicated", seen.duplicates), ("out of order", seen.disordered)):
+        if count:
+            verdict.problems.append(f"{count} records {name}")
+    for table, state in expected.items():
+        verdict.problems += [f"{table} {line}" for line in mismatches(state, seen.state.get(table, {}))]
+        bare = table.partition(".")[2]
+        for (changed, key), times in written.per_key.items():
+            if changed == bare and seen.changes[table, _key_json(bare, key)] != times:
+                found = seen.changes[table, _key_json(bare, key)]
+                verdict.problems.append(f"{table} {key}: changed {times} times, {found} records")
+
+
+def _key_json(table: str, key: str) -> str:
+    columns = _KEYS[table]
+    values: list[Any] = [v if c == "sku" else int(v) for c, v in zip(columns, key.split("|"), strict=True)]
+    return json.dumps(dict(zip(columns, values, strict=True)), separators=(",", ":"))
+
+
+def _document_id(key: str) -> str:
+    values = list(json.loads(key).values())
+    return str(values[0]) if len(values) == 1 else json.dumps(values, separators=(",", ":"))
+
+
+def _without_card(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "card_number"}
+
+
+def _hashed_card(row: dict[str, Any]) -> dict[str, Any]:
+    card = row["card_number"]
+    return {**row, "card_number": None if card is None else hashlib.sha256(card.encode()).hexdigest()}
+
+
+def _masked_email(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "email": "***"}

@@ -1,0 +1,98 @@
+"""Find flows in DAG files: the same files Airflow reads, one bad file never hides another."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from databus.core.errors import ConfigError, DatabusError
+from databus.core.flow import Flow
+
+
+@dataclass(frozen=True)
+class FoundFlow:
+    """A flow and the file that defines it."""
+
+    flow: Flow
+    file: Path
+
+
+@dataclass(frozen=True)
+class BrokenFile:
+    """A DAG file that could not be read.
+
+    Attributes:
+        file: the file.
+        error: why, with line and hint where it is ours.
+    """
+
+    file: Path
+    error: DatabusError
+
+
+def dags_folder() -> Path:
+    """Return $DATABUS_DAGS, Airflow's DAG folder, or ./dags."""
+    chosen = os.environ.get("DATABUS_DAGS") or os.environ.get("AIRFLOW__CORE__DAGS_FOLDER")
+    return Path(chosen) if chosen else Path("dags")
+
+
+def discover(folder: Path | None = None) -> tuple[list[FoundFlow], list[BrokenFile]]:
+    """Import every DAG file that mentions databus and return its flows, sorted by name, and the broken files.
+
+    Raises:
+        ConfigError: the folder does not exist.
+    """
+    root = folder or dags_folder()
+    if not root.is_dir():
+        raise ConfigError(f"no DAG folder at {root}", hint="Name one with --dags or set DATABUS_DAGS.")
+    found: dict[str, FoundFlow] = {}
+    broken: list[BrokenFile] = []
+    for file in sorted(root.rglob("*.py")):
+        if "databus" not in file.read_text(encoding="utf-8", errors="replace"):
+            continue
+        try:
+            for flow in _flows_of(file):
+                twin = found.get(flow.name)
+                if twin is not None:
+                    raise ConfigError(f"{file}: flow {flow.name!r} is defined in {twin.file} already")
+                found[flow.name] = FoundFlow(flow, file)
+        except DatabusError as error:
+            broken.append(BrokenFile(file, error))
+        except Exception as error:  # noqa: BLE001 - a user's file may raise anything; others go on
+            broken.append(BrokenFile(file, ConfigError(f"{file}: {type(error).__name__}: {error}")))
+    return sorted(found.values(), key=lambda f: f.flow.name), broken
+
+
+def find_flow(name: str, folder: Path | None = None) -> FoundFlow:
+    """Return one flow by name.
+
+    Raises:
+        ConfigError: no such flow; names those there are and files that could not be read.
+    """
+    found, broken = discover(folder)
+    for candidate in found:
+        if candidate.flow.name == name:
+            return candidate
+    names = ", ".join(f.flow.name for f in found) or "none"
+    unread = "".join(f" Not readable: {b.error}" for b in broken)
+    raise ConfigError(f"no flow {name!r}", hint=f"Known: {names}.{unread}", code="flow_unknown")
+
+
+def _flows_of(file: Path) -> Iterable[Flow]:
+    """Import a file under a name of its own and return the flows at its top level."""
+    name = f"databus_dag_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{file} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[name]
+    return list({id(v): v for v in vars(module).values() if isinstance(v, Flow)}.values())

@@ -1,0 +1,40 @@
+"""Measure how far flows are behind their sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from databus.core.flow import Flow, FlowContext
+from databus.core.lag import Lag
+from databus.runtime.context import Services
+
+
+@dataclass(frozen=True)
+class FlowLag:
+    """A flow's lag.
+
+    Attributes:
+        flow: flow name.
+        committed: committed offset in text form, None before the first run.
+        lag: distance to the head, None before the first run.
+    """
+
+    flow: str
+    committed: str | None
+    lag: Lag | None
+
+
+def measure(flow: Flow, services: Services) -> FlowLag:
+    """Compare the committed offset with the head of the source's log.
+
+    Raises:
+        SourceUnavailableError: the source does not answer.
+    """
+    checkpoint = services.store.load(flow.name)
+    if checkpoint is None:
+        return FlowLag(flow.name, None, None)
+    source = flow.source.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
+    try:
+        return FlowLag(flow.name, str(checkpoint.offset), source.lag(checkpoint.offset))
+    finally:
+        source.close()

@@ -1,0 +1,70 @@
+"""Preflight: probe a flow's servers and settings without moving anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from databus.core.errors import ConfigError, DatabusError
+from databus.core.findings import Finding, Level
+from databus.core.flow import Flow, FlowContext
+from databus.runtime.context import Services
+
+
+def preflight(flow: Flow, services: Services) -> list[Finding]:
+    """Probe the source at the flow's position and every sink; failures to connect become findings too."""
+    checkpoint = services.store.load(flow.name)
+    context = FlowContext(flow.name, services.settings, services.server_ids)
+    findings = _probe(
+        f"{flow.source.kind} {_conn(flow.source.conn_ids())}",
+        lambda: flow.source.open(services.connections, context),
+        lambda source: source.preflight(checkpoint.offset if checkpoint else None),
+    )
+    for spec in flow.sinks:
+        findings += _probe(
+            f"{spec.kind} {_conn(spec.conn_ids())}",
+            lambda spec=spec: spec.open(services.connections, context),  # type: ignore[misc]
+            lambda sink: sink.preflight(),
+        )
+    return findings
+
+
+def require_passed(flow: Flow, findings: Sequence[Finding]) -> None:
+    """Stop on the first ERROR finding.
+
+    Raises:
+        DatabusError: of the finding's code, naming all that is wrong.
+    """
+    errors = [f for f in findings if f.level is Level.ERROR]
+    if errors:
+        text = "; ".join(f"{f.subject}: {f.message}" for f in errors)
+        hint = " ".join(dict.fromkeys(f.hint for f in errors if f.hint))
+        retryable = any(f.code in _TRANSIENT for f in errors)
+        raise ConfigError(
+            f"flow {flow.name}: {text}", hint=hint, code=errors[0].code or "preflight", retryable=retryable
+        )
+
+
+_TRANSIENT = frozenset({"source_unavailable", "sink_unavailable", "checkpoint_unavailable", "engine_unavailable"})
+
+
+def _probe(subject: str, connect: Callable[[], Any], look: Callable[[Any], Sequence[Finding]]) -> list[Finding]:
+    try:
+        opened = connect()
+    except DatabusError as error:
+        return [finding_of(subject, error)]
+    try:
+        return list(look(opened))
+    except DatabusError as error:
+        return [finding_of(subject, error)]
+    finally:
+        opened.close()
+
+
+def finding_of(subject: str, error: DatabusError) -> Finding:
+    """Turn an error into the finding an operator reads."""
+    return Finding(subject, Level.ERROR, error.message, error.hint, error.code)
+
+
+def _conn(pairs: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(conn_id for conn_id, _ in pairs)

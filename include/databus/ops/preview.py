@@ -1,0 +1,105 @@
+"""Look ahead without side effects: the next range of a flow, and the rows at a position of its source."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from databus.core.batch import SourcePlan
+from databus.core.flow import Flow, FlowContext
+from databus.core.offsets import Offset
+from databus.core.protocols import Source
+from databus.runtime.context import Services
+from databus.runtime.routing import outputs_of
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The batch that a run would plan now.
+
+    Attributes:
+        flow: flow name.
+        pending: an unfinished plan that would be taken up first.
+        next: what the source proposes, None when nothing is new.
+        outputs: per sink the routes its rows would take.
+    """
+
+    flow: str
+    pending: dict[str, Any] | None
+    next: SourcePlan | None
+    outputs: dict[str, tuple[str, ...]]
+
+
+def preview(flow: Flow, services: Services) -> Preview:
+    """Plan the next batch without writing anything; staged log data is dropped again."""
+    checkpoint = services.store.load(flow.name)
+    pending = services.store.pending_plan(flow.name)
+    with _opened(flow, services) as source:
+        start = checkpoint.offset if checkpoint else source.start_offset()
+        proposed = source.reopen(pending.range) if pending else source.plan(start, flow.batching)
+        if proposed is not None and pending is None:
+            source.release(proposed)
+    tables = proposed.tables if proposed else ()
+    outputs = {s.sink_name: tuple(dict.fromkeys(r for _, r in outputs_of(flow, s, tables))) for s in flow.sinks}
+    return Preview(flow.name, pending.to_json() if pending else None, proposed, outputs)
+
+
+def peek(flow: Flow, services: Services, start: str | None, rows: int) -> Iterator[dict[str, Any]]:
+    """Yield up to `rows` decoded row changes as plain JSON, from a position, a time, "earliest" or the checkpoint.
+
+    Raises:
+        OffsetInvalidError: the position is not one of this server's log.
+    """
+    chosen = flow
+    if start is not None:
+        chosen = flow.model_copy(update={"source": flow.source.model_copy(update={"start": start})})
+    with _opened(chosen, services) as source:
+        checkpoint = services.store.load(flow.name)
+        at: Offset = checkpoint.offset if checkpoint and start is None else source.start_offset()
+        left = rows
+        while left > 0:
+            proposed = source.plan(at, flow.batching)
+            if proposed is None:
+                return
+            for row in _rows(source, proposed):
+                yield row
+                left -= 1
+                if left == 0:
+                    break
+            source.release(proposed)
+            at = proposed.range.end
+
+
+def _rows(source: Source, proposed: SourcePlan) -> Iterator[dict[str, Any]]:
+    from pyspark.sql.types import VariantVal
+
+    for split in source.splits(proposed, 1):
+        for batch in split.read():
+            for row in batch.to_pylist():
+                for image in ("before", "after"):
+                    if row[image] is not None:
+                        row[image] = VariantVal(row[image]["value"], row[image]["metadata"]).toPython()
+                row["key"] = json.loads(row["key"]) if row["key"] is not None else None
+                yield row
+
+
+def printable(row: dict[str, Any]) -> str:
+    """Return a row as one line of JSON; bytes as base64."""
+    return json.dumps(row, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+@contextmanager
+def _opened(flow: Flow, services: Services) -> Iterator[Source]:
+    source = flow.source.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
+    try:
+        yield source
+    finally:
+        source.close()

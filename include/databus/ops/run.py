@@ -1,0 +1,37 @@
+"""Run a window of a flow: used by Airflow's transfer task, the spark-submit job and `databus run`."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from databus.core.flow import Flow
+from databus.runtime.context import RunIdentity, Services, open_session
+from databus.runtime.window import WindowControl, WindowResult, run_window
+
+log = logging.getLogger(__name__)
+
+
+def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, control: WindowControl) -> WindowResult:
+    """Open the flow, run one window, close everything; log what moved and how far behind the flow is.
+
+    Raises:
+        DatabusError: see `run_window`.
+    """
+    with open_session(flow, services, spark, identity) as session:
+        result = run_window(session, control)
+        lag = session.source.lag(result.checkpoint.offset)
+        result.lag_bytes, result.lag_s = lag.bytes, lag.seconds
+    log.info(
+        "flow %s: window over: %d batches, %d rows, %d bytes, %d quarantined; at %s; lag %s bytes, %s s%s",
+        flow.name,
+        result.batches,
+        result.rows,
+        result.bytes,
+        result.quarantined,
+        result.checkpoint.offset,
+        "?" if lag.bytes is None else lag.bytes,
+        "?" if lag.seconds is None else f"{lag.seconds:.1f}",
+        " (drained)" if result.drained else "",
+    )
+    return result

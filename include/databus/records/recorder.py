@@ -1,0 +1,168 @@
+"""Storing what batches did."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any
+
+import sqlalchemy as sa
+
+from databus.core.batch import BatchReport, RejectedRow
+from databus.core.protocols import Clock
+from databus.records import tables as t
+from databus.records.store import RecordStore
+
+log = logging.getLogger(__name__)
+
+_CHUNK_ROWS = 500
+"""Rows per statement: SQLite takes 32,766 parameters in one, PostgreSQL 65,535."""
+
+
+class SqlRecorder:
+    """Stores batch reports and quarantined rows in the records store.
+
+    Args:
+        store: the records store; closed with the recorder.
+        clock: tells when a row was held back; the system's by default.
+    """
+
+    def __init__(self, store: RecordStore, clock: Clock | None = None) -> None:
+        self.store = store
+        self._clock = clock
+
+    @classmethod
+    def open(cls, url: str, clock: Clock | None = None) -> SqlRecorder:
+        """Return a recorder; connects with the first record.
+
+        Raises:
+            ConfigError: not a URL of SQLite or PostgreSQL.
+        """
+        return cls(RecordStore(url), clock)
+
+    def record(self, report: BatchReport) -> None:
+        """Store the report in one transaction; a report that is there already (flow, batch, plan) is left as it is.
+
+        Raises:
+            RecordingError: it could not be stored.
+        """
+        with self.store.transaction() as connection:
+            run = run_number(self.store, connection, report.plan.flow, report.run_id, report.run_url)
+            columns = ("flow", "batch", "plan_hash")
+            insert = self.store.upsert(t.batches, [_batch_row(report, run)], columns, ())
+            number = connection.execute(insert.returning(t.batches.c.id)).scalar_one_or_none()
+            if number is None:
+                log.debug("flow %s: report of batch %d is there already", report.plan.flow, report.plan.batch)
+                return
+            for table, rows in _children(report):
+                if rows:
+                    connection.execute(table.insert(), [{**row, "batch": number} for row in rows])
+
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
+        """Store rows held back, one entry per flow, event and stage; a row held back again updates its entry.
+
+        Raises:
+            RecordingError: they could not be stored.
+        """
+        if not rows:
+            return
+        now = self._now()
+        # One statement may not update an entry twice.
+        entries = {(row.event_id, row.stage): _quarantine_row(flow, batch, row, now) for row in rows}
+        values = list(entries.values())
+        key = ("flow", "event_id", "stage")
+        update = [name for name in values[0] if name not in (*key, "first_held_at")]
+        with self.store.transaction() as connection:
+            for first in range(0, len(values), _CHUNK_ROWS):
+                chunk = values[first : first + _CHUNK_ROWS]
+                connection.execute(self.store.upsert(t.quarantine, chunk, key, update))
+
+    def _now(self) -> datetime:
+        return self._clock.now() if self._clock else datetime.now(UTC)
+
+    def close(self) -> None:
+        """Close the store; safe to call twice."""
+        self.store.close()
+
+    def __enter__(self) -> SqlRecorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def run_number(store: RecordStore, connection: sa.Connection, flow: str, run_id: str, run_url: str) -> int:
+    """Return the number of a run, made when it is new; a known address is not replaced by none."""
+    insert = store.upsert(t.runs, [{"flow": flow, "run_id": run_id, "run_url": run_url}], ("flow", "run_id"), ())
+    connection.execute(insert)
+    this = (t.runs.c.flow == flow) & (t.runs.c.run_id == run_id)
+    if run_url:
+        connection.execute(t.runs.update().where(this & (t.runs.c.run_url != run_url)).values(run_url=run_url))
+    number: int = connection.execute(sa.select(t.runs.c.id).where(this)).scalar_one()
+    return number
+
+
+def _batch_row(report: BatchReport, run: int) -> dict[str, Any]:
+    plan = report.plan
+    return {
+        "run": run,
+        "flow": plan.flow,
+        "batch": plan.batch,
+        "plan_hash": plan.hash,
+        "spec_hash": plan.spec_hash,
+        "mode": plan.mode,
+        "epoch": report.epoch,
+        "attempt": report.attempt,
+        "range_start": plan.range.start.to_json(),
+        "range_end": plan.range.end.to_json(),
+        "rows": report.rows,
+        "bytes": report.bytes,
+        "durations_ms": dict(report.durations_ms),
+        "watermark": report.watermark,
+        "committed_at": report.committed_at,
+    }
+
+
+def _children(report: BatchReport) -> list[tuple[sa.Table, list[dict[str, Any]]]]:
+    counts = [{"table_name": name, **asdict(counts)} for name, counts in sorted(report.tables.items())]
+    receipts = [receipt.to_json() for receipt in report.receipts]
+    kept = {column.name for column in t.receipts.columns} - {"id", "batch"}
+    checks = [
+        {
+            "check_name": result.check,
+            "kind": result.kind,
+            "column_name": result.column,
+            "table_name": result.table,
+            "severity": result.severity,
+            "evaluated": result.evaluated,
+            "violations": result.violations,
+            "observed": result.observed,
+        }
+        for result in report.checks
+    ]
+    return [
+        (t.table_counts, counts),
+        (t.receipts, [{name: receipt[name] for name in kept} for receipt in receipts]),
+        (t.check_results, checks),
+    ]
+
+
+def _quarantine_row(flow: str, batch: int, row: RejectedRow, now: datetime) -> dict[str, Any]:
+    return {
+        "flow": flow,
+        "event_id": row.event_id,
+        "stage": row.stage,
+        "batch": batch,
+        "table_name": row.table,
+        "key": row.key,
+        "cause": row.cause,
+        "position": row.position,
+        "payload": row.payload,
+        "first_held_at": now,
+        "last_held_at": now,
+    }

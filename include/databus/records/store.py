@@ -1,0 +1,162 @@
+"""The records store: one SQL database through SQLAlchemy, SQLite by default, PostgreSQL by URL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
+
+from databus.core.errors import ConfigError, RecordingError
+from databus.records.tables import SCHEMA_VERSION, metadata, schema_version
+
+BUSY_TIMEOUT_MS = 30_000
+"""How long a writer to SQLite waits for another one."""
+
+_SCHEMA_LOCK = 0x64617461_62757301
+"""Key of PostgreSQL's advisory lock under which the tables are made ("databus", 1)."""
+
+_INSERT: Mapping[str, Callable[[sa.Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+class RecordStore:
+    """An engine whose tables exist; threads may share it. Opening it does no I/O.
+
+    Args:
+        url: SQLAlchemy URL, e.g. "sqlite:////var/lib/databus/records.db" or "postgresql+psycopg://user:pw@host/db".
+
+    Raises:
+        ConfigError: not a URL of SQLite or PostgreSQL.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = _parsed(url)
+        self.engine = sa.create_engine(self.url, pool_pre_ping=True)
+        if self.sqlite:
+            sa.event.listen(self.engine, "connect", _tune_sqlite)
+        self._ready = False
+        self._lock = threading.Lock()
+
+    @property
+    def sqlite(self) -> bool:
+        """Whether the store is an SQLite file."""
+        return self.url.get_backend_name() == "sqlite"
+
+    def __repr__(self) -> str:
+        return f"RecordStore({self.url.render_as_string(hide_password=True)})"
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """Yield a connection in a transaction that commits at the end; the tables are made on first use.
+
+        Raises:
+            RecordingError: the database refused or cannot be reached; nothing was stored.
+        """
+        try:
+            self._ensure_tables()
+            with self.engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise self._translated(error) from error
+
+    def upsert(
+        self, table: sa.Table, rows: Sequence[Mapping[str, Any]], key: Sequence[str], update: Sequence[str]
+    ) -> Any:
+        """Return INSERT … ON CONFLICT (key) DO UPDATE of the columns `update`; DO NOTHING without any."""
+        statement = _INSERT[self.url.get_backend_name()](table).values(list(rows))
+        if not update:
+            return statement.on_conflict_do_nothing(index_elements=list(key))
+        new = {name: getattr(statement.excluded, name) for name in update}
+        return statement.on_conflict_do_update(index_elements=list(key), set_=new)
+
+    def close(self) -> None:
+        """Close all connections; safe to call twice."""
+        self.engine.dispose()
+
+    def __enter__(self) -> RecordStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ensure_tables(self) -> None:
+        with self._lock:
+            if self._ready:
+                return
+            if self.sqlite and self.url.database not in (None, "", ":memory:"):
+                try:
+                    Path(str(self.url.database)).parent.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise RecordingError(
+                        f"{self!r}: {error}", hint="Set DATABUS_RECORDS_URL to a folder that can be written."
+                    ) from error
+            with self.engine.begin() as connection:
+                # Two processes may come first at the same time: one makes the tables, the other finds them.
+                if self.sqlite:
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                else:
+                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+                self._create_or_check(connection)
+            self._ready = True
+
+    def _create_or_check(self, connection: sa.Connection) -> None:
+        if not sa.inspect(connection).has_table(schema_version.name):
+            metadata.create_all(connection)
+            connection.execute(schema_version.insert().values(version=SCHEMA_VERSION))
+            return
+        found = connection.execute(sa.select(sa.func.max(schema_version.c.version))).scalar_one()
+        if found != SCHEMA_VERSION:
+            raise RecordingError(
+                f"{self!r} has tables of version {found}, this code knows version {SCHEMA_VERSION}",
+                hint="Run the same version of databus everywhere, or give it a database of its own.",
+                code="recording_schema_version",
+            )
+
+    def _translated(self, error: SQLAlchemyError) -> RecordingError:
+        # The statement's parameters hold rows: only the driver's own words go into the message.
+        text = str(error.orig) if isinstance(error, DBAPIError) else type(error).__name__
+        return RecordingError(
+            f"{self!r}: {text.strip()}",
+            hint="Check DATABUS_RECORDS_URL, that the database runs and that its disk is not full.",
+            retryable=isinstance(error, OperationalError | InterfaceError),
+        )
+
+
+def _parsed(url: str) -> sa.URL:
+    known = "sqlite:///PATH or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
+    try:
+        parsed = sa.make_url(url)
+        parsed.get_dialect()
+    except (ArgumentError, NoSuchModuleError):
+        # The text may hold a password: it is not repeated.
+        raise ConfigError("DATABUS_RECORDS_URL is not a SQLAlchemy URL", hint=f"Write {known}.") from None
+    backend = parsed.get_backend_name()
+    if backend not in _INSERT:
+        raise ConfigError(f"DATABUS_RECORDS_URL: records cannot be kept in {backend}", hint=f"Write {known}.")
+    # SQLAlchemy's default driver for PostgreSQL is another one than ours.
+    return parsed.set(drivername="postgresql+psycopg") if backend == "postgresql" else parsed
+
+
+def _tune_sqlite(connection: Any, _record: Any) -> None:
+    """Let readers and one writer work together, and let writers wait for each other (SQLite, "PRAGMA Statements")."""
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()

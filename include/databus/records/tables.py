@@ -1,0 +1,137 @@
+"""The tables of the records store, version 1."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from databus.records.columns import Id, Json, UtcDateTime
+
+SCHEMA_VERSION = 1
+"""Raised with every change of a table."""
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+schema_version = sa.Table(
+    "databus_schema",
+    metadata,
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+)
+
+runs = sa.Table(
+    "databus_runs",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("run_id", sa.String(250), nullable=False),
+    sa.Column("run_url", sa.Text, nullable=False),
+    sa.UniqueConstraint("flow", "run_id"),
+)
+
+batches = sa.Table(
+    "databus_batches",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("run", Id, sa.ForeignKey(runs.c.id, ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("batch", sa.BigInteger, nullable=False),
+    # A flow whose checkpoint was made anew numbers its batches from 1 again: the plan's hash tells them apart.
+    sa.Column("plan_hash", sa.String(64), nullable=False),
+    sa.Column("spec_hash", sa.String(64), nullable=False),
+    sa.Column("mode", sa.String(20), nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("range_start", Json, nullable=False),
+    sa.Column("range_end", Json, nullable=False),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+    sa.Column("durations_ms", Json, nullable=False),
+    sa.Column("watermark", UtcDateTime),
+    sa.Column("committed_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("flow", "batch", "plan_hash"),
+)
+
+
+def _of_batch() -> sa.Column[int]:
+    return sa.Column("batch", Id, sa.ForeignKey(batches.c.id, ondelete="CASCADE"), nullable=False, index=True)
+
+
+table_counts = sa.Table(
+    "databus_table_counts",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    _of_batch(),
+    sa.Column("table_name", sa.Text, nullable=False),
+    sa.Column("read", sa.BigInteger, nullable=False),
+    sa.Column("filtered", sa.BigInteger, nullable=False),
+    sa.Column("quarantined", sa.BigInteger, nullable=False),
+    sa.Column("dispatched", sa.BigInteger, nullable=False),
+)
+
+receipts = sa.Table(
+    "databus_receipts",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    _of_batch(),
+    sa.Column("sink", sa.Text, nullable=False),
+    sa.Column("slot", sa.Integer, nullable=False),
+    sa.Column("written", sa.BigInteger, nullable=False),
+    sa.Column("rejected", sa.BigInteger, nullable=False),
+    sa.Column("duplicate", sa.Boolean, nullable=False),
+    sa.Column("rows", Json, nullable=False),
+    sa.Column("outputs", Json, nullable=False),
+)
+
+check_results = sa.Table(
+    "databus_check_results",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    _of_batch(),
+    sa.Column("check_name", sa.Text, nullable=False),
+    sa.Column("kind", sa.String(100), nullable=False),
+    sa.Column("column_name", sa.Text),
+    sa.Column("table_name", sa.Text, nullable=False),
+    sa.Column("severity", sa.String(20), nullable=False),
+    sa.Column("evaluated", sa.BigInteger, nullable=False),
+    sa.Column("violations", sa.BigInteger, nullable=False),
+    sa.Column("observed", sa.Text, nullable=False),
+)
+
+quarantine = sa.Table(
+    "databus_quarantine",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("event_id", sa.String(500), nullable=False),
+    sa.Column("stage", sa.String(250), nullable=False),
+    sa.Column("batch", sa.BigInteger, nullable=False),  # number of the last batch that held it back
+    sa.Column("table_name", sa.Text, nullable=False),
+    sa.Column("key", sa.Text),
+    sa.Column("cause", sa.Text, nullable=False),
+    sa.Column("position", sa.Text, nullable=False),
+    sa.Column("payload", sa.Text, nullable=False),
+    sa.Column("first_held_at", UtcDateTime, nullable=False),
+    sa.Column("last_held_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("flow", "event_id", "stage"),
+)
+
+quality_results = sa.Table(
+    "databus_quality_results",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("run_id", sa.String(250), nullable=False),
+    sa.Column("success", sa.Boolean, nullable=False),
+    sa.Column("worst", sa.String(20)),  # severity of the worst violated check, NULL when none is violated
+    sa.Column("evaluated", sa.BigInteger, nullable=False),
+    sa.Column("violations", sa.BigInteger, nullable=False),
+    sa.Column("result", Json, nullable=False),
+    sa.Column("evaluated_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("flow", "run_id"),
+)

@@ -1,0 +1,60 @@
+"""Views of Arrow columns as the plain NumPy arrays that kernels read, and Arrow columns made of kernel output."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+_EMPTY = np.zeros(0, np.uint8)
+
+
+def validity(array: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return bool[n], False where the slot is null."""
+    if array.null_count == 0:
+        return np.ones(len(array), np.bool_)
+    valid: npt.NDArray[np.bool_] = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    return valid
+
+
+def fixed(array: pa.Array, dtype: npt.DTypeLike, width: int = 1) -> np.ndarray:
+    """Return a fixed-width column's values as dtype[n], or dtype[n, width] if `width` > 1; null slots hold anything."""
+    flat = np.frombuffer(array.buffers()[1] or b"", dtype)
+    start, stop = array.offset * width, (array.offset + len(array)) * width
+    return flat[start:stop].reshape(-1, width) if width > 1 else flat[start:stop]
+
+
+def text(array: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
+    """Return offsets int32[n + 1] and bytes of a string or binary column; large and dictionary forms are converted."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        array = array.cast(kind.value_type)
+        kind = array.type
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        array = array.cast(pa.string() if pa.types.is_large_string(kind) else pa.binary())
+    _, offsets, data = array.buffers()
+    where = (
+        np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+        if offsets
+        else np.zeros(1, np.int32)
+    )
+    return where, np.frombuffer(data, np.uint8) if data else _EMPTY
+
+
+def string_array(
+    offsets: npt.NDArray[np.int32], data: Bytes, valid: npt.NDArray[np.bool_] | None = None
+) -> pa.StringArray:
+    """Build a string column from kernel output; `valid` marks the slots that are not null."""
+    bits = None
+    if valid is not None and not valid.all():
+        bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data), bits)
+
+
+def binary_array(offsets: npt.NDArray[np.int32], data: Bytes) -> pa.BinaryArray:
+    """Build a binary column without nulls from kernel output."""
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])

@@ -1,0 +1,195 @@
+"""Decoded batches → record batches of `ROW_COLUMNS`: keys, hashes, event ids, and primary-key updates split in two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent, Transactions
+from databus.core.events import Op
+from databus.rows.columns import text
+from databus.rows.keys import KeyEncoder, key_encoder
+from databus.rows.murmur2 import key_hashes
+from databus.rows.schema import arrow_schema, null_variants
+from databus.rows.variant import EncodedImages, encode
+
+MAX_BATCH_BYTES = 64 << 20
+"""Most bytes of VARIANT values in one record batch; a single larger row stands alone."""
+
+NO_SCHEMA = -1
+"""`schema_id` of rows that are statements."""
+
+_LETTERS = pa.array([Op.CREATE.value, Op.UPDATE.value, Op.DELETE.value])
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows to emit, in log order: which change, which half of it, and its images."""
+
+    change: npt.NDArray[np.int64]
+    part: npt.NDArray[np.int16]
+    op: npt.NDArray[np.int8]
+    before: npt.NDArray[np.int32]
+    after: npt.NDArray[np.int32]
+
+    def cut(self, start: int, stop: int) -> _Rows:
+        s = slice(start, stop)
+        return _Rows(self.change[s], self.part[s], self.op[s], self.before[s], self.after[s])
+
+
+def emit(batch: TableBatch, transactions: Transactions, server: str) -> list[pa.RecordBatch]:
+    """Return the rows of a batch, ordered by (transaction, ordinal, part).
+
+    An update that changes the primary key becomes a delete of the old key (part 0, with the before-image) and an
+    insert of the new one (part 1, with the after-image).
+
+    Args:
+        batch: row changes of one table.
+        transactions: what `batch.transaction` points into.
+        server: server_uuid (MySQL) or server_id in text (MariaDB); first part of every event id.
+
+    Raises:
+        DecodeError: a value or key that has no lossless form.
+    """
+    encoder = key_encoder(batch)
+    images = encode(batch)
+    rows = _rows(batch, encoder)
+    return [_record_batch(batch, transactions, server, images, encoder, piece) for piece in _pieces(rows, images)]
+
+
+def emit_events(events: Sequence[TableEvent], transactions: Transactions, server: str) -> list[pa.RecordBatch]:
+    """Return TRUNCATE and DDL statements as rows (op "t", "m") without key and images, by (transaction, ordinal)."""
+    if not events:
+        return []
+    ordered = sorted(events, key=lambda event: (event.transaction, event.ordinal))
+    n = len(ordered)
+    columns = {
+        "op": pa.array([event.op for event in ordered]),
+        "database": pa.array([event.database for event in ordered]),
+        "table": pa.array([event.table for event in ordered]),
+        "schema_id": pa.array(np.full(n, NO_SCHEMA, np.int32)),
+        "key": pa.nulls(n, pa.binary()),
+        "key_hash": pa.array(np.zeros(n, np.int32)),
+        "before": null_variants(n),
+        "after": null_variants(n),
+        "statement": pa.array([event.statement for event in ordered]),
+    }
+    transaction = np.array([event.transaction for event in ordered], np.int64)
+    ordinal = np.array([event.ordinal for event in ordered], np.int64)
+    columns |= _provenance(transactions, server, transaction, ordinal, np.zeros(n, np.int16))
+    return [_assemble(columns)]
+
+
+def _rows(batch: TableBatch, encoder: KeyEncoder | None) -> _Rows:
+    n = len(batch)
+    split = np.zeros(n, np.bool_)
+    updates = np.flatnonzero(batch.op == UPDATE)
+    if encoder is not None and len(updates):
+        before, after = batch.before_row[updates], batch.after_row[updates]
+        changed = pc.not_equal(encoder.keys(before, after), encoder.keys(after, before))
+        split[updates] = changed.to_numpy(zero_copy_only=False)
+    change = np.repeat(np.arange(n), 1 + split)
+    second = np.zeros(len(change), np.bool_)
+    second[1:] = change[1:] == change[:-1]
+    first = split[change] & ~second
+    op = batch.op[change].copy()
+    op[first], op[second] = DELETE, INSERT
+    order = np.lexsort((second, batch.ordinal[change], batch.transaction[change]))
+    rows = _Rows(
+        change,
+        second.astype(np.int16),
+        op,
+        np.where(second, np.int32(-1), batch.before_row[change]),
+        np.where(first, np.int32(-1), batch.after_row[change]),
+    )
+    if (order[1:] > order[:-1]).all():
+        return rows
+    return _Rows(rows.change[order], rows.part[order], rows.op[order], rows.before[order], rows.after[order])
+
+
+def _pieces(rows: _Rows, images: EncodedImages) -> Iterator[_Rows]:
+    lengths = np.append(np.diff(images.offsets), 0)  # index -1, no image, takes nothing
+    total = np.cumsum(lengths[rows.before] + lengths[rows.after])
+    start, n = 0, len(total)
+    while start < n:
+        base = total[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(total, base + MAX_BATCH_BYTES, side="right")))
+        yield rows.cut(start, stop)
+        start = stop
+
+
+def _record_batch(
+    batch: TableBatch,
+    transactions: Transactions,
+    server: str,
+    images: EncodedImages,
+    encoder: KeyEncoder | None,
+    rows: _Rows,
+) -> pa.RecordBatch:
+    n = len(rows.change)
+    if encoder is None:
+        key, hashes = pa.nulls(n, pa.binary()), np.zeros(n, np.int32)
+    else:
+        # An update that kept its key may name it in one image only; after a split each row has but its own image.
+        other = np.where(rows.part > 0, batch.before_row[rows.change], rows.before)
+        key = encoder.keys(rows.after, other)
+        hashes = key_hashes(*text(key))
+    columns = {
+        "op": _LETTERS.take(pa.array(rows.op)),
+        "database": _constant(batch.schema.database, n),
+        "table": _constant(batch.schema.table, n),
+        "schema_id": pa.array(np.full(n, batch.schema.schema_id, np.int32)),
+        "key": key,
+        "key_hash": pa.array(hashes),
+        "before": images.take(rows.before),
+        "after": images.take(rows.after),
+        "statement": pa.nulls(n, pa.string()),
+    }
+    place = rows.change
+    columns |= _provenance(transactions, server, batch.transaction[place], batch.ordinal[place], rows.part)
+    return _assemble(columns)
+
+
+def _provenance(
+    transactions: Transactions,
+    server: str,
+    transaction: npt.NDArray[np.integer],
+    ordinal: npt.NDArray[np.int64],
+    part: npt.NDArray[np.int16],
+) -> dict[str, pa.Array]:
+    """Return the columns that say where a row comes from."""
+    used, of_row = np.unique(transaction, return_inverse=True)
+    gtid = transactions.gtid.take(pa.array(used))
+    position = transactions.end_pos[used]
+    names = [
+        f"{server}:{text or f'{transactions.file}:{end}'}"
+        for text, end in zip(gtid.to_pylist(), position.tolist(), strict=True)
+    ]
+    index = pa.array(of_row)
+    event_id = pc.binary_join_element_wise(
+        pa.array(names).take(index), pa.array(ordinal).cast(pa.string()), pa.array(part).cast(pa.string()), ":"
+    )
+    return {
+        "file": _constant(transactions.file, len(ordinal)),
+        "position": pa.array(position[of_row]),
+        "gtid": gtid.take(index),
+        "ordinal": pa.array(ordinal),
+        "part": pa.array(part),
+        "event_id": event_id,
+        "ts_ms": pa.array(transactions.ts_ms[used][of_row]),
+        "server_id": pa.array(transactions.server_id[used][of_row]),
+    }
+
+
+def _constant(value: str, n: int) -> pa.StringArray:
+    return pa.repeat(pa.scalar(value), n)
+
+
+def _assemble(columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    schema = arrow_schema()
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

@@ -1,0 +1,128 @@
+"""Columns as JSON literals, byte for byte what `json.dumps(…, ensure_ascii=False)` writes for the same values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from numba import njit
+
+from databus.core.errors import DecodeError
+from databus.core.tables import ColumnSchema
+from databus.rows.columns import Bytes, string_array, text, validity
+from databus.rows.temporal import is_temporal, iso_text
+
+_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_SHORT_ESCAPES = np.zeros(128, np.uint8)
+for _character, _escape in {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}.items():
+    _SHORT_ESCAPES[ord(_character)] = ord(_escape)
+
+_LARGEST_PLAIN_SCALE = 6
+
+
+def json_literals(array: pa.Array, column: ColumnSchema) -> pa.StringArray:
+    """Return each value as a JSON literal: numbers bare, text and temporals quoted, binary in base64; nulls stay null.
+
+    Raises:
+        DecodeError: a column type that cannot stand in a key.
+    """
+    kind = array.type
+    if pa.types.is_integer(kind):
+        return array.cast(pa.string())
+    if pa.types.is_decimal128(kind):
+        return _decimals(array)
+    if is_temporal(kind):
+        return quoted(iso_text(array, column))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
+        return quoted(array)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        valid = validity(array)
+        where, data = _base64(*text(array), _BASE64)
+        return string_array(where, data, valid)
+    if pa.types.is_floating(kind):
+        return array.cast(pa.string())
+    raise DecodeError(f"key column {column.name} has the Arrow type {kind}, which has no JSON form")
+
+
+def quoted(array: pa.Array) -> pa.StringArray:
+    """Return a text column as JSON strings."""
+    where, data = _quote(*text(array), _SHORT_ESCAPES, _HEX)
+    return string_array(where, data, validity(array))
+
+
+def _decimals(array: pa.Array) -> pa.StringArray:
+    # Arrow goes over to exponents where the first digit stands past the sixth decimal place.
+    if array.type.scale <= _LARGEST_PLAIN_SCALE:
+        return array.cast(pa.string())
+    return pa.array([None if v is None else format(v, "f") for v in array.to_pylist()], pa.string())
+
+
+@njit(cache=True, nogil=True)
+def _quote(offsets: npt.NDArray[np.int32], data: Bytes, escapes: Bytes, digits: Bytes) -> Any:
+    n = offsets.size - 1
+    total = 2 * n
+    for k in range(offsets[0], offsets[n]):
+        total += 1
+        if data[k] < 32 or data[k] == 34 or data[k] == 92:
+            total += 1 if escapes[data[k]] else 5
+    out = np.empty(total, np.uint8)
+    where = np.empty(n + 1, np.int32)
+    p = 0
+    for i in range(n):
+        where[i] = p
+        out[p] = 34
+        p += 1
+        for k in range(offsets[i], offsets[i + 1]):
+            c = data[k]
+            if c >= 32 and c not in (34, 92):
+                out[p] = c
+                p += 1
+                continue
+            out[p] = 92
+            if escapes[c]:
+                out[p + 1] = escapes[c]
+                p += 2
+            else:
+                out[p + 1] = 117
+                out[p + 2] = 48
+                out[p + 3] = 48
+                out[p + 4] = digits[c >> 4]
+                out[p + 5] = digits[c & 15]
+                p += 6
+        out[p] = 34
+        p += 1
+    where[n] = p
+    return where, out
+
+
+@njit(cache=True, nogil=True)
+def _base64(offsets: npt.NDArray[np.int32], data: Bytes, alphabet: Bytes) -> Any:
+    n = offsets.size - 1
+    where = np.empty(n + 1, np.int32)
+    where[0] = 0
+    for i in range(n):
+        where[i + 1] = where[i] + 2 + (offsets[i + 1] - offsets[i] + 2) // 3 * 4
+    out = np.empty(where[n], np.uint8)
+    for i in range(n):
+        p = np.int64(where[i])
+        out[p] = 34
+        p += 1
+        k = np.int64(offsets[i])
+        end = np.int64(offsets[i + 1])
+        while k < end:
+            word = np.int64(data[k]) << 16
+            if k + 1 < end:
+                word |= np.int64(data[k + 1]) << 8
+            if k + 2 < end:
+                word |= np.int64(data[k + 2])
+            out[p] = alphabet[word >> 18]
+            out[p + 1] = alphabet[word >> 12 & 63]
+            out[p + 2] = alphabet[word >> 6 & 63] if k + 1 < end else 61
+            out[p + 3] = alphabet[word & 63] if k + 2 < end else 61
+            p += 4
+            k += 3
+        out[p] = 34
+    return where, out

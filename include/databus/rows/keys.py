@@ -1,0 +1,89 @@
+"""Keys of row changes: canonical JSON of the primary key, e.g. {"id":1} or {"a":1,"b":"x"}, as UTF-8 bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from databus.binlog.table_batch import TableBatch
+from databus.core.errors import DecodeError
+from databus.rows.json_text import json_literals
+
+Rows = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class KeyEncoder:
+    """Makes the keys of one batch; the literals of each key column are made once for all images.
+
+    Attributes:
+        table: `database.table`, for errors.
+        names: key columns in key order.
+        literals: per key column its JSON literals, one per image.
+        carried: per key column bool[images], whether the image holds the column.
+    """
+
+    table: str
+    names: tuple[str, ...]
+    literals: tuple[pa.StringArray, ...]
+    carried: tuple[npt.NDArray[np.bool_], ...]
+
+    def keys(self, first: Rows, other: Rows) -> pa.BinaryArray:
+        """Return each change's key, from image `first`; columns that it lacks (or all, where it is -1) from `other`.
+
+        Raises:
+            DecodeError: neither image holds a key column, or it is NULL.
+        """
+        parts: list[pa.Array | pa.Scalar] = []
+        for c, name in enumerate(self.names):
+            label = json.dumps(name, ensure_ascii=False)
+            parts.append(pa.scalar(("{" if c == 0 else ",") + label + ":"))
+            parts.append(self._column(c, first, other))
+        parts.append(pa.scalar("}"))
+        joined: pa.StringArray = pc.binary_join_element_wise(*parts, "")
+        return joined.cast(pa.binary())
+
+    def _column(self, column: int, first: Rows, other: Rows) -> pa.StringArray:
+        carried = self.carried[column]
+        rows = np.where((first >= 0) & carried[first], first, other)
+        missing = (rows < 0) | ~carried[rows]
+        taken = self.literals[column].take(pa.array(rows.clip(0)))
+        if missing.any() or taken.null_count:
+            raise DecodeError(
+                f"a row change of {self.table} does not carry its key column {self.names[column]}",
+                hint="binlog_row_image FULL and PRIMARY KEY columns that are NOT NULL make every change name its row.",
+            )
+        return taken
+
+
+def key_encoder(batch: TableBatch) -> KeyEncoder | None:
+    """Return the encoder of a batch's keys, None for a table without a primary key."""
+    schema = batch.schema
+    if not schema.primary_key:
+        return None
+    place = {column.name: c for c, column in enumerate(schema.columns)}
+    chosen = [place[name] for name in schema.primary_key]
+    literals = [
+        _with_exceptions(json_literals(batch.images.column(c), schema.columns[c]), batch.exceptions.get(c, {}))
+        for c in chosen
+    ]
+    sets = np.array(batch.presence_sets, np.bool_).reshape(len(batch.presence_sets), len(schema.columns))
+    return KeyEncoder(
+        schema.full_name, schema.primary_key, tuple(literals), tuple(sets[:, c][batch.presence] for c in chosen)
+    )
+
+
+def _with_exceptions(literals: pa.StringArray, exceptions: Mapping[int, str]) -> pa.StringArray:
+    if not exceptions:
+        return literals
+    rows = sorted(exceptions)
+    mask = np.zeros(len(literals), np.bool_)
+    mask[rows] = True
+    texts = pa.array([json.dumps(exceptions[row], ensure_ascii=False) for row in rows], pa.string())
+    return pc.replace_with_mask(literals, pa.array(mask), texts)

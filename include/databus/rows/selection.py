@@ -1,0 +1,63 @@
+"""Which tables a transform or check looks at, and which of their columns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from databus.core.errors import TransformError
+from databus.core.tables import TableSchema
+from databus.rows.changes import Changes
+
+EVERY_TABLE = ("*",)
+
+_log = logging.getLogger(__name__)
+
+
+def matches(table: str, patterns: Sequence[str]) -> bool:
+    """Tell whether `database.table` matches one of the fnmatch patterns."""
+    return any(fnmatchcase(table, pattern) for pattern in patterns)
+
+
+def selected(changes: Changes, patterns: Sequence[str]) -> Iterator[TableSchema]:
+    """Yield the schemas whose table matches."""
+    return (schema for schema in changes.tables if matches(schema.full_name, patterns))
+
+
+def columns_of(
+    changes: Changes, patterns: Sequence[str], names: Sequence[str], what: str
+) -> Iterator[tuple[TableSchema, list[str]]]:
+    """Yield each matching table with those of the named columns it has, under their present names.
+
+    A table that was meant by name or pattern must have them all. For the pattern "*" a table without them is passed
+    over, with a warning when no table of the batch has one: it may be a misspelling.
+
+    Raises:
+        TransformError: a table that `patterns` means lacks a column.
+    """
+    explicit = tuple(patterns) != EVERY_TABLE
+    unseen = set(names)
+    for schema in selected(changes, patterns):
+        fields = [changes.require(n, schema, what) if explicit else changes.field(n, schema) for n in names]
+        unseen -= {name for name, field in zip(names, fields, strict=True) if field}
+        present = [field.column.name for field in fields if field]
+        if present:
+            yield schema, present
+    if unseen and not explicit and changes.tables:
+        _log.warning("%s: no table of this batch has the column %s", what, ", ".join(sorted(unseen)))
+
+
+def refuse_key_columns(schema: TableSchema, names: Iterable[str], what: str) -> None:
+    """Refuse to hide a key column: its value would still stand in every record's key.
+
+    Raises:
+        TransformError: a named column is part of the primary key.
+    """
+    hit = [name for name in names if name in schema.primary_key]
+    if hit:
+        raise TransformError(
+            f"{what}: {', '.join(hit)} is part of the primary key of {schema.full_name}, which stands in every record",
+            hint="The record key is always the source's primary key: hide it at the source, or leave the table out.",
+            code="key_column_hidden",
+        )

@@ -1,0 +1,137 @@
+"""One micro-batch: plan → read → transform → check → dispatch → commit → record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from databus.core.batch import (
+    BatchReport,
+    Checkpoint,
+    CheckResult,
+    RejectedRow,
+    TableCounts,
+    WriteReceipt,
+)
+from databus.core.protocols import Lease
+from databus.observe.stages import StageTimes
+from databus.runtime import check, counts
+from databus.runtime.commit import commit
+from databus.runtime.context import FlowSession
+from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots
+from databus.runtime.plan import PlannedBatch, next_plan
+from databus.runtime.read import read
+from databus.runtime.record import log_batch, record
+from databus.runtime.spark_errors import engine_errors
+from databus.runtime.transform import transform
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """What the engine did for a batch, before anything is committed."""
+
+    tables: Mapping[str, TableCounts]
+    receipts: tuple[WriteReceipt, ...]
+    checks: tuple[CheckResult, ...]
+    rejected: tuple[RejectedRow, ...]
+
+
+def run_batch(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> BatchReport | None:
+    """Move one batch and commit it; None when the source has nothing new.
+
+    Raises:
+        DatabusError: the batch failed; the checkpoint is unmoved and the plan stays for the next attempt.
+    """
+    times = StageTimes()
+    with times.stage("plan"):
+        batch = next_plan(session, lease, checkpoint)
+    if batch is None:
+        return None
+    with engine_errors():
+        moved = _move_nothing(session, batch, times) if batch.source.empty else _move(session, batch, times)
+    with times.stage("record"):
+        if moved.rejected:
+            session.recorder.quarantine(session.flow.name, batch.plan.batch, moved.rejected)
+    with times.stage("commit"):
+        committed = commit(session, lease, batch, moved.tables, moved.receipts)
+    report = BatchReport(
+        plan=batch.plan,
+        epoch=lease.epoch,
+        run_id=session.identity.run_id,
+        run_url=session.identity.run_url,
+        tables=moved.tables,
+        receipts=moved.receipts,
+        checks=moved.checks,
+        rejected=moved.rejected,
+        durations_ms=times.durations_ms,
+        bytes=batch.source.bytes,
+        watermark=committed.watermark,
+        committed_at=committed.updated_at,
+        attempt=batch.attempt,
+    )
+    with times.stage("record"):
+        record(session.recorder, report)
+        session.source.release(batch.source)
+    log_batch(report)
+    return report
+
+
+def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:
+    """Read, transform, check and dispatch the rows of a planned range."""
+    flow, planned = session.flow, batch.source
+    names = counts.table_names(planned)
+    with times.stage("read"):
+        rows, splits = read(session, planned)
+    with times.stage("transform"):
+        changes = transform(flow, rows, planned)
+    with times.stage("check"):
+        taken = _taken_by_any(session)
+        checked = check.check(flow, changes, taken)
+        whole = check.evaluate_batch_checks(flow, planned, batch.plan.clock)
+        check.enforce(flow, whole)
+        if any(c.severity == "fail" for c in check.row_checks(flow)):
+            check.enforce(flow, counts.check_results(flow, names, _observe(checked, session, names)))
+    with times.stage("dispatch"):
+        done: dict[str, Dispatched] = {}
+        for name, sink in session.sinks.items():
+            done[name] = dispatch(flow, batch.plan, checked, (session.sink_spec(name), sink), names, splits)
+        observed = next(iter(done.values())).observed
+        by_state = counts.table_counts(names, observed)
+        held = quarantined_rows(checked) if any(c.quarantined for c in by_state.values()) else ()
+    receipts = {name: (d.given, d.receipts) for name, d in done.items()}
+    tables = counts.reconcile(flow, planned, observed, by_state, receipts)
+    written = tuple(r for d in done.values() for r in d.receipts)
+    return _Moved(
+        tables,
+        written,
+        (*counts.check_results(flow, names, observed), *whole),
+        (*held, *(row for r in written for row in r.rejected)),
+    )
+
+
+def _move_nothing(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:
+    """Close a batch whose range holds no row of the flow: every slot commits its marker, the checkpoint moves."""
+    with times.stage("check"):
+        whole = check.evaluate_batch_checks(session.flow, batch.source, batch.plan.clock)
+        check.enforce(session.flow, whole)
+    with times.stage("dispatch"):
+        receipts: list[WriteReceipt] = []
+        for name, sink in session.sinks.items():
+            slots = batch.plan.sinks[name].slots
+            receipts += write_empty_slots(sink.writer(batch.plan), slots, set())
+    return _Moved({}, tuple(receipts), whole, ())
+
+
+def _taken_by_any(session: FlowSession):  # type: ignore[no-untyped-def] # a pyspark Column, imported lazily
+    from pyspark.sql import functions as F  # noqa: N812
+
+    taken = F.lit(False)
+    for name, sink in session.sinks.items():
+        taken = taken | taken_by(sink, session.sink_spec(name))
+    return taken
+
+
+def _observe(checked, session: FlowSession, names: list[str]) -> Mapping[str, int]:  # type: ignore[no-untyped-def]
+    """Count without dispatching: the extra pass that checks of severity `fail` cost."""
+    row = checked.agg(*counts.aggregates(session.flow, names)).collect()[0]
+    return {str(name): int(value) for name, value in row.asDict().items()}

@@ -1,0 +1,71 @@
+"""Check: mark each row with the checks it violates and with the state it will end in, in the batch's own pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from databus.core.batch import CheckResult, SourcePlan
+from databus.core.errors import QualityGateError
+from databus.core.events import RowState
+from databus.core.flow import CheckSpec, Flow
+from databus.rows.changes import Changes
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+VIOLATIONS = "violations"
+STATE = "state"
+
+
+def row_checks(flow: Flow) -> list[CheckSpec]:
+    """Return the checks that look at single rows."""
+    return [c for c in flow.checks if c.looks_at_rows]
+
+
+def check(flow: Flow, changes: Changes, taken: Column) -> DataFrame:
+    """Return the rows with `violations` (names of violated checks) and `state`.
+
+    Args:
+        flow: the flow.
+        changes: rows after the transforms, images rebuilt where a transform changed them.
+        taken: true where at least one sink takes the row.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows
+
+    changes = changes.materialized()  # violations are Columns over the images as they are now
+    checks = row_checks(flow)
+    marks = [F.when(c.violation(changes), F.lit(c.check_name)) for c in checks]
+    violations = F.array_compact(F.array(*marks)) if marks else F.array().cast("array<string>")
+    holding = [c.check_name for c in checks if c.severity == "quarantine"]
+    held = F.arrays_overlap(VIOLATIONS, F.array(*map(F.lit, holding))) if holding else F.lit(False)
+    state = (
+        F.when(F.col("filtered") | ~taken, RowState.FILTERED)
+        .when(held, RowState.QUARANTINED)
+        .otherwise(RowState.DISPATCHED)
+    )
+    return changes.rows.withColumn(VIOLATIONS, violations).withColumn(STATE, state)
+
+
+def evaluate_batch_checks(flow: Flow, planned: SourcePlan, now: Any) -> tuple[CheckResult, ...]:
+    """Return the results of checks that look at the batch as a whole."""
+    return tuple(c.evaluate(planned, now) for c in flow.checks if not c.looks_at_rows)
+
+
+def enforce(flow: Flow, results: Sequence[CheckResult]) -> None:
+    """Stop the batch when a check of severity `fail` was violated; called before anything is dispatched.
+
+    Raises:
+        QualityGateError: names each violated check with its figures.
+    """
+    broken = [r for r in results if r.severity == "fail" and r.violations]
+    if broken:
+        found = "; ".join(
+            f"{r.check} on {r.table}: {r.violations} of {r.evaluated}" + (f" ({r.observed})" if r.observed else "")
+            for r in broken
+        )
+        raise QualityGateError(
+            f"flow {flow.name}: {found}",
+            hint="Nothing of this batch was dispatched and the checkpoint is unmoved. "
+            "Mend the rows at the source, or lower the check's severity.",
+        )

@@ -1,0 +1,42 @@
+"""Commit: move the checkpoint after every sink's receipt, in one step that checks the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from databus.core.batch import Checkpoint, TableCounts, WriteReceipt
+from databus.core.protocols import Lease
+from databus.runtime.context import FlowSession
+from databus.runtime.plan import PlannedBatch
+
+
+def commit(
+    session: FlowSession,
+    lease: Lease,
+    batch: PlannedBatch,
+    counts: Mapping[str, TableCounts],
+    receipts: Sequence[WriteReceipt],
+) -> Checkpoint:
+    """Return the new checkpoint, which is in ZooKeeper when this returns.
+
+    Raises:
+        StaleEpochError: a newer claim exists; nothing changed.
+        CheckpointUnavailableError: the store cannot be reached; the next claim finds the plan and finishes it.
+    """
+    marks = [batch.previous.watermark, batch.source.watermark]
+    checkpoint = Checkpoint(
+        offset=batch.plan.range.end,
+        batch=batch.plan.batch,
+        epoch=lease.epoch,
+        run_id=session.identity.run_id,
+        plan_hash=batch.plan.hash,
+        counts=counts,
+        watermark=max((mark for mark in marks if mark is not None), default=None),
+        updated_at=session.clock.now(),
+        slots={
+            **batch.previous.slots,
+            **{name: (batch.plan.batch,) * sink.slots for name, sink in batch.plan.sinks.items()},
+        },
+    )
+    session.store.commit(lease, batch.plan, checkpoint, [r.to_json() for r in receipts], counts)
+    return checkpoint

@@ -1,0 +1,135 @@
+"""What a run holds open while it moves batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from databus.core.connections import ConnectionSource
+from databus.core.flow import Flow, FlowContext, ServerIds, SinkSpec
+from databus.core.protocols import CheckpointStore, Clock, Recorder, Sink, Source
+from databus.core.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """Who runs.
+
+    Attributes:
+        run_id: Airflow run id, or "local:<host>:<pid>".
+        run_url: address of the run's page; "" when unknown.
+        code_version: version of the package, part of the spec hash.
+    """
+
+    run_id: str
+    run_url: str
+    code_version: str
+
+
+@dataclass
+class FlowSession:
+    """A flow with its source, sinks, store and Spark session open; a context manager that closes them.
+
+    Attributes:
+        flow: the flow.
+        settings: the installation's settings.
+        store: checkpoint store, shared and not closed here.
+        recorder: stores reports.
+        clock: tells the time.
+        spark: Spark session, classic or Connect; not stopped here.
+        identity: who runs.
+        source: open source.
+        sinks: open sinks by name, in the flow's order.
+    """
+
+    flow: Flow
+    settings: Settings
+    store: CheckpointStore
+    recorder: Recorder
+    clock: Clock
+    spark: Any
+    identity: RunIdentity
+    source: Source
+    sinks: Mapping[str, Sink]
+    _stack: ExitStack = field(default_factory=ExitStack, repr=False)
+
+    @property
+    def spec_hash(self) -> str:
+        """Hash of the flow and the code that runs it."""
+        return self.flow.spec_hash(self.identity.code_version)
+
+    def sink_spec(self, name: str) -> SinkSpec:
+        """Return the spec of a sink by its name."""
+        return next(s for s in self.flow.sinks if s.sink_name == name)
+
+    def interrupt_orphans(self) -> None:
+        """Stop jobs that a killed run of this flow left on a shared Spark server; correctness does not rest on it."""
+        tag = f"databus-{self.settings.installation}-{self.flow.name}"
+        try:
+            self.spark.interruptTag(tag)
+        except Exception as error:  # noqa: BLE001 - classic sessions and old servers lack it; nothing depends on it
+            log.debug("no jobs interrupted by tag %s: %s", tag, error)
+        self.spark.addTag(tag)
+
+    def __enter__(self) -> FlowSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+@dataclass(frozen=True)
+class Services:
+    """What an installation offers to every flow.
+
+    Attributes:
+        settings: the installation's settings.
+        connections: resolves conn_ids.
+        store: checkpoint store.
+        server_ids: leases replication server ids.
+        recorder: stores reports.
+        clock: tells the time.
+    """
+
+    settings: Settings
+    connections: ConnectionSource
+    store: CheckpointStore
+    server_ids: ServerIds | None
+    recorder: Recorder
+    clock: Clock
+
+
+def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdentity) -> FlowSession:
+    """Open a flow's source and sinks; on any failure what was opened is closed again.
+
+    Raises:
+        DatabusError: a connection is missing, a server refused or cannot be reached.
+    """
+    context = FlowContext(flow.name, services.settings, services.server_ids)
+    with ExitStack() as stack:
+        source = flow.source.open(services.connections, context)
+        stack.callback(source.close)
+        sinks: dict[str, Sink] = {}
+        for spec in flow.sinks:
+            sinks[spec.sink_name] = sink = spec.open(services.connections, context)
+            stack.callback(sink.close)
+        return FlowSession(
+            flow=flow,
+            settings=services.settings,
+            store=services.store,
+            recorder=services.recorder,
+            clock=services.clock,
+            spark=spark,
+            identity=identity,
+            source=source,
+            sinks=sinks,
+            _stack=stack.pop_all(),
+        )

@@ -1,0 +1,146 @@
+"""Counts: what a pass over the rows observed, by table and state, and whether it adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from databus.core.batch import CheckResult, RejectedRow, SourcePlan, TableCounts, WriteReceipt
+from databus.core.errors import ReconciliationError
+from databus.core.events import RowState
+from databus.core.flow import Flow
+from databus.runtime.check import STATE, VIOLATIONS, row_checks
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_TABLE_EVENTS = "(statements)"
+"""Name under which TRUNCATE and DDL are counted: they belong to no schema of the plan."""
+
+
+def table_names(planned: SourcePlan) -> list[str]:
+    """Return each table of a plan once, then the name under which statements count."""
+    return [*dict.fromkeys(t.full_name for t in planned.tables), _TABLE_EVENTS]
+
+
+def aggregates(flow: Flow, names: Sequence[str]) -> list[Column]:
+    """Return the aggregate columns of one pass: rows by table and state, changes, evaluations and violations."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    columns = [F.count_if((F.col("part") == 0) & (F.col("schema_id") >= 0)).alias("changes")]
+    for number, name in enumerate(names):
+        at = _at(name)
+        columns += [F.count_if(at & (F.col(STATE) == state)).alias(f"{number}_{state}") for state in RowState]
+        columns.append(F.count_if(at & ~F.col("filtered") & F.col("op").isin("c", "u", "r")).alias(f"{number}_checked"))
+        columns += [
+            F.count_if(at & F.array_contains(VIOLATIONS, spec.check_name)).alias(f"{number}_violates_{position}")
+            for position, spec in enumerate(row_checks(flow))
+            if spec.applies_to(name)
+        ]
+    return columns
+
+
+def sink_aggregates(names: Sequence[str], mine: Column) -> list[Column]:
+    """Return the aggregate columns that count the rows one sink takes, by table."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return [F.count_if(_at(name) & mine).alias(f"{number}_mine") for number, name in enumerate(names)]
+
+
+def table_counts(names: Sequence[str], observed: Mapping[str, int]) -> dict[str, TableCounts]:
+    """Return counts by table from an observation; tables without rows are left out."""
+    found: dict[str, TableCounts] = {}
+    for number, name in enumerate(names):
+        by_state = {state: observed[f"{number}_{state}"] for state in RowState}
+        total = sum(by_state.values())
+        if total:
+            found[name] = TableCounts(
+                total, by_state[RowState.FILTERED], by_state[RowState.QUARANTINED], by_state[RowState.DISPATCHED]
+            )
+    return found
+
+
+def check_results(flow: Flow, names: Sequence[str], observed: Mapping[str, int]) -> tuple[CheckResult, ...]:
+    """Return the row checks' results by table from an observation."""
+    return tuple(
+        CheckResult(
+            check=spec.check_name,
+            kind=spec.kind,
+            column=getattr(spec, "column", None),
+            table=name,
+            severity=spec.severity,
+            evaluated=observed[f"{number}_checked"],
+            violations=observed[f"{number}_violates_{position}"],
+        )
+        for number, name in enumerate(names)
+        for position, spec in enumerate(row_checks(flow))
+        if spec.applies_to(name) and observed[f"{number}_checked"]
+    )
+
+
+def reconcile(
+    flow: Flow,
+    planned: SourcePlan,
+    observed: Mapping[str, int],
+    counts: Mapping[str, TableCounts],
+    receipts: Mapping[str, tuple[Mapping[str, int], Sequence[WriteReceipt]]],
+) -> dict[str, TableCounts]:
+    """Compare the log's own count, the pass's count and every sink's receipts; return the final counts.
+
+    Args:
+        flow: the flow.
+        planned: what the source counted in the log.
+        observed: what the pass observed.
+        counts: rows by table and state, before sinks rejected any.
+        receipts: per sink the rows by table it was given, and its receipts.
+
+    Raises:
+        ReconciliationError: any two of them differ; names table and figures.
+    """
+    if observed["changes"] != planned.rows:
+        raise ReconciliationError(
+            f"flow {flow.name} {planned.range}: the log holds {planned.rows} row changes, "
+            f"{observed['changes']} were read"
+        )
+    rejected: dict[str, RejectedRow] = {}
+    for sink, (given, written) in receipts.items():
+        confirmed: dict[str, int] = {}
+        for receipt in written:
+            for table, rows in receipt.rows.items():
+                confirmed[table] = confirmed.get(table, 0) + rows
+            for row in receipt.rejected:
+                confirmed[row.table] = confirmed.get(row.table, 0) + 1
+                rejected[row.event_id] = row
+        _require_equal(flow, sink, given, confirmed)
+    final = dict(counts)
+    for row in rejected.values():
+        name = row.table if row.table in final else _TABLE_EVENTS
+        final[name] = final[name].plus(TableCounts(quarantined=1, dispatched=-1))
+    for table, count in final.items():
+        if not count.reconciled:
+            raise ReconciliationError(f"flow {flow.name} {planned.range}: counts of {table} do not add up: {count}")
+    return final
+
+
+def _require_equal(flow: Flow, sink: str, given: Mapping[str, int], confirmed: Mapping[str, int]) -> None:
+    """Compare by table; a sink counts a statement under the table it names, the pass counts it apart."""
+    statements = given.get(_TABLE_EVENTS, 0)
+    for table in sorted({*given, *confirmed} - {_TABLE_EVENTS}):
+        surplus = confirmed.get(table, 0) - given.get(table, 0)
+        if not 0 <= surplus <= statements:
+            raise ReconciliationError(
+                f"flow {flow.name}: sink {sink} was given {given.get(table, 0)} rows of {table} "
+                f"and accounts for {confirmed.get(table, 0)}"
+            )
+        statements -= surplus
+    if statements:
+        raise ReconciliationError(f"flow {flow.name}: sink {sink} does not account for {statements} statements")
+
+
+def _at(name: str) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if name == _TABLE_EVENTS:
+        return F.col("schema_id") < 0
+    database, _, table = name.partition(".")
+    return (F.col("schema_id") >= 0) & (F.col("database") == database) & (F.col("table") == table)

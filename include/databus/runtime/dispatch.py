@@ -1,0 +1,156 @@
+"""Dispatch: fan the checked rows out to the sinks, one writer task per slot, and bring the receipts back."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from databus.core.batch import Plan, RejectedRow, WriteReceipt
+from databus.core.errors import DatabusError
+from databus.core.events import RowState
+from databus.core.flow import Flow, SinkSpec
+from databus.core.protocols import Sink, SlotWriter
+from databus.runtime.check import STATE
+from databus.runtime.counts import aggregates, sink_aggregates
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+
+@dataclass(frozen=True)
+class Dispatched:
+    """What one sink's job brought back.
+
+    Attributes:
+        receipts: one per slot.
+        observed: every aggregate of the pass, the first sink's also by state.
+        given: rows handed to the sink by table.
+    """
+
+    receipts: tuple[WriteReceipt, ...]
+    observed: Mapping[str, int]
+    given: Mapping[str, int]
+
+
+def taken_by(sink: Sink, spec: SinkSpec) -> Column:
+    """Return a Column that is true where a sink takes the row, by route and operation."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    routed = F.lit(False)
+    for pattern in spec.routes:
+        routed = routed | (F.lit(True) if pattern == "*" else F.col("route").rlike(_as_regex(pattern)))
+    return routed & F.col("op").isin(*sorted(sink.accepts()))
+
+
+def dispatch(
+    flow: Flow, plan: Plan, rows: DataFrame, sink: tuple[SinkSpec, Sink], names: Sequence[str], splits: int
+) -> Dispatched:
+    """Write one sink's share of the rows and return what it confirmed; the rows are counted in the same pass.
+
+    Raises:
+        DatabusError: what the writer raised.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    spec, opened = sink
+    mine = (F.col(STATE) == RowState.DISPATCHED) & taken_by(opened, spec)
+    seen = Observation(f"{spec.sink_name}-{plan.batch}")
+    counted = rows.observe(seen, *aggregates(flow, names), *sink_aggregates(names, mine))
+    encoded = opened.encode(counted.where(mine), plan)
+    slots = plan.sinks[spec.sink_name].slots
+    if slots > 1:
+        placed = encoded.repartitionById(slots, F.col("slot").cast("int")).sortWithinPartitions(*log_order())
+    elif splits > 1:
+        placed = encoded.repartitionById(1, F.lit(0)).sortWithinPartitions(*log_order())
+    else:
+        placed = encoded.coalesce(1)
+    write = slot_task(opened.writer(plan), slots)
+    collected = placed.mapInArrow(write, "slot int, receipt binary").collect()
+    # Spark reports nothing for a plan without partitions: then every count is 0, which the reconciliation judges.
+    observed = Counter({str(name): int(value) for name, value in seen.get.items()})
+    receipts = [_receipt(row["receipt"]) for row in collected]
+    receipts += write_empty_slots(opened.writer(plan), slots, {r.slot for r in receipts})
+    given = {name: observed[f"{number}_mine"] for number, name in enumerate(names) if observed[f"{number}_mine"]}
+    return Dispatched(tuple(sorted(receipts, key=lambda r: r.slot)), observed, given)
+
+
+def write_empty_slots(writer: SlotWriter, slots: int, done: set[int]) -> list[WriteReceipt]:
+    """Commit a marker for each slot that got no rows, from this process: every slot follows every batch."""
+    return [writer.write((), slot) for slot in range(slots) if slot not in done]
+
+
+def slot_task(writer: SlotWriter, slots: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function a Spark task runs over one slot's rows: write them, yield one receipt row.
+
+    A task without rows writes nothing here, because Spark does not say which slot it stands for.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        full = (batch for batch in batches if batch.num_rows)
+        first = next(full, None)
+        if first is None:
+            return
+        slot = first.column("slot")[0].as_py() if slots > 1 else 0
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            yield first
+            yield from full
+
+        try:
+            receipt = writer.write(rows(), slot)
+            result = pickle.dumps(receipt)
+        except DatabusError as error:
+            result = pickle.dumps(error)
+        yield pa.RecordBatch.from_pydict(
+            {"slot": pa.array([slot], pa.int32()), "receipt": pa.array([result], pa.binary())}
+        )
+
+    return run
+
+
+def log_order() -> list[Column]:
+    """Return the columns that put rows into the order of the log; a file's number may outgrow six digits."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return [F.length("file"), *map(F.col, ("file", "position", "ordinal", "part"))]
+
+
+def quarantined_rows(rows: DataFrame) -> tuple[RejectedRow, ...]:
+    """Return the rows that checks hold back, with all that is needed to look at and replay them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    payload = F.to_json(F.struct("op", "before", "after"), {"ignoreNullFields": "false"})
+    held = rows.where(F.col(STATE) == RowState.QUARANTINED).select(
+        "event_id",
+        F.concat_ws(".", "database", "table").alias("name"),
+        F.col("key").cast("string").alias("key"),
+        F.concat_ws(", ", "violations").alias("cause"),
+        F.concat_ws(":", "file", F.col("position").cast("string")).alias("at"),
+        payload.alias("payload"),
+    )
+    return tuple(
+        RejectedRow(r["event_id"], r["name"], r["key"], r["cause"], "check", r["at"], r["payload"])
+        for r in held.collect()
+    )
+
+
+def _receipt(data: bytes) -> WriteReceipt:
+    """Read a task's answer; an error that the writer raised is raised here, with its own class and hint."""
+    answer: Any = pickle.loads(data)  # noqa: S301 - our own task wrote it
+    if isinstance(answer, DatabusError):
+        raise answer
+    receipt: WriteReceipt = answer
+    return receipt
+
+
+def _as_regex(pattern: str) -> str:
+    """Translate an fnmatch pattern into a Java regular expression."""
+    escaped = "".join(".*" if c == "*" else "." if c == "?" else f"\\x{{{ord(c):x}}}" for c in pattern)
+    return f"^{escaped}$"

@@ -1,0 +1,105 @@
+"""Spark sessions: a warm Connect server, or a classic session of this process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from databus.core.errors import DatabusError
+from databus.runtime.spark_errors import grpc_details
+
+log = logging.getLogger(__name__)
+
+_NAMESPACE = uuid.UUID("6f3bd0f5-9f0e-5a8f-a3b5-3a5a4f0f4f1e")
+_GENERATIONS = 64
+
+SESSION_CONF: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+}
+"""Settings of every session; the rest of the engine's settings belong to whoever runs the cluster."""
+
+
+class EngineError(DatabusError):
+    """The Spark server cannot be reached."""
+
+    code = "engine_unavailable"
+    retryable = True
+
+
+def connect_session(url: str, identity: str) -> Any:
+    """Return a session on a Spark Connect server, the same server-side session for the same identity.
+
+    A session id that is fixed per flow lets a new run find and interrupt what a killed run left behind. An id whose
+    session the server has closed (idle time-out) cannot be reopened, so the next generation of the id is taken.
+
+    Args:
+        url: Connect URL, e.g. sc://host:15002/;user_id=x.
+        identity: what the session belongs to, e.g. "installation/flow".
+
+    Raises:
+        EngineError: the server does not answer.
+    """
+    # pyspark.sql.functions build Connect columns only when this says so; the public builder sets it the same way.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnectGrpcException
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession
+
+    separator = "" if url.endswith((";", "/")) else ";"
+    for generation in range(_GENERATIONS):
+        session_id = uuid.uuid5(_NAMESPACE, f"{identity}/{generation}")
+        root = url if "/;" in url or url.endswith("/") else f"{url}/"
+        glue = ";" if root.endswith("/") else separator
+        try:
+            session = SparkSession.builder.remote(f"{root}{glue}session_id={session_id}").create()
+            # The client's own policy goes on for ten minutes, also in threads that the interpreter joins at its exit.
+            session.client.set_retry_policies([DefaultPolicy(max_retries=6, max_backoff=2000)])
+            for name, value in SESSION_CONF.items():
+                session.conf.set(name, value)
+        except SparkConnectException as error:
+            if "INVALID_HANDLE" in str(error):
+                continue
+            if isinstance(error, SparkConnectGrpcException) or "UNAVAILABLE" in str(error):
+                raise _unreachable(url, error) from error
+            raise
+        return session
+    raise EngineError(f"{_GENERATIONS} sessions of {identity} were closed by {_address(url)}", retryable=False)
+
+
+def classic_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
+    """Return the classic session of this process, started if there is none.
+
+    Args:
+        master: Spark master URL; None leaves it to spark-submit.
+        conf: further settings.
+    """
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("databus")
+    if master is not None:
+        builder = builder.master(master)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.speculation": "false",
+        **SESSION_CONF,
+        **(conf or {}),
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _address(url: str) -> str:
+    return url.partition(";")[0]
+
+
+def _unreachable(url: str, error: Exception) -> EngineError:
+    return EngineError(
+        f"the Spark Connect server {_address(url)} does not answer: {grpc_details(str(error))}",
+        hint="Start it, or correct the spark_connect connection's host and port.",
+    )

@@ -1,0 +1,111 @@
+"""Plan: choose the next range under the lease and write it down before anything is read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from databus.core.batch import Checkpoint, Plan, SinkPlan, SourcePlan
+from databus.core.errors import CheckpointConflictError
+from databus.core.protocols import Lease
+from databus.runtime.context import FlowSession
+from databus.runtime.routing import outputs_of
+
+log = logging.getLogger(__name__)
+
+_LOOK_UP_S = 2.0
+"""A source waits this long at most before the window looks for a drain and for a successor; Airflow kills a cancelled
+task after 5 seconds."""
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    """A plan in ZooKeeper together with what the source knows of its range.
+
+    Attributes:
+        plan: the plan.
+        source: the source's description of the same range.
+        previous: checkpoint it starts from.
+        attempt: 1, or 2 when an earlier attempt had left the plan behind.
+    """
+
+    plan: Plan
+    source: SourcePlan
+    previous: Checkpoint
+    attempt: int
+
+
+def next_plan(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> PlannedBatch | None:
+    """Return the plan found unfinished, else a new one; None when the source has nothing new.
+
+    A plan found unfinished is taken as it is: same range, same slots, same clock.
+
+    Raises:
+        CheckpointConflictError: the flow changed while a sink already holds part of the unfinished batch.
+    """
+    pending = session.store.pending_plan(session.flow.name)
+    if pending is not None and pending.spec_hash == session.spec_hash:
+        log.info("flow %s: batch %d %s found unfinished, taken up again", pending.flow, pending.batch, pending.range)
+        return PlannedBatch(pending, session.source.reopen(pending.range), checkpoint, attempt=2)
+    batch, marks = checkpoint.batch + 1, dict(checkpoint.slots)
+    if pending is not None:
+        marks.update(_abandon(session, pending))
+        batch = pending.batch + 1
+    patience = session.flow.batching
+    if patience.max_seconds > _LOOK_UP_S:
+        patience = patience.model_copy(update={"max_seconds": _LOOK_UP_S})
+    proposed = session.source.plan(checkpoint.offset, patience)
+    if proposed is None and pending is None:
+        return None
+    if proposed is None:
+        raise CheckpointConflictError(
+            f"flow {session.flow.name}: the unfinished batch {batch - 1} was planned over a range "
+            "that the source no longer offers",
+            hint="Compare `databus checkpoint show` with the server's log before going on.",
+        )
+    plan = _new_plan(session, marks, proposed, batch)
+    session.store.write_plan(lease, plan)
+    return PlannedBatch(plan, proposed, checkpoint, attempt=1)
+
+
+def _new_plan(session: FlowSession, marks: Mapping[str, Sequence[int]], proposed: SourcePlan, batch: int) -> Plan:
+    sinks: dict[str, SinkPlan] = {}
+    for spec in session.flow.sinks:
+        outputs = outputs_of(session.flow, spec, proposed.tables)
+        pinned = session.sinks[spec.sink_name].prepare(proposed, outputs)
+        sinks[spec.sink_name] = replace(pinned, prev=_previous_batches(marks.get(spec.sink_name, ()), pinned.slots))
+    return Plan(
+        installation=session.settings.installation,
+        flow=session.flow.name,
+        batch=batch,
+        range=proposed.range,
+        sinks=sinks,
+        spec_hash=session.spec_hash,
+        clock=session.clock.now(),
+    )
+
+
+def _previous_batches(known: Sequence[int], slots: int) -> tuple[int, ...]:
+    """What the markers must hold: known from our own commits, never asked from the sink it is to be compared with."""
+    return tuple(known[slot] if slot < len(known) else 0 for slot in range(slots))
+
+
+def _abandon(session: FlowSession, pending: Plan) -> dict[str, tuple[int, ...]]:
+    """Close the plan of a former definition at every sink; return what the markers hold afterwards."""
+    written = [name for name, sink in session.sinks.items() if sink.wrote_any_of(pending)]
+    if written:
+        raise CheckpointConflictError(
+            f"flow {pending.flow} changed while batch {pending.batch} {pending.range} was half written "
+            f"(already in: {', '.join(written)})",
+            hint="Put the former definition back until this batch is committed, then change the flow.",
+            code="checkpoint_plan_changed",
+        )
+    log.warning(
+        "flow %s: batch %d %s was planned under another definition and nothing of it was written: planned anew",
+        pending.flow,
+        pending.batch,
+        pending.range,
+    )
+    closed = {name: session.sinks[name].abandon(pending) for name in pending.sinks if name in session.sinks}
+    return {name: (pending.batch,) * len(slots) for name, slots in closed.items() if slots}

@@ -1,0 +1,59 @@
+"""Record: store what a batch did. It may lag behind the commit and never fails a batch."""
+
+from __future__ import annotations
+
+import logging
+
+from databus.core.batch import BatchReport
+from databus.core.errors import RecordingError
+from databus.core.protocols import Recorder
+
+log = logging.getLogger(__name__)
+
+
+def record(recorder: Recorder, report: BatchReport) -> None:
+    """Store the report; a failure is logged with its cause and the batch stays committed."""
+    try:
+        recorder.record(report)
+    except RecordingError as error:
+        log.warning("flow %s: report of batch %d not stored: %s", report.plan.flow, report.plan.batch, error)
+
+
+def log_batch(report: BatchReport) -> None:
+    """Write the line an operator reads: what moved, from where to where, how long it took."""
+    states = {"filtered": 0, "quarantined": 0, "dispatched": 0}
+    for counts in report.tables.values():
+        states["filtered"] += counts.filtered
+        states["quarantined"] += counts.quarantined
+        states["dispatched"] += counts.dispatched
+    spent = sum(report.durations_ms.values())
+    log.info(
+        "flow %s: batch %d epoch %d %s: %d rows (%d dispatched, %d filtered, %d quarantined), %d bytes in %.0f ms"
+        " (%.0f rows/s); stages in ms: %s%s",
+        report.plan.flow,
+        report.plan.batch,
+        report.epoch,
+        report.plan.range,
+        report.rows,
+        states["dispatched"],
+        states["filtered"],
+        states["quarantined"],
+        report.bytes,
+        spent,
+        report.rows / spent * 1000 if spent else 0,
+        " ".join(f"{stage}={value:.0f}" for stage, value in report.durations_ms.items()),
+        f"; watermark {report.watermark.isoformat()}" if report.watermark else "",
+    )
+    for result in report.checks:
+        if result.violations:
+            log.warning(
+                "flow %s: batch %d: check %s (%s) on %s: %d of %d violate%s",
+                report.plan.flow,
+                report.plan.batch,
+                result.check,
+                result.severity,
+                result.table,
+                result.violations,
+                result.evaluated,
+                f", observed {result.observed}" if result.observed else "",
+            )

@@ -1,0 +1,28 @@
+"""Where rows of a table go: the route a table's rows carry, and the sinks that take it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from databus.core.flow import Flow, SinkSpec
+from databus.core.tables import TableSchema
+
+
+def route_of(flow: Flow, table: TableSchema) -> str:
+    """Return the route of a table's rows: `database.table` unless a transform sets another."""
+    route = table.full_name
+    for transform in flow.transforms:
+        route = transform.route(table.full_name, route)
+    return route
+
+
+def outputs_of(flow: Flow, sink: SinkSpec, tables: Sequence[TableSchema]) -> tuple[tuple[TableSchema, str], ...]:
+    """Return (table, route) of every table whose rows a sink takes."""
+    routed = ((table, route_of(flow, table)) for table in tables)
+    return tuple((table, route) for table, route in routed if takes(sink, route))
+
+
+def takes(sink: SinkSpec, route: str) -> bool:
+    """Tell whether a sink takes a route."""
+    return any(fnmatchcase(route, pattern) for pattern in sink.routes)

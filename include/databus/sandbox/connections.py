@@ -1,0 +1,109 @@
+"""Airflow connections to the servers of a sandbox, in the environment form that Airflow and `databus run` both read.
+
+The format is Airflow's: a variable `AIRFLOW_CONN_<CONN_ID>` that holds the connection as JSON (Airflow 3 documentation,
+"Managing Connections", "JSON format").
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from databus.sandbox.accounts import REPLICATION, SHOP_DATABASE
+
+
+class Endpoint(Protocol):
+    """Where a server answers; `ServerStatus` is one."""
+
+    @property
+    def name(self) -> str:
+        """Name of the server."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """Address."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """Clients' port."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """`host:port`, several for a cluster."""
+        ...
+
+
+def _sql(server: Endpoint) -> dict[str, Any]:
+    return {
+        "conn_type": "mysql",
+        "host": server.host,
+        "port": server.port,
+        "login": REPLICATION.user,
+        "password": REPLICATION.password.get_secret_value(),
+        "schema": SHOP_DATABASE,
+    }
+
+
+def _kafka(server: Endpoint) -> dict[str, Any]:
+    return {"conn_type": "kafka", "extra": {"bootstrap.servers": server.address}}
+
+
+def _search(kind: str) -> Callable[[Endpoint], dict[str, Any]]:
+    return lambda server: {"conn_type": kind, "host": server.host, "port": server.port, "schema": "http"}
+
+
+def _spark_connect(server: Endpoint) -> dict[str, Any]:
+    return {"conn_type": "spark_connect", "host": f"sc://{server.host}", "port": server.port}
+
+
+def _zookeeper(server: Endpoint) -> dict[str, Any]:
+    return {"conn_type": "zookeeper", "host": server.host, "port": server.port}
+
+
+def _registry(server: Endpoint) -> dict[str, Any]:
+    return {"conn_type": "http", "host": server.host, "port": server.port, "schema": "http"}
+
+
+_CONNECTIONS: dict[str, tuple[str, Callable[[Endpoint], dict[str, Any]]]] = {
+    "mysql": ("mysql_shop", _sql),
+    "mariadb": ("mariadb_shop", _sql),
+    "kafka": ("kafka_east", _kafka),
+    "kafka-b": ("kafka_west", _kafka),
+    "kafka-3": ("kafka_three", _kafka),
+    "opensearch": ("opensearch_default", _search("opensearch")),
+    "elasticsearch": ("elasticsearch_default", _search("elasticsearch")),
+    "spark": ("spark_connect_default", _spark_connect),
+    "zookeeper": ("zookeeper_default", _zookeeper),
+    "apicurio": ("schema_registry_default", _registry),
+}
+
+
+def airflow_connections(status: Iterable[Endpoint]) -> dict[str, str]:
+    """Environment variable → connection as JSON, for each server given that has one, and `spark_default`.
+
+    Secrets are in the values: pass them to a process, do not log them.
+
+    Args:
+        status: the servers to connect to, such as `Sandbox.status()`.
+    """
+    connections: dict[str, dict[str, Any]] = {"spark_default": {"conn_type": "spark", "host": "local[2]"}}
+    for server in status:
+        if server.name in _CONNECTIONS:
+            conn_id, build = _CONNECTIONS[server.name]
+            connections[conn_id] = build(server)
+    return {f"AIRFLOW_CONN_{conn_id.upper()}": json.dumps(value) for conn_id, value in connections.items()}
+
+
+def records_url(home: Path) -> str:
+    """URL of the SQL store of batch reports in a sandbox's home, for `DATABUS_RECORDS_URL`."""
+    return f"sqlite:///{home.absolute() / 'records.db'}"
+
+
+def databus_environment(status: Iterable[Endpoint], home: Path) -> dict[str, str]:
+    """All that a process needs to run flows against a sandbox: connections, and the SQL store."""
+    return {**airflow_connections(status), "DATABUS_RECORDS_URL": records_url(home)}

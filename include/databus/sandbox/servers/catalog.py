@@ -1,0 +1,52 @@
+"""Every server of the sandbox, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from databus.core.errors import SandboxError
+from databus.sandbox.servers.airflow import AIRFLOW
+from databus.sandbox.servers.apicurio import APICURIO
+from databus.sandbox.servers.elasticsearch import ELASTICSEARCH
+from databus.sandbox.servers.kafka import KAFKA, KAFKA_3, KAFKA_B
+from databus.sandbox.servers.mariadb import MARIADB
+from databus.sandbox.servers.mysql import MYSQL
+from databus.sandbox.servers.opensearch import OPENSEARCH
+from databus.sandbox.servers.protocol import Server
+from databus.sandbox.servers.spark import SPARK
+from databus.sandbox.servers.zookeeper import ZOOKEEPER
+
+_ALL: tuple[Server, ...] = (
+    ZOOKEEPER,
+    KAFKA,
+    KAFKA_B,
+    KAFKA_3,
+    MYSQL,
+    MARIADB,
+    OPENSEARCH,
+    ELASTICSEARCH,
+    APICURIO,
+    SPARK,
+    AIRFLOW,
+)
+SERVERS: dict[str, Server] = {server.name: server for server in _ALL}
+
+
+def server_named(name: str) -> Server:
+    """The server of this name.
+
+    Raises:
+        SandboxError: there is none; the hint lists them.
+    """
+    try:
+        return SERVERS[name]
+    except KeyError:
+        raise SandboxError(
+            f"no server is called {name!r}", hint=f"Known servers: {', '.join(SERVERS)}.", code="sandbox_server_unknown"
+        ) from None
+
+
+def in_order(names: Iterable[str]) -> list[Server]:
+    """The servers of these names, once each, in the order of the catalog."""
+    wanted = {server_named(name).name for name in names}
+    return [server for server in _ALL if server.name in wanted]

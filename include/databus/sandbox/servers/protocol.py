@@ -1,0 +1,141 @@
+"""What a kind of server has to offer, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from databus.sandbox.connections import Endpoint
+from databus.sandbox.ports import LOOPBACK
+from databus.sandbox.process import Command
+from databus.sandbox.progress import Progress, log_progress
+from databus.sandbox.state import SandboxOptions
+from databus.sandbox.versions import Versions
+
+
+@dataclass(frozen=True)
+class Context:
+    """One server's place in one sandbox.
+
+    Attributes:
+        name: name of the server.
+        folder: its own folder: configuration, logs, data.
+        data: where its data goes; outside `folder` only when the server's user cannot reach that.
+        ports: purpose → TCP port on `host`.
+        versions: of every server.
+        options: choices of the user.
+        progress: where it reports.
+        others: the other servers that were ever started in the same sandbox.
+        installation: the cached program, set after `install`.
+        started_at: when the processes being waited for were started; None when nobody waits for a start.
+    """
+
+    name: str
+    folder: Path
+    data: Path
+    ports: Mapping[str, int]
+    versions: Versions
+    options: SandboxOptions = field(default_factory=SandboxOptions)
+    progress: Progress = log_progress
+    others: Mapping[str, Endpoint] = field(default_factory=dict)
+    installation: Path = Path()
+    started_at: datetime | None = None
+    host: str = LOOPBACK
+
+    @property
+    def logs(self) -> Path:
+        """Folder of its logs."""
+        return self.folder / "log"
+
+    def installed_at(self, installation: Path) -> Context:
+        """A copy that knows where the program is."""
+        return replace(self, installation=installation)
+
+
+class Server(Protocol):
+    """A kind of server. Stateless: the same object serves every sandbox and may be called from several threads."""
+
+    @property
+    def name(self) -> str:
+        """Name that users know it by."""
+        ...
+
+    @property
+    def default_ports(self) -> Mapping[str, int]:
+        """Purpose → default TCP port; the first is the one that clients use."""
+        ...
+
+    @property
+    def after_others(self) -> bool:
+        """Whether it needs the addresses of the other servers, and so starts last and stops first."""
+        ...
+
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """Names of its accounts."""
+        ...
+
+    @property
+    def ready_within_s(self) -> float:
+        """Seconds after which a start counts as failed; generous, for busy machines."""
+        ...
+
+    @property
+    def stops_within_s(self) -> float:
+        """Seconds that it gets after SIGTERM before it is killed."""
+        ...
+
+    def data_folder(self, folder: Path) -> Path:
+        """Where its data goes when its own folder is `folder`."""
+        ...
+
+    def install(self, context: Context) -> Path:
+        """Fetch the program unless it is cached; idempotent; may take minutes. Returns its folder."""
+        ...
+
+    def prepare(self, context: Context) -> None:
+        """Write the configuration and make the data folder unless it is there; idempotent, keeps data."""
+        ...
+
+    def commands(self, context: Context) -> tuple[Command, ...]:
+        """The processes to start, in order; no I/O."""
+        ...
+
+    def check_health(self, context: Context) -> None:
+        """Ask the server itself, as a client would.
+
+        Raises:
+            NotHealthyError: it does not answer, or says that it is not ready; may be asked again.
+        """
+        ...
+
+    def address(self, ports: Mapping[str, int], host: str) -> str:
+        """`host:port` for clients; several separated by commas for a cluster."""
+        ...
+
+
+class NotHealthyError(Exception):
+    """The server is not ready yet; the message says why."""
+
+
+@dataclass(frozen=True)
+class ServerDefaults:
+    """Answers that most kinds share."""
+
+    name: str
+    default_ports: Mapping[str, int]
+    after_others: bool = False
+    credentials: tuple[str, ...] = ()
+    ready_within_s: float = 180.0
+    stops_within_s: float = 20.0
+
+    def data_folder(self, folder: Path) -> Path:
+        """`data` below its own folder."""
+        return folder / "data"
+
+    def address(self, ports: Mapping[str, int], host: str) -> str:
+        """The port of the first purpose."""
+        return f"{host}:{ports[next(iter(self.default_ports))]}"

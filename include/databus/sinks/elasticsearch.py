@@ -1,0 +1,84 @@
+"""Sink spec `elasticsearch`: documents in OpenSearch or Elasticsearch that follow the rows of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from string import Formatter
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from databus.core.connections import ConnectionSource
+from databus.core.flow import FlowContext, SinkSpec
+
+if TYPE_CHECKING:
+    from databus.core.protocols import Sink
+
+INDEX_PLACEHOLDERS = frozenset({"database", "table", "route", "flow"})
+"""What may stand in braces in an index template."""
+
+
+class Elasticsearch(SinkSpec):
+    """One document per row, kept by its primary key; works with OpenSearch 2 and Elasticsearch 8.
+
+    Each write carries an external version made of the row's place in the log, so replays and late writers change
+    nothing: the newest row wins. Tables without a primary key are refused. Rows must carry full images
+    (binlog_row_image=FULL): a document is always written whole.
+
+    Attributes:
+        conn_id: connection of type elasticsearch or opensearch.
+        index: name of the index, lower-cased; may hold {database}, {table}, {route} and {flow}.
+        mapping: mappings an index is created with; existing indices are left as they are.
+        settings: settings an index is created with, besides `gc_deletes`.
+        gc_deletes: how long the server remembers the version of a deleted document (index.gc_deletes at creation). A
+            replay that comes later than this could bring a deleted document back; see `soft_deletes`.
+        soft_deletes: keep a deleted row as a document {key…, "__deleted": true}, whose version never expires.
+        ids: "key" makes `_id` from the key alone, "table_key" puts `database.table` before it, for indices that several
+            tables share. Unset is "key", and two tables that meet in one index are refused rather than overwritten.
+        refresh: the bulk API's refresh: False, True or "wait_for".
+        bulk_bytes: size of a bulk request in bytes.
+        max_retries: further attempts for items and requests that the server turned away for now.
+        slots: number of parallel writers; the rows of a key stay in one.
+    """
+
+    kind: ClassVar[str] = "elasticsearch"
+
+    conn_id: str
+    index: str = "{database}.{table}"
+    mapping: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] | None = None
+    gc_deletes: str = Field("7d", pattern=r"^\d+(ms|s|m|h|d)$")
+    soft_deletes: bool = False
+    ids: Literal["key", "table_key"] | None = None
+    refresh: bool | Literal["wait_for"] = False
+    bulk_bytes: int = Field(5 << 20, gt=0)
+    max_retries: int = Field(6, ge=0)
+    slots: int = Field(1, ge=1, le=64)
+
+    @field_validator("index")
+    @classmethod
+    def _template_is_known(cls, value: str) -> str:
+        fields = [name for _, name, _, _ in Formatter().parse(value) if name is not None]
+        unknown = sorted(set(fields) - INDEX_PLACEHOLDERS)
+        if unknown:
+            known = ", ".join("{" + name + "}" for name in sorted(INDEX_PLACEHOLDERS))
+            raise ValueError(f"an index template knows {known}, not {{{unknown[0]}}}")
+        return value
+
+    def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:
+        """Return the open sink; the client connects with the first request."""
+        from databus.sinks.elasticsearch_sink import ElasticsearchSink
+
+        return ElasticsearchSink(self, connections.get(self.conn_id), context.flow)
+
+    def conn_ids(self) -> tuple[tuple[str, str], ...]:
+        """Return the connection; a connection of type opensearch serves as well."""
+        return ((self.conn_id, "elasticsearch|opensearch"),)
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return the index template."""
+        return (self.index,)
+
+    def label(self) -> str:
+        """Return the kind and the index template."""
+        return f"{self.kind}: {self.index}"

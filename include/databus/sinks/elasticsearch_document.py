@@ -1,0 +1,94 @@
+"""Documents: ids made from keys, and rows as items of a bulk request."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_ID_BYTES = 512
+"""Longest `_id` the servers take, in bytes of UTF-8."""
+
+DELETED_FIELD = "__deleted"
+"""Field that marks a soft-deleted document; the name that Debezium's delete.tombstone.handling.mode=rewrite uses."""
+
+_decode = json.JSONDecoder().raw_decode
+
+
+def key_values(key: str) -> list[str]:
+    """Return the JSON text of each value of a canonical key object, in key order, digit for digit.
+
+    Args:
+        key: JSON object without spaces, e.g. {"id":1}.
+    """
+    values = []
+    position = 1
+    while key[position] != "}":
+        _, colon = _decode(key, position)
+        _, end = _decode(key, colon + 1)
+        values.append(key[colon + 1 : end])
+        position = end + 1 if key[end] == "," else end
+    return values
+
+
+def document_id(key: str, table: str = "") -> str:
+    """Return the `_id` of a row.
+
+    A key of one column gives its plain value, a composite key the JSON array of its values; longer than 512 bytes,
+    the SHA-256 of that text in hex.
+
+    Args:
+        key: canonical key JSON.
+        table: `database.table` to put before it, "" for none.
+    """
+    values = key_values(key)
+    if len(values) == 1:
+        text = str(json.loads(values[0])) if values[0].startswith('"') else values[0]
+    else:
+        text = f"[{','.join(values)}]"
+    if table:
+        text = f"{table}:{text}"
+    raw = text.encode()
+    # The servers refuse an empty id; the digest of "" cannot meet another key's.
+    return text if 0 < len(raw) <= MAX_ID_BYTES else hashlib.sha256(raw).hexdigest()
+
+
+@dataclass(slots=True)
+class RowWrite:
+    """The write of one row: an item of a bulk request, and what is needed to report it.
+
+    Attributes:
+        index: name of the index.
+        id: `_id`.
+        version: external version.
+        document: JSON text of the document; None deletes it.
+        table: `database.table`.
+        transaction: file and position of the transaction's end.
+        row: Arrow batch and row number in it, which hold the rest.
+        superseded: the write of the same document just before this one; sent only when this one is refused.
+    """
+
+    index: str
+    id: str
+    version: int
+    document: str | None
+    table: str
+    transaction: tuple[str, int]
+    row: tuple[pa.RecordBatch, int] = field(repr=False)
+    superseded: RowWrite | None = field(default=None, repr=False)
+
+    def lines(self) -> bytes:
+        """Return the item's lines of the bulk API (NDJSON)."""
+        action = "delete" if self.document is None else "index"
+        head = {"_index": self.index, "_id": self.id, "version": self.version, "version_type": "external_gte"}
+        text = json.dumps({action: head}, ensure_ascii=False, separators=(",", ":"))
+        return f"{text}\n".encode() if self.document is None else f"{text}\n{self.document}\n".encode()
+
+
+def tombstone(key: str) -> str:
+    """Return the document that stands for a deleted row: its key and the mark."""
+    return f'{key[:-1]},"{DELETED_FIELD}":true}}'

@@ -1,0 +1,106 @@
+"""What preflight looks at: version, rights, and the settings of indices that are there already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from string import Formatter
+from typing import TYPE_CHECKING, Any
+
+from databus.core.errors import SinkSettingError
+from databus.core.findings import Finding, Level
+from databus.sinks.elasticsearch_client import translated
+
+if TYPE_CHECKING:
+    from opensearchpy import OpenSearch
+
+    from databus.sinks.elasticsearch import Elasticsearch
+
+_OLDEST = {"opensearch": 2, "elasticsearch": 8}
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SERVER_GC_DELETES = "60s"
+"""Default of index.gc_deletes of both servers (Index settings, dynamic)."""
+
+
+def index_pattern(template: str, flow: str) -> str:
+    """Return the index pattern of all names that a template can give."""
+    parts = []
+    for text, name, _, _ in Formatter().parse(template):
+        parts.append(text)
+        if name is not None:
+            parts.append(flow if name == "flow" else "*")
+    return re.sub(r"\*+", "*", "".join(parts)).lower()
+
+
+def probe(client: OpenSearch, spec: Elasticsearch, place: str, pattern: str) -> list[Finding]:
+    """Return what was found; later probes are left out when an earlier one shows that they cannot work.
+
+    Args:
+        client: the client.
+        spec: the sink's spec.
+        place: connection for messages.
+        pattern: pattern of the indices that the sink may write to.
+    """
+    from opensearchpy.exceptions import OpenSearchException
+
+    findings = []
+    try:
+        findings.append(_version(client.info(), place))
+        limits = client.nodes.info(metric="http", params={"filter_path": "nodes.*.http.max_content_length_in_bytes"})
+        findings.extend(_request_size(limits, spec, place))
+        found = client.indices.get_settings(index=pattern, params={"flat_settings": "true"})
+        findings.extend(_settings(found, spec, place))
+    except OpenSearchException as error:
+        refused = translated(error, f"{place}: preflight")
+        findings.append(Finding(place, Level.ERROR, refused.message, refused.hint, refused.code))
+    return findings
+
+
+def _version(info: Mapping[str, Any], place: str) -> Finding:
+    version = info["version"]
+    product = version.get("distribution", "elasticsearch")
+    number = version["number"]
+    subject, text = f"{place}: version", f"{product} {number}"
+    oldest = _OLDEST.get(product)
+    if oldest is not None and int(number.split(".")[0]) >= oldest:
+        return Finding(subject, Level.OK, text)
+    supported = ", ".join(f"{name} {major}" for name, major in _OLDEST.items())
+    return Finding(subject, Level.WARN, text, f"Tested with {supported} and newer.")
+
+
+def _request_size(nodes: Mapping[str, Any], spec: Elasticsearch, place: str) -> Iterator[Finding]:
+    limits = [node["http"]["max_content_length_in_bytes"] for node in nodes.get("nodes", {}).values()]
+    if limits and spec.bulk_bytes > min(limits):
+        text = f"bulk_bytes is {spec.bulk_bytes}, the server takes requests of {min(limits)} bytes at most"
+        yield Finding(f"{place}: http.max_content_length", Level.WARN, text, "Lower bulk_bytes.")
+
+
+def _settings(found: Mapping[str, Any], spec: Elasticsearch, place: str) -> Iterator[Finding]:
+    for index, described in sorted(found.items()):
+        settings = described["settings"]
+        for block in ("index.blocks.read_only", "index.blocks.write", "index.blocks.read_only_allow_delete"):
+            if settings.get(block) == "true":
+                yield Finding(
+                    f"{place}: {index}: {block}",
+                    Level.ERROR,
+                    "the index takes no writes",
+                    f'Free disk space, then: PUT /{index}/_settings {{"{block}": null}}',
+                    SinkSettingError.code,
+                )
+        gc_deletes = settings.get("index.gc_deletes", _SERVER_GC_DELETES)
+        subject = f"{place}: {index}: index.gc_deletes"
+        if spec.soft_deletes or seconds(gc_deletes) >= seconds(spec.gc_deletes):
+            yield Finding(subject, Level.OK, gc_deletes)
+        else:
+            yield Finding(
+                subject,
+                Level.WARN,
+                f"{gc_deletes}: a replay that comes later than this after a delete brings the document back",
+                f'PUT /{index}/_settings {{"index.gc_deletes": "{spec.gc_deletes}"}}, or soft_deletes=True',
+            )
+
+
+def seconds(text: str) -> float:
+    """Return a time value of the servers, e.g. "7d", in seconds."""
+    match = re.fullmatch(r"(-?\d+)(ms|s|m|h|d)", text)
+    return float(match[1]) * _SECONDS[match[2]] if match else 0.0

@@ -1,0 +1,121 @@
+"""The open sink: probes the server, makes indices, turns rows into documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from databus.core.batch import Plan, SinkPlan, SourcePlan
+from databus.core.connections import Connection
+from databus.core.events import Op
+from databus.core.findings import Finding
+from databus.core.tables import TableSchema
+from databus.sinks.elasticsearch import Elasticsearch
+from databus.sinks.elasticsearch_client import connect, where
+from databus.sinks.elasticsearch_index import Indices, create_body, index_name
+from databus.sinks.elasticsearch_preflight import index_pattern, probe
+from databus.sinks.elasticsearch_writer import ElasticsearchWriter, no_primary_key
+
+if TYPE_CHECKING:
+    from opensearchpy import OpenSearch
+
+_PASSED_ON = (
+    "event_id",
+    "database",
+    "table",
+    "route",
+    "key",
+    "file",
+    "position",
+    "ordinal",
+    "part",
+    "op",
+    "before",
+)
+
+
+class ElasticsearchSink:
+    """An OpenSearch or Elasticsearch cluster that a flow writes to.
+
+    Args:
+        spec: the sink's spec.
+        connection: the resolved connection.
+        flow: flow name.
+    """
+
+    def __init__(self, spec: Elasticsearch, connection: Connection, flow: str) -> None:
+        self.spec = spec
+        self._connection = connection
+        self._flow = flow
+        self._open: OpenSearch | None = None
+
+    def accepts(self) -> frozenset[str]:
+        """Return the operations that become documents; TRUNCATE and DDL do not."""
+        return frozenset({Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ})
+
+    def preflight(self) -> Sequence[Finding]:
+        """Probe reachability, rights, version, and the settings of the indices that are there; changes nothing."""
+        return probe(self._client(), self.spec, where(self._connection), index_pattern(self.spec.index, self._flow))
+
+    def prepare(
+        self,
+        plan: SourcePlan,  # noqa: ARG002 - the protocol's signature
+        outputs: Sequence[tuple[TableSchema, str]],
+    ) -> SinkPlan:
+        """Make the missing indices and pin the slots; idempotent.
+
+        Args:
+            plan: the range to be written; what it writes to is in `outputs`.
+            outputs: (table, route) pairs that this sink takes.
+
+        Raises:
+            SinkSettingError: a table has no primary key, or an index cannot be made.
+            SinkUnavailableError: no answer.
+            SinkAccessError: rights are missing.
+        """
+        spec = self.spec
+        body = create_body(spec.mapping, spec.settings, spec.gc_deletes, soft_deletes=spec.soft_deletes)
+        indices = Indices(self._client(), where(self._connection), body, shared=spec.ids is not None)
+        for table, route in outputs:
+            if not table.primary_key:
+                raise no_primary_key(spec.sink_name, table.full_name)
+            index = index_name(spec.index, flow=self._flow, database=table.database, table=table.table, route=route)
+            indices.ensure(index, table.full_name)
+        return SinkPlan(slots=spec.slots, prev=(0,) * spec.slots)
+
+    def wrote_any_of(self, plan: Plan) -> bool:  # noqa: ARG002 - the protocol's signature
+        """Return False: there are no markers, writing any part of a plan again is harmless."""
+        return False
+
+    def abandon(self, plan: Plan) -> Mapping[int, str]:  # noqa: ARG002 - the protocol's signature
+        """Return nothing: there are no markers to close."""
+        return {}
+
+    def encode(self, rows: Any, plan: Plan) -> Any:
+        """Return the DataFrame with `slot`, `document` (JSON text of the after-image) and what the writer needs.
+
+        Ids and versions are made by the writer, from `key`, `file` and `position`, of the rows that it sends.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        slots = plan.sinks[self.spec.sink_name].slots
+        return rows.select(
+            (F.col("key_hash") % F.lit(slots)).cast("int").alias("slot"),
+            *_PASSED_ON,
+            F.to_json(F.col("after")).alias("document"),
+        )
+
+    def writer(self, plan: Plan) -> ElasticsearchWriter:
+        """Return the picklable writer of a plan."""
+        return ElasticsearchWriter(self.spec, self._connection, self._flow, plan.batch, plan.range.end)
+
+    def close(self) -> None:
+        """Close the client; safe to call twice."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _client(self) -> OpenSearch:
+        if self._open is None:
+            self._open = connect(self._connection)
+        return self._open

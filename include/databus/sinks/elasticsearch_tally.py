@@ -1,0 +1,87 @@
+"""Counting what became of each row, for the receipt."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from databus.core.batch import RejectedRow, WriteReceipt
+from databus.sinks.elasticsearch_bulk import ItemResult, Outcome
+
+if TYPE_CHECKING:
+    from databus.sinks.elasticsearch_document import RowWrite
+
+_WRITTEN = tuple(o.value for o in (Outcome.CREATED, Outcome.UPDATED, Outcome.DELETED, Outcome.NOOP))
+
+
+class Tally:
+    """Counts of one slot's rows: by table, and by index and outcome."""
+
+    def __init__(self, sink: str) -> None:
+        self._sink = sink
+        self._rows: Counter[str] = Counter()
+        self._outputs: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._rejected: list[RejectedRow] = []
+
+    def read(self, table: str) -> None:
+        """Count a row that came in."""
+        self._rows[table] += 1
+
+    def settled(self, result: ItemResult) -> None:
+        """Count a row that was sent, and those before it of its document, which are dropped unless it was refused."""
+        write = result.write
+        facts = self._outputs[write.index]
+        facts[result.outcome.value] += 1
+        if result.outcome is Outcome.REJECTED:
+            self._rows[write.table] -= 1
+            self._rejected.append(rejected_row(write, result.cause, self._sink))
+            return
+        older = write.superseded
+        while older is not None:
+            facts["superseded"] += 1
+            older = older.superseded
+
+    def receipt(self, slot: int, batch: int, retries: int) -> WriteReceipt:
+        """Return the receipt.
+
+        `outputs` holds, per index, the numbers of items created, updated, deleted, noop, not_found (deletes of
+        documents that were not there), conflict_newer (a newer version was there) and rejected, and of rows superseded
+        inside the batch; under "" the number of retries, when there were any.
+        """
+        outputs = {index: dict(facts) for index, facts in sorted(self._outputs.items())}
+        if retries:
+            outputs[""] = {"retries": retries}
+        return WriteReceipt(
+            sink=self._sink,
+            slot=slot,
+            batch=batch,
+            written=sum(facts[outcome] for facts in self._outputs.values() for outcome in _WRITTEN),
+            rows={table: count for table, count in sorted(self._rows.items()) if count},
+            rejected=tuple(self._rejected),
+            outputs=outputs,
+        )
+
+
+def rejected_row(write: RowWrite, cause: str, sink: str) -> RejectedRow:
+    """Return the quarantined form of a row that the server refused."""
+    batch, number = write.row
+    row = {name: batch.column(name)[number].as_py() for name in ("event_id", "key", "op", "document", "before")}
+    before = _variant_json(row["before"])
+    return RejectedRow(
+        event_id=row["event_id"],
+        table=write.table,
+        key=row["key"].decode(),
+        cause=cause,
+        stage=sink,
+        position=":".join(str(part) for part in write.transaction),
+        payload=f'{{"op":"{row["op"]}","before":{before},"after":{row["document"] or "null"}}}',
+    )
+
+
+def _variant_json(value: dict[str, bytes] | None) -> str:
+    if value is None:
+        return "null"
+    from pyspark.sql.types import VariantVal
+
+    text: str = VariantVal(value["value"], value["metadata"]).toJson()
+    return text

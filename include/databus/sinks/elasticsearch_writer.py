@@ -1,0 +1,156 @@
+"""The slot writer: rows of a batch into bulk requests, of each document the newest row only.
+
+Idempotent without a marker: a document's version comes from its row's place in the log, so writing a batch again, or
+after a later one, changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from databus.core.batch import WriteReceipt
+from databus.core.connections import Connection
+from databus.core.errors import SinkError, SinkSettingError
+from databus.core.events import Op
+from databus.core.offsets import Offset
+from databus.sinks.elasticsearch import Elasticsearch
+from databus.sinks.elasticsearch_bulk import Bulk, Outcome
+from databus.sinks.elasticsearch_client import connect, where
+from databus.sinks.elasticsearch_document import RowWrite, document_id, tombstone
+from databus.sinks.elasticsearch_index import Indices, create_body, index_name
+from databus.sinks.elasticsearch_tally import Tally
+from databus.sinks.elasticsearch_version import versioning
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+_COLUMNS = ("database", "table", "route", "key", "file", "position", "op", "document")
+_HEAD_BYTES = 150
+"""About what an action's line takes."""
+
+
+@dataclass(frozen=True)
+class ElasticsearchWriter:
+    """Writes the rows of one slot; picklable.
+
+    Attributes:
+        spec: the sink's spec.
+        connection: the resolved connection.
+        flow: flow name.
+        batch: batch number.
+        end: end of the plan's range; its timeline is part of each version.
+    """
+
+    spec: Elasticsearch
+    connection: Connection
+    flow: str
+    batch: int
+    end: Offset
+
+    def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
+        """Write all rows of the slot; after a failure the batch can be written again as it is.
+
+        A row that is followed by another of its document is not sent, unless the later one is refused: then the
+        document holds the newest row that the server takes.
+
+        Raises:
+            SinkBackpressureError: the server turned items away until the retries were used up.
+            SinkUnavailableError: no answer.
+            SinkAccessError: rights are missing.
+            SinkSettingError: a row without a key, a version that does not fit, an index that takes no writes.
+        """
+        client = connect(self.connection)
+        try:
+            spec, place = self.spec, where(self.connection)
+            body = create_body(spec.mapping, spec.settings, spec.gc_deletes, soft_deletes=spec.soft_deletes)
+            indices = Indices(client, place, body, shared=spec.ids is not None)
+            bulk = Bulk(client, place, spec.refresh, spec.bulk_bytes, spec.max_retries)
+            tally = Tally(spec.sink_name)
+            for window in windows(self._writes(rows, indices, tally), spec.bulk_bytes):
+                deliver(window, bulk, tally)
+            receipt = tally.receipt(slot, self.batch, bulk.retries)
+        finally:
+            client.close()
+        log.info("flow %s batch %d slot %d: %d documents to %s", self.flow, self.batch, slot, receipt.written, place)
+        return receipt
+
+    def _writes(self, rows: Iterable[pa.RecordBatch], indices: Indices, tally: Tally) -> Iterator[RowWrite]:
+        version_of = versioning(self.end)
+        target_of = lru_cache(maxsize=10_000)(self._target)
+        for batch in rows:
+            columns = (batch.column(name).to_pylist() for name in _COLUMNS)
+            for number, row in enumerate(zip(*columns, strict=True)):
+                database, table, route, raw_key, file, position, op, document = row
+                full_name, index, prefix = target_of(database, table, route)
+                if raw_key is None:
+                    raise no_primary_key(self.spec.sink_name, full_name)
+                indices.ensure(index, full_name)
+                key = raw_key.decode()
+                deleted = op == Op.DELETE
+                if deleted and self.spec.soft_deletes:
+                    document = tombstone(key)
+                elif not deleted and document is None:
+                    raise SinkError(f"{full_name} {key} at {file}:{position}: op {op!r} has no after-image to index")
+                tally.read(full_name)
+                yield RowWrite(
+                    index,
+                    document_id(key, prefix),
+                    version_of(file, position),
+                    document,
+                    full_name,
+                    (file, position),
+                    (batch, number),
+                )
+
+    def _target(self, database: str, table: str, route: str) -> tuple[str, str, str]:
+        full_name = f"{database}.{table}"
+        index = index_name(self.spec.index, flow=self.flow, database=database, table=table, route=route)
+        return full_name, index, full_name if self.spec.ids == "table_key" else ""
+
+
+def windows(writes: Iterable[RowWrite], max_bytes: int) -> Iterator[list[RowWrite]]:
+    """Cut writes into windows of about `max_bytes`, in which each document stands once, with its newest row.
+
+    A window ends between transactions only: two rows of one document and transaction share a version, so that sending
+    the older one alone could turn the document back for a moment when a batch is written again.
+    """
+    newest: dict[tuple[str, str], RowWrite] = {}
+    size = 0
+    transaction: tuple[str, int] | None = None
+    for write in writes:
+        if size >= max_bytes and write.transaction != transaction:
+            yield list(newest.values())
+            newest, size = {}, 0
+        transaction = write.transaction
+        place = (write.index, write.id)
+        write.superseded = newest.pop(place, None)
+        newest[place] = write
+        size += _HEAD_BYTES + len(write.document or "")
+    if newest:
+        yield list(newest.values())
+
+
+def deliver(window: list[RowWrite], bulk: Bulk, tally: Tally) -> None:
+    """Send a window; where the newest row of a document is refused, the one before it takes its place."""
+    while window:
+        fallback = []
+        for result in bulk.send(window):
+            tally.settled(result)
+            if result.outcome is Outcome.REJECTED and result.write.superseded is not None:
+                fallback.append(result.write.superseded)
+        window = fallback
+
+
+def no_primary_key(sink: str, table: str) -> SinkSettingError:
+    """Return the error for a table whose rows cannot be told apart."""
+    return SinkSettingError(
+        f"sink {sink!r}: table {table} has no primary key, so its rows have no document id",
+        hint="Add a primary key to the table, or leave the table out of this sink's routes.",
+        code="sink_no_primary_key",
+    )

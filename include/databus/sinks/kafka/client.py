@@ -1,0 +1,209 @@
+"""Kafka clients from a connection, and librdkafka's errors as ours."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from pydantic import SecretStr
+
+from databus.core.connections import Connection
+from databus.core.errors import (
+    RecordRejectedError,
+    SinkAccessError,
+    SinkError,
+    SinkFencedError,
+    SinkSettingError,
+    SinkUnavailableError,
+)
+
+log = logging.getLogger(__name__)
+
+_FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})  # noqa: SLF001
+_FATAL = frozenset({KafkaError._FATAL, KafkaError._STATE})  # noqa: SLF001
+_ACCESS = frozenset(
+    {
+        KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes begin with an underscore
+        KafkaError._SSL,  # noqa: SLF001
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_SETTING = frozenset(
+    {
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_TRANSACTION_TIMEOUT,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+        KafkaError._INVALID_ARG,  # noqa: SLF001
+    }
+)
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_UNAVAILABLE = frozenset(
+    {
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+        KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+
+
+class LastError:
+    """Keeps what a client reported in the background: a refused login or a fence shows there only.
+
+    The call itself just times out, or says "fatal".
+    """
+
+    def __init__(self) -> None:
+        self.access: KafkaError | None = None
+        self.fatal: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        """Take one report of librdkafka's error callback."""
+        if error.code() in _ACCESS:
+            self.access = error
+        if error.fatal() or error.code() in _FENCED:
+            self.fatal = error
+
+    def owes_cause_of(self, error: KafkaError) -> bool:
+        """Tell whether an error's cause is still to be reported."""
+        return error.code() in _FATAL and self.fatal is None
+
+    def explain(self, error: KafkaError) -> KafkaError:
+        """Return the reported cause of an error that only says "fatal" or "no answer", else the error itself."""
+        if error.code() in _FATAL and self.fatal is not None:
+            return self.fatal
+        if error.code() in _UNAVAILABLE and self.access is not None:
+            return self.access
+        return error
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """How to reach one Kafka cluster; picklable, and its repr shows no setting that could be a secret.
+
+    Attributes:
+        conn_id: the connection's id, for messages.
+        servers: bootstrap servers, "host:port,…".
+        values: further librdkafka settings, credentials included.
+        password: sasl.password.
+        timeout_s: seconds an operation waits for the brokers.
+    """
+
+    conn_id: str
+    servers: str
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    password: SecretStr = field(default_factory=lambda: SecretStr(""))
+    timeout_s: float = 30.0
+
+    @classmethod
+    def of(cls, connection: Connection, timeout_s: float) -> ClientSettings:
+        """Read a connection: extra as librdkafka settings, host and port where it names no servers, login as SASL user.
+
+        Raises:
+            SinkSettingError: no bootstrap server anywhere.
+        """
+        values = {name: value for name, value in connection.extra.items() if value is not None}
+        servers = str(values.pop("bootstrap.servers", "") or "")
+        if not servers and connection.host:
+            servers = f"{connection.host}:{connection.port or 9092}"
+        if not servers:
+            raise SinkSettingError(
+                f"connection {connection.conn_id} names no Kafka broker",
+                hint='Set its extra to {"bootstrap.servers": "host:9092"}, or its host and port.',
+            )
+        if connection.login:
+            values["sasl.username"] = connection.login
+        return cls(connection.conn_id, servers, values, connection.password, timeout_s)
+
+    def producer(self, settings: Mapping[str, Any], on_error: LastError) -> Producer:
+        """Open a producer."""
+        producer: Producer = self._open(Producer, settings, on_error)
+        return producer
+
+    def consumer(self, settings: Mapping[str, Any], on_error: LastError) -> Consumer:
+        """Open a consumer."""
+        consumer: Consumer = self._open(Consumer, settings, on_error)
+        return consumer
+
+    def admin(self, on_error: LastError) -> AdminClient:
+        """Open an admin client."""
+        admin: AdminClient = self._open(AdminClient, {}, on_error)
+        return admin
+
+    def _open(self, client: Callable[..., Any], settings: Mapping[str, Any], on_error: LastError) -> Any:
+        config: dict[str, Any] = {"bootstrap.servers": self.servers, **self.values}
+        if self.password.get_secret_value():
+            config["sasl.password"] = self.password.get_secret_value()
+        config |= {**settings, "error_cb": on_error}
+        try:
+            return client(config, logger=log)
+        except (KafkaException, ValueError, TypeError) as error:
+            raise SinkSettingError(
+                f"{self.conn_id}: librdkafka refuses the settings: {error}",
+                hint="The connection's extra and the sink's `producer` option take librdkafka's setting names.",
+            ) from error
+
+
+def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
+    """Return the KafkaError inside an exception."""
+    return error.args[0] if isinstance(error, KafkaException) else error
+
+
+def sink_error(settings: ClientSettings, doing: str, error: KafkaException | KafkaError, seen: LastError) -> SinkError:
+    """Map a client error to the error tree.
+
+    Args:
+        settings: names the connection and servers.
+        doing: what was tried, e.g. "read the marker of slot 0".
+        error: what the client said.
+        seen: what the client reported in the background; a refused login there explains a timeout here.
+    """
+    cause = seen.explain(kafka_error(error))
+    code = cause.code()
+    text = f"{settings.conn_id} ({settings.servers}): cannot {doing}: {cause.name()}: {cause.str()}"
+    if code in _FENCED:
+        return SinkFencedError(
+            text, hint="Another writer of this flow has taken over; a retry reads the marker and goes on from there."
+        )
+    if code in _ACCESS:
+        return SinkAccessError(
+            text,
+            hint="Check login, password, security.protocol and sasl.mechanism of the connection, and the user's ACLs.",
+        )
+    if code in _TOO_LARGE:
+        return RecordRejectedError(text, hint="Raise max.message.bytes of the topic, or drop the large column.")
+    if code in _SETTING:
+        return SinkSettingError(text, hint="Change the setting that the broker names, or create the topic by hand.")
+    if code in _UNAVAILABLE:
+        return SinkUnavailableError(text, hint="Check that the brokers run and that bootstrap.servers reaches them.")
+    passing = cause.retriable() or cause.txn_requires_abort() or code in _FATAL
+    hint = "A retry opens another producer and goes on from the marker." if passing else ""
+    return SinkError(text, hint=hint, retryable=bool(passing))

@@ -1,0 +1,213 @@
+"""Markers: what a slot wrote last, a committed offset on the marker topic, moved inside the rows' own transaction.
+
+The offset is the batch number, its metadata the JSON below, at most 1 KB (brokers refuse more than
+offset.metadata.max.bytes, 4,096 by default). The marker topic never holds a record.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+
+from databus.core.batch import Plan
+from databus.core.errors import MarkerDivergedError
+from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+
+MARKER_TOPIC = "_databus_markers"
+MAX_METADATA_BYTES = 1024
+_FORMAT = 1
+
+# The group's coordinator is being made or moved, or a transaction that holds the marker is about to end.
+_PASSING = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+
+State = Literal["written", "abandoned"]
+
+
+@dataclass(frozen=True)
+class Marker:
+    """The last thing one slot committed.
+
+    Attributes:
+        batch: batch number of the plan.
+        hash: hash of the plan.
+        state: "written", or "abandoned" for a plan that was closed without finishing it.
+        chunk: number of the last chunk committed, from 0; -1 when none was.
+        last: whether the batch ended with this chunk.
+        done: input rows consumed so far, rejected ones included.
+        written: records written so far.
+        outputs: "topic[partition]" → (first offset, last offset, records) so far; None when they did not fit.
+    """
+
+    batch: int
+    hash: str
+    state: State = "written"
+    chunk: int = 0
+    last: bool = True
+    done: int = 0
+    written: int = 0
+    outputs: Mapping[str, tuple[int, int, int]] | None = field(default_factory=dict)
+
+    def metadata(self) -> str:
+        """Return the JSON that is committed; outputs are left out where it would exceed 1 KB."""
+        data: dict[str, Any] = {
+            "v": _FORMAT,
+            "batch": self.batch,
+            "hash": self.hash,
+            "state": self.state,
+            "chunk": self.chunk,
+            "last": self.last,
+            "done": self.done,
+            "written": self.written,
+            "outputs": None if self.outputs is None else {name: list(facts) for name, facts in self.outputs.items()},
+        }
+        text = json.dumps(data, separators=(",", ":"))
+        return text if len(text.encode()) <= MAX_METADATA_BYTES else replace(self, outputs=None).metadata()
+
+    @classmethod
+    def parse(cls, offset: int, metadata: str | None) -> Marker:
+        """Read what `metadata` wrote.
+
+        Raises:
+            MarkerDivergedError: not a marker of this format.
+        """
+        try:
+            data = json.loads(metadata or "")
+            if data["v"] != _FORMAT or data["batch"] != offset:
+                raise ValueError(f"format {data['v']}, batch {data['batch']}, offset {offset}")
+            outputs = data["outputs"]
+            return cls(
+                data["batch"],
+                data["hash"],
+                data["state"],
+                data["chunk"],
+                data["last"],
+                data["done"],
+                data["written"],
+                None if outputs is None else {name: (f[0], f[1], f[2]) for name, f in outputs.items()},
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise MarkerDivergedError(f"marker {metadata!r} at offset {offset} cannot be read: {error}") from error
+
+    def __str__(self) -> str:
+        part = "" if self.last else f", chunk {self.chunk} of an unfinished batch"
+        return f"batch {self.batch} (plan {self.hash}, {self.state}{part})"
+
+
+@dataclass(frozen=True)
+class MarkerKey:
+    """Where the markers of one sink of one flow lie; partition = slot.
+
+    Attributes:
+        installation: name of the installation.
+        flow: flow name.
+        sink: sink name.
+    """
+
+    installation: str
+    flow: str
+    sink: str
+
+    @property
+    def group(self) -> str:
+        """Consumer group that holds the markers; also the stem of the transactional ids."""
+        return f"databus.{self.installation}.{self.flow}.{self.sink}"
+
+    def transactional_id(self, slot: int) -> str:
+        """Return the transactional.id of a slot's writer; never contains the epoch, so that claims fence each other."""
+        return f"{self.group}.{slot}"
+
+    def consumer(self, settings: ClientSettings, seen: LastError) -> Consumer:
+        """Open the consumer that reads markers; it never subscribes.
+
+        read_committed makes librdkafka ask for stable offsets (KIP-447): the marker of an open transaction is waited
+        for, not missed.
+        """
+        return settings.consumer(
+            {
+                "group.id": self.group,
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                # While the transaction before is being closed, the answer is "unstable": ask again soon.
+                "retry.backoff.ms": 2,
+                "retry.backoff.max.ms": 20,
+            },
+            seen,
+        )
+
+    def read(self, consumer: Consumer, settings: ClientSettings, slots: range, seen: LastError) -> list[Marker | None]:
+        """Return the committed marker of each slot, None where there is none.
+
+        Raises:
+            SinkUnavailableError: no answer in time.
+            MarkerDivergedError: something else was committed there.
+        """
+        deadline = time.monotonic() + settings.timeout_s
+        while True:
+            try:
+                found = consumer.committed(
+                    [TopicPartition(MARKER_TOPIC, slot) for slot in slots], max(deadline - time.monotonic(), 0.1)
+                )
+                failed = next((item.error for item in found if item.error is not None), None)
+            except KafkaException as error:
+                failed = kafka_error(error)
+            if failed is None:
+                return [
+                    None if item.offset <= OFFSET_INVALID else Marker.parse(item.offset, item.metadata)
+                    for item in found
+                ]
+            if failed.code() not in _PASSING or time.monotonic() >= deadline:
+                raise sink_error(settings, f"read the markers of group {self.group}", failed, seen)
+            time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """What is left to do for a slot.
+
+    Attributes:
+        finished: the whole batch is in the topics already.
+        chunk: number of the next chunk.
+        marker: marker of the chunks already committed, None when nothing of this batch is.
+    """
+
+    finished: bool
+    chunk: int
+    marker: Marker | None
+
+
+def compare(marker: Marker | None, plan: Plan, sink: str, slot: int) -> Resume:
+    """Compare a slot's marker with the plan: the "compare" of the writer's compare-and-set.
+
+    Raises:
+        MarkerDivergedError: the marker is neither this plan's nor the one the plan was built on.
+    """
+    prev = plan.sinks[sink].prev[slot]
+    if marker is not None and (marker.batch, marker.hash) == (plan.batch, plan.hash):
+        if marker.state == "written":
+            return Resume(marker.last, marker.chunk + 1, marker)
+    elif prev < plan.batch and _is_prev(marker, prev):
+        return Resume(False, 0, None)
+    found = str(marker) if marker else "no marker"
+    expected = f"batch {prev}" if prev else "no marker"
+    raise MarkerDivergedError(
+        f"flow {plan.flow}, sink {sink}, slot {slot}: found {found}; "
+        f"the plan of batch {plan.batch} ({plan.hash}) expects {expected} or itself"
+    )
+
+
+def _is_prev(marker: Marker | None, prev: int) -> bool:
+    if marker is None:
+        return prev == 0
+    return marker.batch == prev and (marker.last or marker.state == "abandoned")

@@ -1,0 +1,119 @@
+"""What is probed before the first batch: nothing is changed, topics are only validated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.cimpl import NewTopic
+
+from databus.core.errors import SinkError
+from databus.core.findings import Finding, Level
+from databus.core.tables import TableSchema
+from databus.sinks.kafka.markers import MARKER_TOPIC
+from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS
+from databus.sinks.kafka.spec import Kafka
+from databus.sinks.kafka.topic_names import topic_of
+from databus.sinks.kafka.topics import Topics
+
+_PROBE = TableSchema(-1, "databus", "preflight", ())
+_WEEK_MINUTES = 7 * 24 * 60
+_INTERNAL = {
+    "__transaction_state": "transaction.state.log.replication.factor",
+    "__consumer_offsets": "offsets.topic.replication.factor",
+}
+
+
+def probe(spec: Kafka, flow: str, topics: Topics) -> list[Finding]:
+    """Return the findings of one sink, an unreachable cluster as the only one."""
+    conn = spec.conn_id
+    try:
+        metadata = topics.metadata()
+    except SinkError as error:
+        return [_failed(f"{conn}: brokers", error)]
+    found = [Finding(f"{conn}: brokers", Level.OK, f"{len(metadata.brokers)} reachable at {topics.settings.servers}")]
+    found += _topics(spec, flow, topics, metadata)
+    found += _brokers(conn, topics, metadata)
+    return found
+
+
+def _topics(spec: Kafka, flow: str, topics: Topics, metadata: Any) -> Iterator[Finding]:
+    wanted = [MARKER_TOPIC]
+    try:
+        wanted.append(topic_of(spec.topic, _PROBE, _PROBE.full_name, flow))
+    except SinkError as error:
+        yield _failed(f"{spec.conn_id}: topic {spec.topic}", error)
+    for name in wanted:
+        subject = f"{spec.conn_id}: topic {MARKER_TOPIC if name == MARKER_TOPIC else spec.topic}"
+        known = metadata.topics.get(name)
+        if known is not None and known.error is None:
+            yield Finding(subject, Level.OK, f"exists with {len(known.partitions)} partitions")
+            if name != MARKER_TOPIC:
+                limit = topics.max_message_bytes([name])[name]
+                yield Finding(
+                    f"{subject}: max.message.bytes", Level.OK, f"larger records than {limit} bytes are quarantined"
+                )
+            continue
+        config = {} if name == MARKER_TOPIC else dict(spec.topic_config)
+        try:
+            topics.create(NewTopic(name, spec.partitions, spec.replication_factor, config=config), validate_only=True)
+        except SinkError as error:
+            yield _failed(subject, error)
+        else:
+            yield Finding(subject, Level.OK, "does not exist yet and can be created")
+
+
+def _brokers(conn: str, topics: Topics, metadata: Any) -> Iterator[Finding]:
+    try:
+        config = topics.configs(ConfigResource.Type.BROKER, [str(min(metadata.brokers))])
+    except SinkError as error:
+        yield Finding(
+            f"{conn}: broker settings",
+            Level.WARN,
+            f"cannot be read: {error.message}",
+            "Allow DescribeConfigs on the cluster, or check the retention and transaction settings by hand.",
+        )
+        return
+    settings = next(iter(config.values()))
+    yield _transactions(conn, settings, metadata)
+    yield _retention(conn, settings)
+
+
+def _transactions(conn: str, settings: Mapping[str, str], metadata: Any) -> Finding:
+    subject = f"{conn}: transactions"
+    allowed = int(settings.get("transaction.max.timeout.ms") or TRANSACTION_TIMEOUT_MS)
+    if allowed < TRANSACTION_TIMEOUT_MS:
+        return Finding(
+            subject,
+            Level.ERROR,
+            f"transaction.max.timeout.ms is {allowed}",
+            f"Set transaction.max.timeout.ms to {TRANSACTION_TIMEOUT_MS} or more on the brokers.",
+            "sink_setting",
+        )
+    for topic, setting in _INTERNAL.items():
+        needed = int(settings.get(setting) or 1)
+        if topic not in metadata.topics and needed > len(metadata.brokers):
+            return Finding(
+                subject,
+                Level.ERROR,
+                f"{topic} cannot be created: {setting} is {needed} with {len(metadata.brokers)} brokers",
+                f"Set {setting} to {len(metadata.brokers)} on the brokers, or start more of them.",
+                "sink_setting",
+            )
+    return Finding(subject, Level.OK, f"available, at most {allowed} ms each")
+
+
+def _retention(conn: str, settings: Mapping[str, str]) -> Finding:
+    minutes = int(settings.get("offsets.retention.minutes") or _WEEK_MINUTES)
+    subject = f"{conn}: offsets.retention.minutes"
+    text = f"the markers of a flow that stands still expire after {minutes / 1440:.1f} days"
+    if minutes < _WEEK_MINUTES:
+        return Finding(
+            subject, Level.WARN, text, "Set offsets.retention.minutes to 10080 (a week) or more on the brokers."
+        )
+    return Finding(subject, Level.OK, text)
+
+
+def _failed(subject: str, error: SinkError) -> Finding:
+    return Finding(subject, Level.ERROR, error.message, error.hint, error.code)

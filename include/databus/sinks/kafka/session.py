@@ -1,0 +1,208 @@
+"""Transactional sessions: a producer and the consumer that reads its marker, kept between batches of a Python worker.
+
+A new producer's init_transactions takes 0.06 s, but 0.5 s right after another with its id has committed (librdkafka
+backs off), so Spark's reused Python workers keep theirs. A kept producer may have been fenced since; `begin` with a
+probe finds out before any input is consumed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from databus.core.errors import SinkUnavailableError
+from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
+
+log = logging.getLogger(__name__)
+
+TRANSACTION_TIMEOUT_MS = 120_000
+_ABORT_TIMEOUT_S = 5.0
+_CAUSE_TIMEOUT_S = 2.0
+
+_PRODUCER = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+    # The coordinator still closes the last transaction when the next one begins: librdkafka's 100 ms would make each
+    # transaction that long.
+    "retry.backoff.ms": 2,
+    "retry.backoff.max.ms": 20,
+    "linger.ms": 20,
+    "batch.size": 1_000_000,
+    "queue.buffering.max.kbytes": 131_072,
+}
+
+
+@dataclass(frozen=True)
+class ProducerSettings:
+    """What a slot's producer is opened with; a kept producer serves only equal settings.
+
+    Attributes:
+        client: how to reach the cluster.
+        compression: compression.type.
+        max_message_bytes: largest record of any topic; our own check per topic comes first.
+        batch_bytes: largest record batch, which every topic must take.
+        extra: further librdkafka settings.
+    """
+
+    client: ClientSettings
+    compression: str = "lz4"
+    max_message_bytes: int = 1_048_588
+    batch_bytes: int = 1_000_000
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def librdkafka(self) -> dict[str, Any]:
+        """Return the producer's settings; the flow's own come last, the guarantee's are refused by the spec."""
+        # A record's overhead stays far below 1 KiB; the topic's own limit was checked before.
+        config = {**_PRODUCER, "compression.type": self.compression, **self.extra}
+        config["message.max.bytes"] = min(self.max_message_bytes + 1024, 1_000_000_000)
+        config["batch.size"] = min(int(config["batch.size"]), self.batch_bytes)
+        return config
+
+
+class Session:
+    """One slot's producer, initialised, with its marker reader. Used by one thread."""
+
+    def __init__(self, key: MarkerKey, slot: int, settings: ProducerSettings):
+        self.key = key
+        self.slot = slot
+        self.settings = settings
+        self.kept = False
+        self.pid = os.getpid()
+        self._seen = LastError()
+        self._consumer: Consumer = key.consumer(settings.client, self._seen)
+        # The group's metadata is the same for ever: the consumer never joins it.
+        self._group = self._consumer.consumer_group_metadata()
+        self.producer: Producer = settings.client.producer(
+            {**settings.librdkafka(), "transactional.id": key.transactional_id(slot)}, self._seen
+        )
+        self._retry("start transactions", self.producer.init_transactions)
+
+    def marker(self) -> Marker | None:
+        """Return this slot's committed marker.
+
+        Read after init_transactions, which has finished or aborted whatever an earlier writer had left open.
+        """
+        client = self.settings.client
+        return self.key.read(self._consumer, client, range(self.slot, self.slot + 1), self._seen)[0]
+
+    def begin(self, probe: Marker | None = None) -> None:
+        """Begin a transaction; with `probe`, ask the coordinator at once whether this producer is still the slot's.
+
+        Raises:
+            SinkFencedError: another writer took over.
+        """
+        self._call("begin a transaction", self.producer.begin_transaction)
+        if probe is not None:
+            self._send(probe)
+
+    def commit(self, marker: Marker) -> None:
+        """Commit the rows produced since `begin` together with the marker.
+
+        Raises:
+            SinkFencedError: another writer took over; nothing of this transaction is visible.
+            SinkUnavailableError: no answer in time: the next attempt's marker tells what happened.
+        """
+        self._send(marker)
+        self._retry("commit", self.producer.commit_transaction)
+
+    def flush(self) -> None:
+        """Wait until every record is acknowledged or refused."""
+        client = self.settings.client
+        try:
+            left = self.producer.flush(client.timeout_s)
+        except KafkaException as error:
+            raise self._mapped("produce", error) from error
+        if left:
+            raise SinkUnavailableError(
+                f"{client.conn_id} ({client.servers}): {left} records unacknowledged after {client.timeout_s:.0f} s",
+                hint="Check that the brokers run; a retry of the batch goes on from the marker.",
+            )
+
+    def produce_failed(self, error: KafkaException) -> Exception:
+        """Map what produce() or poll() raised."""
+        return self._mapped("produce", error)
+
+    def discard(self) -> None:
+        """Abort what is open as far as that is possible, and drop the clients."""
+        try:
+            self.producer.abort_transaction(_ABORT_TIMEOUT_S)
+        except KafkaException as error:
+            # Fenced, never begun, or brokers gone: the next init_transactions aborts it all the same.
+            log.debug("abort of %s: %s", self.key.transactional_id(self.slot), error)
+        self._consumer.close()
+
+    def _send(self, marker: Marker) -> None:
+        position = TopicPartition(MARKER_TOPIC, self.slot, marker.batch, metadata=marker.metadata())
+        self._retry(
+            "write the marker",
+            lambda timeout_s: self.producer.send_offsets_to_transaction([position], self._group, timeout_s),
+        )
+
+    def _call(self, doing: str, call: Callable[[], Any]) -> None:
+        try:
+            call()
+        except KafkaException as error:
+            raise self._mapped(doing, error) from error
+
+    def _retry(self, doing: str, call: Callable[[float], Any]) -> None:
+        # A retriable error of these calls means "call again with the same arguments" (librdkafka's transactional API).
+        deadline = time.monotonic() + self.settings.client.timeout_s
+        while True:
+            try:
+                call(max(deadline - time.monotonic(), 0.1))
+            except KafkaException as error:
+                if kafka_error(error).retriable() and time.monotonic() < deadline:
+                    continue
+                raise self._mapped(doing, error) from error
+            else:
+                return
+
+    def _mapped(self, doing: str, error: KafkaException) -> Exception:
+        # The cause of a fatal error or a refused login shows in poll() only, raised or by the error callback, and may
+        # lag behind the error itself.
+        deadline = time.monotonic() + _CAUSE_TIMEOUT_S
+        while True:
+            try:
+                self.producer.poll(0.05)
+            except KafkaException as cause:
+                self._seen(kafka_error(cause))
+            if not self._seen.owes_cause_of(kafka_error(error)) or time.monotonic() > deadline:
+                break
+        name = self.key.transactional_id(self.slot)
+        return sink_error(self.settings.client, f"{doing} as {name}", error, self._seen)
+
+
+_kept: dict[str, Session] = {}
+_MAX_KEPT = 64
+# Sessions of a forked parent: their threads do not exist here, so destroying them would wait for ever.
+_inherited: list[Session] = []
+
+
+def take(key: MarkerKey, slot: int, settings: ProducerSettings) -> Session:
+    """Return the kept session of a slot, or a new one; it is the caller's until `keep` or `discard`."""
+    session = _kept.pop(key.transactional_id(slot), None)
+    if session is None:
+        return Session(key, slot, settings)
+    if session.pid != os.getpid():
+        _inherited.append(session)
+    elif session.settings == settings:
+        session.kept = True
+        return session
+    else:
+        session.discard()
+    return Session(key, slot, settings)
+
+
+def keep(session: Session) -> None:
+    """Keep a session without an open transaction for the next batch of its slot."""
+    while len(_kept) >= _MAX_KEPT:
+        _kept.pop(next(iter(_kept))).discard()
+    _kept[session.key.transactional_id(session.slot)] = session

@@ -1,0 +1,148 @@
+"""The open Kafka sink: pins plans, encodes, hands out writers, closes abandoned plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer
+from confluent_kafka.cimpl import NewTopic
+
+from databus.core.batch import Plan, SinkPlan, SourcePlan
+from databus.core.connections import Connection
+from databus.core.errors import MarkerDivergedError
+from databus.core.events import Op
+from databus.core.findings import Finding
+from databus.core.flow import FlowContext
+from databus.core.protocols import SlotWriter
+from databus.core.tables import TableSchema
+from databus.sinks.kafka.client import ClientSettings, LastError
+from databus.sinks.kafka.encoding import encode
+from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
+from databus.sinks.kafka.preflight import probe
+from databus.sinks.kafka.session import ProducerSettings
+from databus.sinks.kafka.spec import Kafka
+from databus.sinks.kafka.tally import DEFAULT_MAX_MESSAGE_BYTES
+from databus.sinks.kafka.topic_names import topics_of
+from databus.sinks.kafka.topics import Topics
+from databus.sinks.kafka.upkeep import abandon_slot, refresh_slot
+from databus.sinks.kafka.writer import KafkaSlotWriter
+
+_MARKER_PARTITIONS = 16
+
+
+class KafkaSink:
+    """An open Kafka sink; used by one thread of the control process."""
+
+    def __init__(self, spec: Kafka, connection: Connection, context: FlowContext):
+        self.spec = spec
+        self.context = context
+        self.settings = ClientSettings.of(connection, spec.timeout_s)
+        self.key = MarkerKey(context.settings.installation, context.flow, spec.sink_name)
+        self.topics = Topics(self.settings)
+        self._seen = LastError()
+        self._markers: Consumer | None = None
+
+    def accepts(self) -> frozenset[str]:
+        """Return the ops this sink writes; the runtime counts the others as filtered."""
+        rows = {Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ}
+        if self.spec.envelope == "debezium":
+            rows |= {Op.TRUNCATE, Op.DDL} if self.spec.ddl else {Op.TRUNCATE}
+        return frozenset(op.value for op in rows)
+
+    def preflight(self) -> Sequence[Finding]:
+        """Probe reachability, rights, the topic, transactions and retention; changes nothing."""
+        return probe(self.spec, self.context.flow, self.topics)
+
+    def prepare(
+        self,
+        plan: SourcePlan,  # noqa: ARG002 - the protocol's signature
+        outputs: Sequence[tuple[TableSchema, str]],
+    ) -> SinkPlan:
+        """Make missing topics, and pin slots, partition counts and the markers as they stand.
+
+        Args:
+            plan: unused, the outputs say it all.
+            outputs: (table, route) of each table whose rows this sink takes.
+
+        Raises:
+            SinkSettingError: a topic cannot be created.
+            SinkUnavailableError: no broker answers.
+            MarkerDivergedError: a slot stands in the middle of a batch whose plan is gone.
+        """
+        wanted = [self.new_topic(topic) for topic in topics_of(self.spec.topic, outputs, self.context.flow)]
+        marker_topic = NewTopic(MARKER_TOPIC, max(_MARKER_PARTITIONS, self.spec.slots), self.spec.replication_factor)
+        partitions = self.topics.ensure([*wanted, marker_topic])
+        if partitions.pop(MARKER_TOPIC) < self.spec.slots:
+            self.topics.grow(MARKER_TOPIC, self.spec.slots)
+        return SinkPlan(self.spec.slots, tuple(self._standing()), partitions)
+
+    def wrote_any_of(self, plan: Plan) -> bool:
+        """Tell whether any slot holds this plan, in whole or in chunks; False where nothing was ever written."""
+        if MARKER_TOPIC not in self.topics.partitions():
+            return False
+        markers = self.markers(plan.sinks[self.spec.sink_name].slots)
+        return any(m is not None and (m.batch, m.hash) == (plan.batch, plan.hash) and m.chunk >= 0 for m in markers)
+
+    def encode(self, rows: Any, plan: Plan) -> Any:
+        """Return the DataFrame of `encoding.COLUMNS`."""
+        return encode(rows, self.spec, plan)
+
+    def writer(self, plan: Plan) -> SlotWriter:
+        """Return the plan's writer; it carries the topics' size limits and the connection."""
+        limits = self.topics.max_message_bytes(sorted(plan.sinks[self.spec.sink_name].partitions))
+        return KafkaSlotWriter(self.spec.sink_name, plan, self._producer(limits), limits, self.spec.chunk_rows)
+
+    def markers(self, slots: int | None = None) -> list[Marker | None]:
+        """Return the committed marker of each slot, None where there is none."""
+        if self._markers is None:
+            self._markers = self.key.consumer(self.settings, self._seen)
+        return self.key.read(self._markers, self.settings, range(slots or self.spec.slots), self._seen)
+
+    def abandon(self, plan: Plan) -> dict[int, str]:
+        """Close a plan that will not be finished, before a skip or rewind; idempotent.
+
+        Any writer of the plan that still runs is fenced, and one that comes later finds the marker and stops.
+
+        Returns:
+            Slot → "abandoned", or "written" where the slot had been written in full before.
+
+        Raises:
+            MarkerDivergedError: a slot's marker has nothing to do with the plan.
+        """
+        slots = plan.sinks[self.spec.sink_name].slots
+        return {slot: abandon_slot(self.key, slot, self._producer({}), plan) for slot in range(slots)}
+
+    def refresh(self) -> int:
+        """Commit each slot's marker again, for an idle flow whose group would expire; only under the flow's lease.
+
+        Returns:
+            Number of markers refreshed.
+        """
+        return sum(refresh_slot(self.key, slot, self._producer({})) for slot in range(self.spec.slots))
+
+    def new_topic(self, name: str) -> NewTopic:
+        """Describe a topic as this sink would create it."""
+        return NewTopic(name, self.spec.partitions, self.spec.replication_factor, config=dict(self.spec.topic_config))
+
+    def close(self) -> None:
+        """Close the clients; safe to call twice."""
+        self.topics.close()
+        if self._markers is not None:
+            self._markers.close()
+            self._markers = None
+
+    def _standing(self) -> list[int]:
+        standing = []
+        for slot, marker in enumerate(self.markers()):
+            if marker is not None and not marker.last and marker.state != "abandoned":
+                raise MarkerDivergedError(
+                    f"flow {self.context.flow}, sink {self.spec.sink_name}, slot {slot}: "
+                    f"the marker stands at {marker}, and its plan is gone"
+                )
+            standing.append(marker.batch if marker else 0)
+        return standing
+
+    def _producer(self, limits: Mapping[str, int]) -> ProducerSettings:
+        known = [DEFAULT_MAX_MESSAGE_BYTES, *limits.values()]
+        return ProducerSettings(self.settings, self.spec.compression, max(known), min(known), dict(self.spec.producer))

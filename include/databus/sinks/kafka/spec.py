@@ -1,0 +1,101 @@
+"""What a flow says about its Kafka sink."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from databus.core.connections import ConnectionSource
+from databus.core.flow import FlowContext, SinkSpec
+from databus.core.protocols import Sink
+
+TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
+
+_RESERVED = frozenset(
+    {"transactional.id", "enable.idempotence", "acks", "group.id", "isolation.level", "message.max.bytes"}
+)
+
+
+class Kafka(SinkSpec):
+    """Rows to Kafka topics, exactly once for read_committed consumers.
+
+    The record's key is the canonical JSON of the primary key and decides the partition as Kafka's default partitioner
+    does (murmur2). Rows of a table without a primary key have no key and all go to partition 0, which keeps their
+    order; give such a table a key at the source to spread it. TRUNCATE goes to partition 0 without a key.
+    A batch larger than `chunk_rows` becomes visible chunk by chunk, in order.
+
+    Attributes:
+        conn_id: Kafka connection; its extra holds librdkafka settings, at least bootstrap.servers.
+        topic: topic name, or template with {route}, {database}, {table}, {flow}; a plain name sends every table to one
+            topic. Characters that Kafka does not allow become "_".
+        envelope: "debezium" (before, after, source, op, ts_ms, transaction) or "row" (the columns of the row plus __op,
+            __deleted, __ts_ms, __event_id).
+        partitions: partitions of a topic that this sink creates; an existing topic keeps its own.
+        replication_factor: of a topic that this sink creates; -1 is the broker's default.
+        topic_config: settings of a topic that this sink creates, e.g. {"cleanup.policy": "compact"}.
+        slots: number of parallel writers; a partition always belongs to the same one.
+        tombstones: write a record without a value after each delete, for compacted topics.
+        ddl: write schema changes as well (op "m", envelope "debezium" only); their table is "_ddl" when the statement
+            names none.
+        compression: compression.type of the producer.
+        chunk_rows: rows in one Kafka transaction at most; a part of the output, so changing it starts a new spec hash.
+        timeout_s: seconds that an operation waits for the brokers before it fails as unavailable.
+        producer: further librdkafka producer settings; those that the guarantee rests on are refused.
+    """
+
+    kind: ClassVar[str] = "kafka"
+
+    conn_id: str
+    topic: str = "cdc.{route}"
+    envelope: Literal["debezium", "row"] = "debezium"
+    partitions: int = Field(1, ge=1)
+    replication_factor: int = Field(-1, ge=-1)
+    topic_config: Mapping[str, str] = Field(default_factory=dict)
+    slots: int = Field(1, ge=1, le=64)
+    tombstones: bool = True
+    ddl: bool = False
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"
+    chunk_rows: int = Field(500_000, ge=1)
+    timeout_s: float = Field(30.0, gt=0)
+    producer: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
+
+    @field_validator("topic")
+    @classmethod
+    def _template_is_known(cls, value: str) -> str:
+        fields = {name for _, name, _, _ in string.Formatter().parse(value) if name is not None}
+        unknown = sorted(fields - TOPIC_FIELDS)
+        if not value or unknown:
+            known = ", ".join(f"{{{name}}}" for name in sorted(TOPIC_FIELDS))
+            raise ValueError(f"topic template {value!r} may use {known}" + (f", not {unknown}" if unknown else ""))
+        return value
+
+    @field_validator("producer")
+    @classmethod
+    def _guarantee_is_kept(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        reserved = sorted(_RESERVED.intersection(value))
+        if reserved:
+            raise ValueError(f"{', '.join(reserved)} cannot be set: exactly once rests on it")
+        return value
+
+    @model_validator(mode="after")
+    def _ddl_has_an_envelope(self) -> Kafka:
+        if self.ddl and self.envelope != "debezium":
+            raise ValueError('ddl=True needs envelope="debezium": a schema change is not a row')
+        return self
+
+    def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:
+        """Resolve the connection; brokers are contacted by the first call that needs them."""
+        from databus.sinks.kafka.sink import KafkaSink
+
+        return KafkaSink(self, connections.get(self.conn_id), context)
+
+    def conn_ids(self) -> tuple[tuple[str, str], ...]:
+        """Return the Kafka connection."""
+        return ((self.conn_id, "kafka"),)
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return the topic template."""
+        return (self.topic,)

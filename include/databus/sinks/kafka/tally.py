@@ -1,0 +1,147 @@
+"""What a slot's writer counts: rows by table, records and offsets by partition, rows rejected for their size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from databus.core.batch import RejectedRow
+from databus.core.errors import SinkSettingError
+
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+"""Kafka's default of max.message.bytes."""
+
+RECORD_OVERHEAD_BYTES = 160
+"""Upper bound beside key, value and event id: batch header 61, record header 26, the headers' names and ts_ms 40."""
+
+
+@dataclass
+class Tally:
+    """Counts of one attempt; the same for every attempt of a plan, because rows come in the same order.
+
+    Attributes:
+        sink: sink name, the stage of rejected rows.
+        limits: topic → largest record in bytes.
+        done: input rows seen.
+        written: records produced.
+        rows: `database.table` → rows produced.
+        rejected: rows larger than their topic takes.
+        outputs: "topic[partition]" → [first offset, last offset, records]; offsets are -1 until acknowledged.
+        offsets_known: whether the offsets of earlier chunks are known; a marker too small for them leaves them out.
+    """
+
+    sink: str
+    limits: Mapping[str, int]
+    done: int = 0
+    written: int = 0
+    rows: Counter[str] = field(default_factory=Counter)
+    rejected: list[RejectedRow] = field(default_factory=list)
+    outputs: dict[str, list[int]] = field(default_factory=dict)
+    offsets_known: bool = True
+
+    def accept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Count a batch of encoded rows and return those that fit their topics."""
+        self.done += batch.num_rows
+        fits = self._fits(batch)
+        if not fits.all():
+            self._reject(batch.filter(pa.array(~fits)))
+            batch = batch.filter(pa.array(fits))
+        tables = pa.table({"database": batch["database"], "table": batch["table"]})
+        counts = tables.group_by(["database", "table"]).aggregate([([], "count_all")]).to_pylist()
+        for row in counts:
+            self.rows[f"{row['database']}.{row['table']}"] += row["count_all"]
+        self.written += batch.num_rows + (pc.sum(batch["tombstone"]).as_py() or 0)
+        return batch
+
+    def reports(self, batch: pa.RecordBatch) -> Mapping[int, Callable[..., None]]:
+        """Return row → delivery callback for the first and last row of each partition, and count the records.
+
+        Asking for those two only keeps a Python call per record out of the hot loop. A failed record
+        needs no report: it fails the transaction.
+        """
+        numbered = pa.table(
+            {
+                "t": batch["topic"],
+                "p": batch["partition"],
+                "i": pa.array(np.arange(batch.num_rows)),
+                "d": batch["tombstone"],
+            }
+        )
+        groups = numbered.group_by(["t", "p"]).aggregate([("i", "min"), ("i", "max"), ("i", "count"), ("d", "sum")])
+        callbacks: dict[int, Callable[..., None]] = {}
+        for group in groups.to_pylist():
+            if group["p"] is None:
+                raise SinkSettingError(
+                    f"sink {self.sink}: topic {group['t']!r} is not in the plan",
+                    hint="The topics of a batch are pinned by its plan; report this with the flow's transforms.",
+                )
+            facts = self.outputs.setdefault(f"{group['t']}[{group['p']}]", [-1, -1, 0])
+            facts[2] += group["i_count"] + (group["d_sum"] or 0)
+            callback = _delivered(facts)
+            callbacks[group["i_min"]] = callbacks[group["i_max"]] = callback
+        return callbacks
+
+    def offsets(self) -> dict[str, tuple[int, int, int]] | None:
+        """Return the marker's outputs, None when the offsets of an earlier chunk are lost."""
+        if not self.offsets_known:
+            return None
+        return {output: (first, last, records) for output, (first, last, records) in sorted(self.outputs.items())}
+
+    def restore(self, outputs: Mapping[str, tuple[int, int, int]] | None) -> None:
+        """Take over the offsets of what an earlier attempt committed."""
+        if outputs is None:
+            self.offsets_known = False
+            return
+        for output, (first, last, _) in outputs.items():
+            self.outputs.setdefault(output, [-1, -1, 0])[:2] = [first, last]
+
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """Return the receipt's outputs."""
+        names = ("first_offset", "last_offset", "records") if self.offsets_known else ("records",)
+        return {output: dict(zip(names, f[-len(names) :], strict=True)) for output, f in sorted(self.outputs.items())}
+
+    def _fits(self, batch: pa.RecordBatch) -> Any:
+        size = sum(
+            np.asarray(pc.fill_null(pc.binary_length(batch[name]), 0)).astype(np.int64)
+            for name in ("key", "value", "event_id")
+        )
+        smallest = min([DEFAULT_MAX_MESSAGE_BYTES, *self.limits.values()])
+        if int(np.max(size, initial=0)) + RECORD_OVERHEAD_BYTES <= smallest:
+            return np.ones(batch.num_rows, dtype=bool)
+        limit = np.array([self._limit(topic) for topic in batch["topic"].to_pylist()], dtype=np.int64)
+        return size + RECORD_OVERHEAD_BYTES <= limit
+
+    def _limit(self, topic: str) -> int:
+        # A TRUNCATE may name a table that has no other row in the batch, so that its topic is not pinned.
+        return self.limits.get(topic, DEFAULT_MAX_MESSAGE_BYTES)
+
+    def _reject(self, batch: pa.RecordBatch) -> None:
+        for row in batch.to_pylist():
+            size = len(row["key"] or b"") + len(row["value"] or b"") + len(row["event_id"]) + RECORD_OVERHEAD_BYTES
+            self.rejected.append(
+                RejectedRow(
+                    event_id=row["event_id"],
+                    table=f"{row['database']}.{row['table']}",
+                    key=None if row["key"] is None else row["key"].decode(),
+                    cause=f"record_too_large: {size} bytes, topic {row['topic']} takes {self._limit(row['topic'])}",
+                    stage=self.sink,
+                    position=f"{row['file']}:{row['position']}",
+                    payload=(row["value"] or b"").decode(),
+                )
+            )
+
+
+def _delivered(facts: list[int]) -> Callable[..., None]:
+    def callback(error: Any, message: Any) -> None:
+        if error is None:
+            offset = message.offset()
+            facts[0] = offset if facts[0] < 0 else min(facts[0], offset)
+            facts[1] = max(facts[1], offset)
+
+    return callback

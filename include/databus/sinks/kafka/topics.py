@@ -1,0 +1,144 @@
+"""Topics of a cluster: creation, partition counts and size limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from databus.core.errors import SinkAccessError, SinkError, SinkSettingError
+from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.sinks.kafka.tally import DEFAULT_MAX_MESSAGE_BYTES
+
+_PATIENCE_S = 2.0
+
+
+class Topics:
+    """The topics of one cluster, through an admin client that is opened when first needed."""
+
+    def __init__(self, settings: ClientSettings):
+        self.settings = settings
+        self.seen = LastError()
+        self._admin: AdminClient | None = None
+
+    @property
+    def admin(self) -> AdminClient:
+        """The admin client."""
+        if self._admin is None:
+            self._admin = self.settings.admin(self.seen)
+        return self._admin
+
+    def metadata(self, doing: str = "reach the brokers") -> Any:
+        """Return the cluster's metadata.
+
+        Raises:
+            SinkUnavailableError: no broker answers.
+            SinkAccessError: the login is refused.
+        """
+        deadline = time.monotonic() + self.settings.timeout_s
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                found = self.admin.list_topics(timeout=max(min(left, _PATIENCE_S), 0.1))
+            except KafkaException as error:
+                # A refused login arrives through the error callback, which only poll() serves; the call just waits.
+                self.admin.poll(0)
+                if self.seen.access is not None or left <= _PATIENCE_S:
+                    raise self.error(doing, error) from error
+            else:
+                self.seen.access = None
+                return found
+
+    def partitions(self) -> dict[str, int]:
+        """Return topic → partition count of all topics."""
+        topics = self.metadata().topics
+        return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+
+    def create(self, topic: NewTopic, *, validate_only: bool = False) -> None:
+        """Create a topic, or only ask whether it could be created; one that exists is fine.
+
+        Raises:
+            SinkSettingError: the broker refuses; the message says why.
+        """
+        futures = self.admin.create_topics(
+            [topic], validate_only=validate_only, request_timeout=self.settings.timeout_s
+        )
+        try:
+            futures[topic.topic].result()
+        except KafkaException as error:
+            if kafka_error(error).code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            mapped = self.error(f"create topic {topic.topic}", error)
+            if isinstance(mapped, SinkSettingError):
+                mapped = SinkSettingError(
+                    f"topic cannot be created: {mapped.message}",
+                    hint=f"Create {topic.topic} by hand, or change partitions, replication_factor or topic_config.",
+                )
+            raise mapped from error
+
+    def ensure(self, wanted: Sequence[NewTopic]) -> dict[str, int]:
+        """Create what is missing and return topic → partition count of all that were wanted."""
+        known = self.partitions()
+        missing = [topic for topic in wanted if topic.topic not in known]
+        for topic in missing:
+            self.create(topic)
+        if missing:
+            known = self._await({topic.topic: 1 for topic in missing})
+        return {topic.topic: known[topic.topic] for topic in wanted}
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Raise a topic's partition count."""
+        futures = self.admin.create_partitions([NewPartitions(topic, partitions)])
+        try:
+            futures[topic].result()
+        except KafkaException as error:
+            raise self.error(f"raise the partitions of {topic} to {partitions}", error) from error
+        self._await({topic: partitions})
+
+    def configs(self, kind: Any, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return name → setting → value of topics or brokers."""
+        futures = self.admin.describe_configs([ConfigResource(kind, name) for name in names])
+        try:
+            return {
+                resource.name: {key: entry.value for key, entry in future.result().items()}
+                for resource, future in futures.items()
+            }
+        except KafkaException as error:
+            raise self.error(f"read the settings of {', '.join(names)}", error) from error
+
+    def max_message_bytes(self, topics: Sequence[str]) -> dict[str, int]:
+        """Return topic → the largest record batch in bytes; Kafka's default where settings may not be read."""
+        if not topics:
+            return {}
+        try:
+            found = self.configs(ConfigResource.Type.TOPIC, topics)
+        except SinkAccessError:
+            return dict.fromkeys(topics, DEFAULT_MAX_MESSAGE_BYTES)
+        return {topic: int(found[topic].get("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)) for topic in topics}
+
+    def error(self, doing: str, error: KafkaException) -> SinkError:
+        """Map a client error."""
+        return sink_error(self.settings, doing, error, self.seen)
+
+    def close(self) -> None:
+        """Drop the admin client."""
+        self._admin = None
+
+    def _await(self, wanted: Mapping[str, int]) -> dict[str, int]:
+        # Creation is answered by the controller before every broker's metadata shows it.
+        deadline = time.monotonic() + self.settings.timeout_s
+        while True:
+            known = self.partitions()
+            late = [topic for topic, count in wanted.items() if known.get(topic, 0) < count]
+            if not late:
+                return known
+            if time.monotonic() > deadline:
+                raise SinkSettingError(
+                    f"{self.settings.conn_id}: topics {', '.join(late)} do not appear after creation"
+                )
+            time.sleep(0.05)

@@ -1,0 +1,199 @@
+"""The writer of one slot: init, read the marker, compare, write rows and marker in one transaction."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from confluent_kafka import KafkaException
+
+from databus.core.batch import Plan, WriteReceipt
+from databus.core.errors import DatabusError, MarkerDivergedError
+from databus.sinks.kafka.markers import Marker, MarkerKey, Resume, compare
+from databus.sinks.kafka.session import ProducerSettings, Session, keep, take
+from databus.sinks.kafka.tally import Tally
+
+log = logging.getLogger(__name__)
+
+_POLL_EVERY = 1000
+_COLUMNS = ("topic", "partition", "key", "value", "event_id", "ts_ms", "tombstone")
+
+
+@dataclass(frozen=True)
+class KafkaSlotWriter:
+    """Writes the slots of one plan, exactly once each for read_committed consumers.
+
+    What keeps zombies out is the compare-and-set on the marker. The transactional.id alone does not, since a zombie
+    that calls init_transactions later fences the new holder; it then finds a marker that is not its plan's, and stops.
+
+    Attributes:
+        sink: sink name.
+        plan: the plan; its batch, hash and `prev` are what the marker is compared with.
+        settings: the producers' settings.
+        limits: topic → largest record in bytes.
+        chunk_rows: input rows in one transaction at most.
+    """
+
+    sink: str
+    plan: Plan
+    settings: ProducerSettings
+    limits: Mapping[str, int] = field(default_factory=dict)
+    chunk_rows: int = 500_000
+
+    @property
+    def key(self) -> MarkerKey:
+        """Where this sink's markers lie."""
+        return MarkerKey(self.plan.installation, self.plan.flow, self.sink)
+
+    def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
+        """Write all rows of a slot in the order given; the input is consumed to its end in any case but an error.
+
+        Args:
+            rows: batches of the columns that `KafkaSink.encode` makes, sorted by log order, the same at every attempt.
+            slot: number of the slot.
+
+        Raises:
+            MarkerDivergedError: the marker is neither this plan's nor the one before: nothing was written.
+            SinkFencedError: another writer took over; nothing of the open transaction is visible.
+            SinkUnavailableError: the brokers do not answer; a retry goes on from the marker.
+        """
+        tally = Tally(self.sink, self.limits)
+        session, resume = self._open(slot)
+        try:
+            if resume.finished:
+                receipt = self._recount(rows, slot, resume, tally)
+            else:
+                self._write(session, rows, slot, resume, tally)
+                receipt = self._receipt(slot, tally)
+        except BaseException:
+            session.discard()
+            raise
+        keep(session)
+        return receipt
+
+    def _open(self, slot: int) -> tuple[Session, Resume]:
+        """Return a session whose transaction has begun (unless the batch is finished), and what is left to do."""
+        session = take(self.key, slot, self.settings)
+        try:
+            return session, self._begin(session, slot)
+        except DatabusError as error:
+            session.discard()
+            if not session.kept or isinstance(error, MarkerDivergedError):
+                raise
+            log.info("flow %s: kept producer of slot %s is stale, opening another: %s", self.plan.flow, slot, error)
+        session = Session(self.key, slot, self.settings)
+        try:
+            return session, self._begin(session, slot)
+        except BaseException:
+            session.discard()
+            raise
+
+    def _begin(self, session: Session, slot: int) -> Resume:
+        marker = session.marker()
+        resume = compare(marker, self.plan, self.sink, slot)
+        if not resume.finished:
+            probe = Marker(self.plan.batch, self.plan.hash, chunk=resume.chunk, last=False)
+            session.begin(probe if session.kept else None)
+        return resume
+
+    def _recount(self, rows: Iterable[pa.RecordBatch], slot: int, resume: Resume, tally: Tally) -> WriteReceipt:
+        """Derive the receipt of what an earlier attempt wrote: counts from the input, offsets from the marker."""
+        for batch in rows:
+            tally.reports(tally.accept(batch))
+        if resume.marker is not None:
+            self._restore(resume.marker, slot, tally)
+        return self._receipt(slot, tally, duplicate=True)
+
+    def _write(self, session: Session, rows: Iterable[pa.RecordBatch], slot: int, resume: Resume, tally: Tally) -> None:
+        """Produce what is not committed yet, chunk by chunk; the last chunk closes the batch, also when it is empty."""
+        chunk, room = resume.chunk, self.chunk_rows
+        for batch in self._pending(rows, slot, resume.marker, tally):
+            start = 0
+            while start < batch.num_rows:
+                if room == 0:
+                    self._commit(session, chunk, tally, last=False)
+                    session.begin()
+                    chunk, room = chunk + 1, self.chunk_rows
+                piece = batch.slice(start, room)
+                self._produce(session, tally.accept(piece), tally)
+                start, room = start + piece.num_rows, room - piece.num_rows
+        self._commit(session, chunk, tally, last=True)
+
+    def _pending(
+        self, rows: Iterable[pa.RecordBatch], slot: int, marker: Marker | None, tally: Tally
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the input behind the rows of committed chunks, which are counted and not produced again."""
+        skip = marker.done if marker else 0
+        for batch in rows:
+            done = batch.slice(0, skip)
+            skip -= done.num_rows
+            if done.num_rows:
+                tally.reports(tally.accept(done))
+                if marker and not skip:
+                    self._restore(marker, slot, tally)
+            if done.num_rows < batch.num_rows:
+                yield batch.slice(done.num_rows)
+        if skip:
+            raise self._diverged(slot, marker, tally)
+
+    def _produce(self, session: Session, batch: pa.RecordBatch, tally: Tally) -> None:
+        """Hand a batch to the producer; blocks while its queue is full."""
+        reports = tally.reports(batch)
+        columns = [batch[name].to_pylist() for name in _COLUMNS]
+        produce, poll = session.producer.produce, session.producer.poll
+        try:
+            for row, (topic, partition, key, value, event_id, ts_ms, tombstone) in enumerate(
+                zip(*columns, strict=True)
+            ):
+                headers = [("event_id", event_id), ("ts_ms", str(ts_ms))]
+                for body in (value, None) if tombstone else (value,):
+                    while True:
+                        try:
+                            produce(topic, body, key, partition, reports.get(row), headers=headers)
+                            break
+                        except BufferError:
+                            poll(0.1)
+                if row % _POLL_EVERY == 0:
+                    poll(0)
+        except KafkaException as error:
+            raise session.produce_failed(error) from error
+
+    def _commit(self, session: Session, chunk: int, tally: Tally, *, last: bool) -> None:
+        # Acknowledged first: the marker carries the offsets that the brokers gave.
+        session.flush()
+        marker = Marker(
+            self.plan.batch, self.plan.hash, "written", chunk, last, tally.done, tally.written, tally.offsets()
+        )
+        session.commit(marker)
+
+    def _restore(self, marker: Marker, slot: int, tally: Tally) -> None:
+        """Take the offsets of committed chunks from the marker, after checking that the input is still the same.
+
+        Raises:
+            MarkerDivergedError: another number of rows or records: the path is not deterministic.
+        """
+        if (marker.done, marker.written) != (tally.done, tally.written):
+            raise self._diverged(slot, marker, tally)
+        tally.restore(marker.outputs)
+
+    def _receipt(self, slot: int, tally: Tally, *, duplicate: bool = False) -> WriteReceipt:
+        return WriteReceipt(
+            sink=self.sink,
+            slot=slot,
+            batch=self.plan.batch,
+            written=tally.written,
+            rows=dict(tally.rows),
+            rejected=tuple(tally.rejected),
+            outputs=tally.facts(),
+            duplicate=duplicate,
+        )
+
+    def _diverged(self, slot: int, marker: Marker | None, tally: Tally) -> MarkerDivergedError:
+        stood = f"{marker.done} rows and {marker.written} records" if marker else "nothing"
+        return MarkerDivergedError(
+            f"flow {self.plan.flow}, sink {self.sink}, slot {slot}: the marker of batch {self.plan.batch} stands at "
+            f"{stood}, a retry of the same plan gives {tally.done} rows and {tally.written} records",
+            hint="The flow's transforms or the source are not deterministic, or a topic's max.message.bytes changed.",
+        )

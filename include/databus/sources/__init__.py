@@ -1,0 +1,1 @@
+"""Sources: one file per kind holds its spec; what opens it is loaded when a flow runs."""

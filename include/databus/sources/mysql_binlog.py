@@ -1,0 +1,117 @@
+"""The binary log of a MySQL or MariaDB server as a source: what a flow writes down."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from databus.binlog.capture import check_pattern
+from databus.core.connections import ConnectionSource
+from databus.core.errors import ConfigError, OffsetInvalidError
+from databus.core.flow import FlowContext, SourceSpec
+from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
+
+if TYPE_CHECKING:
+    from databus.core.protocols import Source
+
+_FILE_AND_POSITION = re.compile(r"^(?P<file>.+\.\d{6,}):(?P<pos>\d+)$")
+GTID_PREFIX = "gtid:"
+
+
+class MysqlBinlog(SourceSpec):
+    """Row changes of tables, read from the server's binary log.
+
+    Attributes:
+        conn_id: connection of type mysql.
+        tables: what is captured: "shop.orders", fnmatch patterns "shop.*", or "re:" and a regular expression over
+            `database.table`.
+        exclude_tables: patterns of the same form that are left out.
+        start: where a flow without a checkpoint begins: "latest", "earliest", "FILE:POS", "gtid:<set>", or a time
+            (ISO 8601; UTC without a zone).
+        decoder: "numba" (columnar) or "library" (python-mysql-replication; slow, refuses the types it gets wrong).
+        flavor: "mysql", "mariadb", or "auto" to ask the server.
+    """
+
+    kind: ClassVar[str] = "mysql_binlog"
+
+    conn_id: str
+    tables: tuple[str, ...] = Field(min_length=1)
+    exclude_tables: tuple[str, ...] = ()
+    start: str = "latest"
+    decoder: Literal["numba", "library"] = "numba"
+    flavor: Literal["auto", "mysql", "mariadb"] = "auto"
+
+    @field_validator("tables", "exclude_tables")
+    @classmethod
+    def _patterns_are_valid(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            return tuple(check_pattern(p) for p in patterns)
+        except ConfigError as error:
+            raise ValueError(f"{error.message} {error.hint}") from None
+
+    @field_validator("start", mode="before")
+    @classmethod
+    def _start_is_known(cls, value: object) -> str:
+        if isinstance(value, datetime):
+            return parse_time(value.isoformat()).isoformat()
+        text = str(value)
+        if text in ("latest", "earliest") or _FILE_AND_POSITION.match(text):
+            return text
+        if text.startswith(GTID_PREFIX):
+            _check_gtids(text[len(GTID_PREFIX) :])
+            return text
+        try:
+            parse_time(text)
+        except ValueError:
+            raise ValueError(
+                f"start {text!r} is none of latest, earliest, FILE:POS "
+                "(mysql-bin.000042:4), gtid:<set>, an ISO 8601 time"
+            ) from None
+        return text
+
+    def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
+        """Connect to the server."""
+        from databus.sources.mysql_binlog_source import MysqlBinlogSource
+
+        return MysqlBinlogSource(self, connections.get(self.conn_id), context)
+
+    def conn_ids(self) -> tuple[tuple[str, str], ...]:
+        """Return the one connection."""
+        return ((self.conn_id, "mysql"),)
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return the table patterns."""
+        return self.tables
+
+    def label(self) -> str:
+        """Return kind and tables."""
+        return f"{self.kind} {', '.join(self.tables)}"
+
+
+def parse_time(text: str) -> datetime:
+    """Read an ISO 8601 time; without a zone it is UTC.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    when = datetime.fromisoformat(text)
+    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+
+
+def file_and_position(text: str) -> tuple[str, int] | None:
+    """Return the parts of "FILE:POS", None when the text is of another form."""
+    match = _FILE_AND_POSITION.match(text)
+    return (match["file"], int(match["pos"])) if match else None
+
+
+def _check_gtids(text: str) -> None:
+    for kind in (MysqlGtidSet, MariadbGtidPosition):
+        try:
+            kind.parse(text)
+        except OffsetInvalidError:
+            continue
+        return
+    raise ValueError(f"{text!r} is neither a MySQL GTID set nor a MariaDB GTID position")

@@ -1,0 +1,255 @@
+"""The open binlog source: plans ranges by dumping them once into segments, and hands the segments out as splits."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from databus.binlog.capture import TableCapture
+from databus.binlog.dump import Dump, DumpRequest
+from databus.binlog.log_walk import LogWalk
+from databus.binlog.range_staging import RangeBounds, RangeStager
+from databus.binlog.segment_store import SegmentStore
+from databus.binlog.segments import RangeIndex
+from databus.core.batch import SourcePlan
+from databus.core.connections import Connection
+from databus.core.errors import DatabusError, OffsetInvalidError
+from databus.core.findings import Finding, Level
+from databus.core.flow import Batching, FlowContext
+from databus.core.lag import Lag
+from databus.core.offsets import BinlogOffset, Offset, OffsetRange
+from databus.sources.mysql_binlog import MysqlBinlog
+from databus.sources.mysql_positions import MysqlPositions, request_after
+from databus.sources.mysql_preflight import preflight
+from databus.sources.mysql_server import MysqlServer
+from databus.sources.segment_split import SegmentAddress, SegmentSplit
+
+log = logging.getLogger(__name__)
+
+
+class MysqlBinlogSource:
+    """An open binlog source of one flow."""
+
+    def __init__(self, spec: MysqlBinlog, connection: Connection, context: FlowContext):
+        """Prepare; connections are made when first needed.
+
+        Args:
+            spec: what the flow wrote down.
+            connection: the server.
+            context: flow name, settings, and who leases server ids.
+        """
+        self._spec, self._connection, self._context = spec, connection, context
+        self._capture = TableCapture(spec.tables, spec.exclude_tables)
+        self._server = MysqlServer(connection, spec.flavor)
+        self._positions = MysqlPositions(self._server, self._dump)
+        self._server_id = 0
+        self._dumping: Dump | None = None
+        self._known_store: SegmentStore | None = None
+
+    def preflight(self, start: Offset | None) -> Sequence[Finding]:
+        """Probe settings, grants, retention, tables and the start offset; changes nothing."""
+        subject = self._connection.conn_id
+        try:
+            findings = list(preflight(self._server, self._capture))
+        except DatabusError as error:
+            return [Finding(f"{subject}: connection", Level.ERROR, error.message, error.hint, error.code)]
+        try:
+            place = self.start_offset() if start is None else start
+            if start is not None:
+                self._positions.check(self._binlog(start))
+            findings.append(Finding(f"{subject}: start", Level.OK, f"the log can be read from {place}"))
+        except DatabusError as error:
+            findings.append(Finding(f"{subject}: start", Level.ERROR, error.message, error.hint, error.code))
+        return findings
+
+    def start_offset(self) -> BinlogOffset:
+        """Resolve the spec's `start`."""
+        return self._positions.named(self._spec.start)
+
+    def earliest_offset(self) -> BinlogOffset:
+        """Return the start of the oldest log file."""
+        return self._positions.earliest()
+
+    def latest_offset(self) -> BinlogOffset:
+        """Return the head of the log."""
+        return self._server.head()
+
+    def offset_at(self, when: datetime) -> BinlogOffset:
+        """Return the last transaction boundary at which every later transaction committed at or after `when`."""
+        return self._positions.at_time(when)
+
+    def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
+        """Dump the next range after `after` into segments.
+
+        Returns at the log's head as soon as one transaction was seen, and waits up to `limit.max_seconds` for one.
+        Transactions that touch no captured table are part of the range: they move the checkpoint and count no rows.
+        Rotations and heartbeats alone are no range.
+
+        Raises:
+            SourceDivergedError, OffsetPurgedError, OffsetInvalidError: `after` is no place of this server's log.
+            DecodeError: the log holds something that cannot be decoded; nothing is planned past it.
+            SourceUnavailableError: the connection was lost.
+        """
+        start = self._binlog(after)
+        self._positions.check(start)
+        bounds = RangeBounds(limit.max_rows, limit.max_bytes)
+        head = self._server.head()
+        index = None if (head.file, head.pos) == (start.file, start.pos) else self._stage(start, bounds, None)
+        if index is None:
+            index = self._stage(start, bounds, time.monotonic() + limit.max_seconds)
+        return None if index is None else _plan(index)
+
+    def reopen(self, planned: OffsetRange) -> SourcePlan:
+        """Describe a planned range from its segments; dumps it again, to exactly its end, when they are gone.
+
+        Raises:
+            SourceDivergedError, OffsetPurgedError, OffsetInvalidError: the server no longer has exactly this range.
+        """
+        return _plan(self._index(planned))
+
+    def splits(self, plan: SourcePlan, count: int) -> Sequence[SegmentSplit]:
+        """Group the segments that hold anything for this flow into at most `count` splits of about equal size."""
+        index = self._index(plan.range)
+        store = self._store()
+        wanted = [s for s in index.segments if s.rows or s.table_events]
+        if not wanted:
+            return []
+        share = sum(s.size_bytes for s in wanted) / max(1, count)
+        groups: dict[int, list[SegmentAddress]] = {}
+        passed = 0
+        for segment in wanted:
+            group = min(max(1, count) - 1, int((passed + segment.size_bytes / 2) / share))
+            address = SegmentAddress(
+                store.address(index, segment), segment.file, segment.start_pos, sum(segment.rows.values())
+            )
+            groups.setdefault(group, []).append(address)
+            passed += segment.size_bytes
+        server = self._binlog(index.range.end).server
+        return [
+            SegmentSplit(tuple(g), self._capture, index.tables, server, self._spec.decoder)
+            for _, g in sorted(groups.items())
+        ]
+
+    def release(self, plan: SourcePlan) -> None:
+        """Delete the segments of a committed range."""
+        self._store().delete(plan.range)
+
+    def lag(self, committed: Offset) -> Lag:
+        """Measure bytes to the head, and the age of the first transaction that is not committed."""
+        offset = self._binlog(committed)
+        self._positions.check(offset)
+        head, files = self._server.head(), self._server.log_files()
+        behind = (
+            sum(f.size_bytes for f in files if offset.file_number <= f.number < head.file_number)
+            + head.pos
+            - offset.pos
+        )
+        first_ms = self._positions.first_commit_ms(offset) if behind else None
+        now = self._server.now()
+        if first_ms is None:  # rotations at most: nothing to move
+            return Lag(0, 0.0, str(head), now)
+        return Lag(behind, max(0.0, now.timestamp() - first_ms / 1000), str(head), now)
+
+    def close(self) -> None:
+        """End a running dump, give the server id back, close the control connection; safe to call twice."""
+        if self._dumping is not None:
+            self._dumping.close()
+            self._dumping = None
+        if self._server_id and self._context.server_ids is not None:
+            self._context.server_ids.release(self._address(), self._server_id)
+        self._server_id = 0
+        self._server.close()
+
+    def _index(self, planned: OffsetRange) -> RangeIndex:
+        index = self._store().find(planned)
+        if index is not None and index.capture == str(self._capture):
+            return index
+        start, end = self._binlog(planned.start), self._binlog(planned.end)
+        self._positions.check(start)
+        self._positions.check(end)
+        log.info("segments of %s are not in the store: dumping the range again", planned)
+        again = self._stage(start, RangeBounds(end=end), None)
+        if again is None or again.range != planned:
+            got = "nothing" if again is None else f"{again.range} with GTIDs {self._binlog(again.range.end).gtids}"
+            raise OffsetInvalidError(
+                f"{self._server.place}: the range {planned} with GTIDs {end.gtids} was "
+                f"planned, but the server now has {got}",
+                hint="The server's log is not the one that was planned from; compare "
+                "its uuid and GTIDs before any rewind.",
+            )
+        return again
+
+    def _stage(self, start: BinlogOffset, bounds: RangeBounds, deadline: float | None) -> RangeIndex | None:
+        """Dump a range into the store: to the head of the log, or with a deadline following it until something came."""
+        staging = self._store().stage()
+        walk = LogWalk(self._capture, f"{self._server.place}: {start}")
+        stager = RangeStager(staging.folder, walk, self._capture, start, bounds)
+        try:
+            full = self._follow(start, walk, stager, deadline)
+            index = stager.finish(more=full)
+            if index is None:
+                staging.discard()
+                return None
+            if full:
+                head = self._server.head()
+                end = self._binlog(index.range.end)
+                index = dataclasses.replace(index, more=(end.file_number, end.pos) < (head.file_number, head.pos))
+            self._store().publish(staging, index)
+        except BaseException:
+            stager.discard()
+            staging.discard()
+            raise
+        return index
+
+    def _follow(self, start: BinlogOffset, walk: LogWalk, stager: RangeStager, deadline: float | None) -> bool:
+        """Feed the stager; True when it reached its bounds, False at the log's head or when the waiting was over."""
+
+        def until() -> float:
+            # Once a transaction is there, only take what has arrived already.
+            assert deadline is not None  # noqa: S101 - asked in following dumps only
+            return 0.0 if stager.transactions else deadline
+
+        with self._dump(request_after(start, follow=deadline is not None)) as dump:
+            self._dumping = dump
+            for batch in dump.batches(None if deadline is None else until):
+                for piece in walk.walk(batch):
+                    if stager.take(piece):
+                        return True
+                if deadline is not None and (batch.waited or (stager.transactions and time.monotonic() > deadline)):
+                    return False
+        return False
+
+    def _dump(self, request: DumpRequest) -> Dump:
+        if not self._server_id and self._context.server_ids is not None:
+            self._server_id = self._context.server_ids.lease(self._address())
+        return Dump(self._connection, dataclasses.replace(request, server_id=self._server_id))
+
+    def _address(self) -> str:
+        return f"{self._connection.host or 'localhost'}:{self._connection.port or 3306}"
+
+    def _store(self) -> SegmentStore:
+        if self._known_store is None:
+            self._known_store = SegmentStore(
+                self._context.settings.segment_store, self._context.flow, self._server.identity
+            )
+        return self._known_store
+
+    def _binlog(self, offset: Offset) -> BinlogOffset:
+        if not isinstance(offset, BinlogOffset):
+            raise OffsetInvalidError(
+                f"{self._server.place}: {offset} is an offset of kind {offset.kind}, not of a binlog",
+                hint="Reset the flow's checkpoint.",
+            )
+        return offset
+
+
+def _plan(index: RangeIndex) -> SourcePlan:
+    def at(stamp_ms: int | None) -> datetime | None:
+        return None if stamp_ms is None else datetime.fromtimestamp(stamp_ms / 1000, UTC)
+
+    statements = sum(len(segment.table_events) for segment in index.segments)
+    first, newest = at(index.first_ts_ms), at(index.max_ts_ms)
+    return SourcePlan(index.range, index.tables, index.rows, index.bytes, first, newest, index.more, statements)

@@ -1,0 +1,290 @@
+"""Places in a server's log: where a flow starts, what a checkpoint may be, where a time lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from databus.binlog.capture import TableCapture
+from databus.binlog.dump import Dump, DumpRequest
+from databus.binlog.events import CHECKSUM_BYTES, HEADER_BYTES, MAGIC, EventType, parse_header
+from databus.binlog.executed_gtids import ExecutedGtids
+from databus.binlog.gtid_codec import decode_gtid_set
+from databus.binlog.log_walk import FileStart, LogWalk, Stretch
+from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SourceDivergedError
+from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
+from databus.core.offsets import BinlogOffset
+from databus.sources.mysql_binlog import GTID_PREFIX, file_and_position, parse_time
+from databus.sources.mysql_server import LogFile, MysqlServer
+
+CLOCK_SLACK = timedelta(seconds=60)
+"""A transaction's commit time may lie this far before the creation time of the log file that holds it."""
+
+_FIRST_POSITION = len(MAGIC)
+_NO_TABLES = TableCapture(("re:",))
+_GTID_TYPES = {EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID}
+OpenDump = Callable[[DumpRequest], Dump]
+
+
+class MysqlPositions:
+    """Resolves places in one server's log."""
+
+    def __init__(self, server: MysqlServer, open_dump: OpenDump):
+        self._server = server
+        self._open_dump = open_dump
+
+    def named(self, start: str) -> BinlogOffset:
+        """Return the place that a flow's `start` names.
+
+        Raises:
+            OffsetInvalidError, OffsetPurgedError, SourceDivergedError: it is not in this server's log.
+        """
+        if start == "latest":
+            return self._server.head()
+        if start == "earliest":
+            return self.earliest()
+        if start.startswith(GTID_PREFIX):
+            return self.after_gtids(start[len(GTID_PREFIX) :])
+        place = file_and_position(start)
+        return self.at_position(*place) if place else self.at_time(parse_time(start))
+
+    def earliest(self) -> BinlogOffset:
+        """Return the start of the oldest file."""
+        return self._file_start(self._server.log_files()[0])
+
+    def check(self, offset: BinlogOffset) -> None:
+        """Refuse a checkpoint that this server's log does not continue, before anything is read.
+
+        Raises:
+            SourceDivergedError: it is of another server.
+            OffsetPurgedError: its file was deleted.
+            OffsetInvalidError: it lies past the end of its file, or its file never was.
+        """
+        server = self._server
+        if offset.flavor != server.flavor or (offset.server and offset.server != server.identity):
+            raise SourceDivergedError(
+                f"{server.place}: the checkpoint {offset} is of {offset.flavor} server "
+                f"{offset.server}, this is {server.flavor} {server.identity}",
+                hint="Point the connection at the former server. Following a failover by GTID is "
+                "not supported yet; else rewind knowingly.",
+            )
+        files = {f.name: f for f in server.log_files()}
+        if offset.file not in files:
+            self._missing(offset, list(files.values()))
+        if offset.pos > files[offset.file].size_bytes:
+            raise OffsetInvalidError(
+                f"{server.place}: {offset} is past the end of its file, {files[offset.file].size_bytes}",
+                hint="The server lost the end of its log (crash, restored copy), or the checkpoint is "
+                "of another one. Compare SHOW BINARY LOGS.",
+            )
+
+    def at_position(self, file: str, pos: int) -> BinlogOffset:
+        """Return a place given by file and position, with the GTIDs executed there.
+
+        Reads the file up to the position.
+
+        Raises:
+            OffsetPurgedError: the file was deleted.
+            OffsetInvalidError: no transaction boundary lies there.
+        """
+        offset = BinlogOffset(file, pos, "", self._server.flavor, self._server.identity)
+        self.check(offset)
+        if pos == _FIRST_POSITION:
+            return self._file_start(LogFile(file, pos))
+        gtids, boundary, behind = None, False, _FIRST_POSITION
+        for piece in self._read(file):
+            if isinstance(piece, FileStart):
+                if piece.name != file:
+                    break
+                behind = piece.pos
+                continue
+            if gtids is None:
+                gtids = ExecutedGtids(self._server.flavor, _previous_gtids(piece))
+            ends = piece.transactions.end_pos
+            boundary = boundary or pos in ends or pos in piece.transactions.start_pos or pos == piece.pos
+            passed = int(np.searchsorted(ends, pos, side="right"))
+            gtids.add(piece.transactions.gtid.slice(0, passed))
+            behind = int(ends[-1]) if len(ends) else behind
+            if behind >= pos:
+                break
+        # After the last transaction only the file's closing event may follow.
+        if not boundary and not behind < pos == self._size(file):
+            raise OffsetInvalidError(
+                f"{self._server.place}: {offset} is not the end of a transaction",
+                hint=f"Take the Pos of a Gtid event from SHOW BINLOG EVENTS IN '{file}'.",
+            )
+        return self._with_gtids(offset, gtids.text() if gtids else "")
+
+    def after_gtids(self, text: str) -> BinlogOffset:
+        """Return the place after which exactly the transactions outside a GTID set (MariaDB: position) follow.
+
+        Raises:
+            OffsetPurgedError: some of them were deleted from the log.
+            SourceDivergedError: the set has transactions that this server never saw.
+            OffsetInvalidError: the set has holes that no single place of the log stands for.
+        """
+        if self._server.flavor == "mariadb":
+            MariadbGtidPosition.parse(text)
+        else:
+            self._check_gtid_set(MysqlGtidSet.parse(text))
+        place = self._first_missing(text)
+        found = self._server.head() if place is None else self.at_position(*place)
+        if self._server.flavor == "mysql" and not MysqlGtidSet.parse(found.gtids).contains(MysqlGtidSet.parse(text)):
+            raise OffsetInvalidError(
+                f"{self._server.place}: transactions of {text} lie on both sides of "
+                f"{found}, the first that is not in the set",
+                hint="Give a set without holes: what a server's @@gtid_executed was at one moment.",
+            )
+        return found
+
+    def at_time(self, when: datetime) -> BinlogOffset:
+        """Return the last boundary at which every later transaction committed at or after a time.
+
+        Files are told apart by the time the server began them; within one all commit times are looked at, since they
+        do not rise steadily.
+        """
+        files = self._server.log_files()
+        low, high = 0, len(files)
+        while low < high:
+            middle = (low + high) // 2
+            if self._created_s(files[middle]) <= (when + CLOCK_SLACK).timestamp():
+                low = middle + 1
+            else:
+                high = middle
+        for file in reversed(files[:low]):
+            found = self._last_before(file.name, int(when.timestamp() * 1000))
+            if found is not None:
+                return found
+        return self._file_start(files[0])
+
+    def first_commit_ms(self, after: BinlogOffset) -> int | None:
+        """Return the commit time of the first transaction after a place, None when there is none."""
+        request = request_after(after, follow=False)
+        walk = LogWalk(_NO_TABLES, str(after))
+        with self._open_dump(request) as dump:
+            for batch in dump.batches():
+                for piece in walk.walk(batch):
+                    if isinstance(piece, Stretch) and len(piece.transactions):
+                        return int(piece.transactions.ts_ms[0])
+        return None
+
+    def _last_before(self, file: str, when_ms: int) -> BinlogOffset | None:
+        found: int | None = None
+        gtids: ExecutedGtids | None = None
+        waiting: ExecutedGtids | None = None
+        for piece in self._read(file):
+            if isinstance(piece, FileStart):
+                if piece.name != file:
+                    break
+                continue
+            if waiting is None:
+                waiting = ExecutedGtids(self._server.flavor, _previous_gtids(piece))
+            early = np.flatnonzero(piece.transactions.ts_ms < when_ms)
+            last = int(early[-1]) + 1 if len(early) else 0
+            waiting.add(piece.transactions.gtid.slice(0, last))
+            if last:
+                found = int(piece.transactions.end_pos[last - 1])
+                gtids = ExecutedGtids(self._server.flavor, waiting.text())
+            waiting.add(piece.transactions.gtid.slice(last))
+        if found is None or gtids is None:
+            return None
+        offset = BinlogOffset(file, found, "", self._server.flavor, self._server.identity)
+        return self._with_gtids(offset, gtids.text())
+
+    def _file_start(self, file: LogFile) -> BinlogOffset:
+        gtids = ""
+        for piece in self._read(file.name):
+            if isinstance(piece, Stretch):
+                gtids = _previous_gtids(piece)
+                break
+        offset = BinlogOffset(file.name, _FIRST_POSITION, "", self._server.flavor, self._server.identity)
+        return self._with_gtids(offset, gtids)
+
+    def _with_gtids(self, offset: BinlogOffset, gtids: str) -> BinlogOffset:
+        if self._server.flavor == "mariadb":
+            gtids = self._server.gtids_at(offset.file, offset.pos)
+        return BinlogOffset(offset.file, offset.pos, gtids, offset.flavor, offset.server)
+
+    def _read(self, file: str) -> Iterator[FileStart | Stretch]:
+        """Walk the log from the start of a file to its head."""
+        walk = LogWalk(_NO_TABLES, f"{file}:{_FIRST_POSITION}")
+        with self._open_dump(DumpRequest(file, _FIRST_POSITION, self._server.flavor)) as dump:
+            for batch in dump.batches():
+                yield from walk.walk(batch)
+
+    def _created_s(self, file: LogFile) -> int:
+        return next(p.created_s for p in self._read(file.name) if isinstance(p, FileStart))
+
+    def _size(self, file: str) -> int:
+        return next(f.size_bytes for f in self._server.log_files() if f.name == file)
+
+    def _missing(self, offset: BinlogOffset, files: list[LogFile]) -> None:
+        earliest, place = files[0], self._server.place
+        same_log = offset.file.rpartition(".")[0] == earliest.name.rpartition(".")[0]
+        if same_log and offset.file_number < earliest.number:
+            raise OffsetPurgedError(
+                f"{place}: the log from {offset} to {earliest.name}:{_FIRST_POSITION} was deleted from the server",
+                hint="Decide on the gap: take a new snapshot, or move the checkpoint to "
+                "the earliest position knowingly. "
+                "Raise binlog_expire_logs_seconds.",
+            )
+        raise OffsetInvalidError(
+            f"{place}: the server has no log file {offset.file}; it has {earliest.name} to {files[-1].name}",
+            hint="The log was reset (RESET MASTER) or renamed, or the checkpoint is of another server.",
+        )
+
+    def _check_gtid_set(self, wanted: MysqlGtidSet) -> None:
+        executed = MysqlGtidSet.parse(self._server.head().gtids)
+        purged = MysqlGtidSet.parse(self._server.query("SELECT @@GLOBAL.gtid_purged")[0][0].replace("\n", ""))
+        if unknown := wanted.minus(executed).intervals:
+            raise SourceDivergedError(
+                f"{self._server.place}: this server never executed {MysqlGtidSet(unknown)}",
+                hint="It is of another history: check the set.",
+            )
+        if gone := purged.minus(wanted).intervals:
+            raise OffsetPurgedError(
+                f"{self._server.place}: {MysqlGtidSet(gone)} was deleted from the log",
+                hint="Take a new snapshot, or start at a set that contains @@gtid_purged knowingly.",
+            )
+
+    def _first_missing(self, gtids: str) -> tuple[str, int] | None:
+        """Ask the server to dump what a set lacks, and return where the first of it lies.
+
+        Events before it may be left out by the server, so positions are taken from the event's own header.
+        """
+        file = ""
+        with self._open_dump(DumpRequest("", _FIRST_POSITION, self._server.flavor, gtids=gtids)) as dump:
+            for batch in dump.batches():
+                at = 0
+                while at < batch.end:
+                    header = parse_header(batch.buffer[at : at + HEADER_BYTES].tobytes())
+                    if header.event_type == EventType.ROTATE and header.log_pos == 0:
+                        name = batch.buffer[at + 27 : at + header.size_bytes].tobytes()
+                        file = self._known_file(name)
+                    elif header.event_type in _GTID_TYPES:
+                        return file, header.log_pos - header.size_bytes
+                    at += header.size_bytes
+        return None
+
+    def _known_file(self, name: bytes) -> str:
+        """Return the log file that a ROTATE event names; a checksum may follow the name."""
+        for file in self._server.log_files():
+            if name.startswith(file.name.encode()) and len(name) - len(file.name) in (0, CHECKSUM_BYTES):
+                return file.name
+        raise OffsetInvalidError(f"{self._server.place}: the server dumps {name!r}, which is none of its log files")
+
+
+def request_after(offset: BinlogOffset, *, follow: bool) -> DumpRequest:
+    """Return the request for the log after an offset; past 4 GiB MariaDB can start by GTID only."""
+    by_gtid = offset.flavor == "mariadb" and offset.pos >> 32 and offset.gtids
+    return DumpRequest(offset.file, offset.pos, offset.flavor, follow, offset.gtids if by_gtid else None)
+
+
+def _previous_gtids(piece: Stretch) -> str:
+    """Return the GTID set that a MySQL file's first event says was executed before it; "" where there is none."""
+    if len(piece.events) <= HEADER_BYTES or piece.events[4] != EventType.PREVIOUS_GTIDS:
+        return ""
+    size = parse_header(piece.events[:HEADER_BYTES].tobytes()).size_bytes
+    return str(decode_gtid_set(piece.events[HEADER_BYTES:size].tobytes()))

@@ -1,0 +1,75 @@
+"""Read segments as rows: decode, encode, and put the tables back into log order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from databus.binlog.capture import TableCapture
+from databus.core.errors import DecodeError
+from databus.core.tables import TableSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class SegmentAddress:
+    """Where a segment is and what it is.
+
+    Attributes:
+        uri: address under which every worker reads it.
+        file: log file of its transactions.
+        start_pos: file position of the first byte after its FORMAT_DESCRIPTION event.
+        rows: row changes of captured tables, which reading must find again.
+    """
+
+    uri: str
+    file: str
+    start_pos: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class SegmentSplit:
+    """Some segments in log order; picklable, without credentials.
+
+    Attributes:
+        segments: what to read.
+        capture: tables whose rows are wanted.
+        tables: schemas of the plan.
+        server: first part of every event id.
+        decoder: "numba" or "library".
+    """
+
+    segments: tuple[SegmentAddress, ...]
+    capture: TableCapture
+    tables: tuple[TableSchema, ...]
+    server: str
+    decoder: Literal["numba", "library"] = "numba"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches of `ROW_COLUMNS` in log order across tables; the same rows at every call.
+
+        Raises:
+            DecodeError: damaged or unsupported bytes, or other rows than were planned; names the position.
+            SourceUnavailableError: a segment is gone from the store.
+        """
+        from databus.binlog.segment_store import load_segment
+        from databus.sources.segment_rows import segment_rows
+
+        for segment in self.segments:
+            yield from segment_rows(load_segment(segment.uri), segment, self)
+
+
+def check_count(segment: SegmentAddress, found: int) -> None:
+    """Compare the row changes that were read with those that were planned.
+
+    Raises:
+        DecodeError: they differ.
+    """
+    if found != segment.rows:
+        raise DecodeError(
+            f"{segment.file}:{segment.start_pos}: {found} row changes were read where {segment.rows} were planned"
+        )

@@ -1,0 +1,45 @@
+"""DropColumns: leave columns out of both images."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from databus.rows.changes import Changes
+from databus.rows.selection import columns_of, refuse_key_columns
+from databus.transforms.table_transform import TableTransform
+
+
+class DropColumns(TableTransform):
+    """Leave columns out of `before` and `after`: `DropColumns("card_number", "cvc")`.
+
+    Columns of the primary key are refused: their values stand in every record's key.
+
+    Attributes:
+        columns: names; case does not matter where that is unambiguous.
+    """
+
+    kind: ClassVar[str] = "drop"
+
+    columns: tuple[str, ...] = Field(min_length=1)
+
+    def __init__(self, *columns: str, **options: Any):
+        if columns:
+            options["columns"] = columns
+        super().__init__(**options)
+
+    def transform(self, changes: Changes) -> Changes:
+        """Drop the columns.
+
+        Raises:
+            TransformError: a table meant by name lacks a column, a column is part of the key, or none would be left.
+        """
+        for schema, names in columns_of(changes, self.tables, self.columns, self.label()):
+            refuse_key_columns(schema, names, self.label())
+            changes = changes.with_columns_dropped(schema, names)
+        return changes
+
+    def label(self) -> str:
+        """Return the columns."""
+        return f"drop {', '.join(self.columns)}"

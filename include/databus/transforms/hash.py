@@ -1,0 +1,48 @@
+"""Hash: replace values by their SHA-256, so that equal values stay equal."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from databus.rows.changes import Changes
+from databus.rows.selection import columns_of, refuse_key_columns
+from databus.transforms.table_transform import TableTransform
+
+
+class Hash(TableTransform):
+    """Replace values by their SHA-256 in 64 hex digits, in `before` and `after`: `Hash("email")`.
+
+    Joins and counts by the column still work; NULL stays NULL. There is no salt: values from a small set (phone
+    numbers, card numbers) can be found by trying all of them, for those use Mask or DropColumns. Hashed is the
+    value's text in UTF-8 (decimals without trailing zeros, temporals in ISO form), of binary columns the bytes.
+    Columns of the primary key are refused: their values stand in every record's key.
+
+    Attributes:
+        columns: names; case does not matter where that is unambiguous.
+    """
+
+    kind: ClassVar[str] = "hash"
+
+    columns: tuple[str, ...] = Field(min_length=1)
+
+    def __init__(self, *columns: str, **options: Any):
+        if columns:
+            options["columns"] = columns
+        super().__init__(**options)
+
+    def transform(self, changes: Changes) -> Changes:
+        """Hash the columns.
+
+        Raises:
+            TransformError: a table meant by name lacks a column, or a column is part of the key.
+        """
+        for schema, names in columns_of(changes, self.tables, self.columns, self.label()):
+            refuse_key_columns(schema, names, self.label())
+            changes = changes.with_columns_replaced(schema, names, lambda value: f"sha2({value}, 256)")
+        return changes
+
+    def label(self) -> str:
+        """Return the columns."""
+        return f"hash {', '.join(self.columns)}"

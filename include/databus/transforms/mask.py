@@ -1,0 +1,68 @@
+"""Mask: replace values by a constant, or all but their last characters."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from databus.core.errors import TransformError
+from databus.rows.changes import Changes
+from databus.rows.fields import sql_string
+from databus.rows.selection import columns_of, refuse_key_columns
+from databus.transforms.table_transform import TableTransform
+
+
+class Mask(TableTransform):
+    """Replace values by text in `before` and `after`: `Mask("card_number", keep_last=4)`.
+
+    NULL stays NULL. Values no longer than `keep_last` are masked whole. Columns of the primary key are refused:
+    their values stand in every record's key.
+
+    Attributes:
+        columns: names; case does not matter where that is unambiguous.
+        value: what is shown in place of the hidden part.
+        keep_last: number of characters at the end that stay readable; numbers and temporals count as their text.
+    """
+
+    kind: ClassVar[str] = "mask"
+
+    columns: tuple[str, ...] = Field(min_length=1)
+    value: str = "***"
+    keep_last: int = Field(0, ge=0)
+
+    def __init__(self, *columns: str, **options: Any):
+        if columns:
+            options["columns"] = columns
+        super().__init__(**options)
+
+    def transform(self, changes: Changes) -> Changes:
+        """Mask the columns.
+
+        Raises:
+            TransformError: a table meant by name lacks a column, a column is part of the key, or the end of a binary
+            column is to stay.
+        """
+        for schema, names in columns_of(changes, self.tables, self.columns, self.label()):
+            refuse_key_columns(schema, names, self.label())
+            binary = [
+                name for name in names if changes.require(name, schema, self.label()).column.spark_type == "binary"
+            ]
+            if binary and self.keep_last:
+                raise TransformError(
+                    f"{self.label()}: {', '.join(binary)} of {schema.full_name} is binary and has no last characters",
+                    hint="Mask it whole (keep_last=0) or use Hash.",
+                )
+            changes = changes.with_columns_replaced(schema, names, self._masked)
+        return changes
+
+    def label(self) -> str:
+        """Return the columns."""
+        return f"mask {', '.join(self.columns)}"
+
+    def _masked(self, text: str) -> str:
+        shown = sql_string(self.value)
+        if not self.keep_last:
+            return shown
+        end = f"CASE WHEN length({text}) > {self.keep_last} THEN right({text}, {self.keep_last}) ELSE '' END"
+        return f"concat({shown}, {end})"

@@ -1,0 +1,45 @@
+"""Project: keep only the named columns in both images."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from databus.rows.changes import Changes
+from databus.rows.selection import columns_of
+from databus.transforms.table_transform import TableTransform
+
+
+class Project(TableTransform):
+    """Keep only the named columns: `Project("order_id", "amount", tables=("shop.orders",))`.
+
+    The record's key is not touched: it stays the source's primary key, also where key columns are not kept in the
+    images.
+
+    Attributes:
+        columns: names; case does not matter where that is unambiguous. A table that has none of them passes unchanged.
+    """
+
+    kind: ClassVar[str] = "project"
+
+    columns: tuple[str, ...] = Field(min_length=1)
+
+    def __init__(self, *columns: str, **options: Any):
+        if columns:
+            options["columns"] = columns
+        super().__init__(**options)
+
+    def transform(self, changes: Changes) -> Changes:
+        """Keep the columns.
+
+        Raises:
+            TransformError: a table meant by name lacks a column.
+        """
+        for schema, names in columns_of(changes, self.tables, self.columns, self.label()):
+            changes = changes.with_columns_kept(schema, names)
+        return changes
+
+    def label(self) -> str:
+        """Return the columns."""
+        return f"project {', '.join(self.columns)}"

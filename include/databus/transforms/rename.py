@@ -1,0 +1,46 @@
+"""RenameColumns: give columns other names in both images."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from databus.rows.changes import Changes
+from databus.rows.selection import columns_of
+from databus.transforms.table_transform import TableTransform
+
+
+class RenameColumns(TableTransform):
+    """Rename columns in `before` and `after`: `RenameColumns({"amt": "amount"})`.
+
+    The record's key is not touched: it keeps the source's names and values.
+
+    Attributes:
+        mapping: present name → new name.
+    """
+
+    kind: ClassVar[str] = "rename"
+
+    mapping: dict[str, str] = Field(min_length=1)
+
+    def __init__(self, mapping: dict[str, str] | None = None, /, **options: Any):
+        if mapping is not None:
+            options["mapping"] = mapping
+        super().__init__(**options)
+
+    def transform(self, changes: Changes) -> Changes:
+        """Rename the columns.
+
+        Raises:
+            TransformError: a table meant by name lacks a column, or two columns would have one name.
+        """
+        by_case = {name.casefold(): new for name, new in self.mapping.items()}
+        for schema, names in columns_of(changes, self.tables, tuple(self.mapping), self.label()):
+            new = {name: self.mapping.get(name) or by_case[name.casefold()] for name in names}
+            changes = changes.with_columns_renamed(schema, new)
+        return changes
+
+    def label(self) -> str:
+        """Return the renamings."""
+        return "rename " + ", ".join(f"{old} to {new}" for old, new in self.mapping.items())

@@ -1,0 +1,38 @@
+"""What transforms share: the tables they apply to."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from databus.core.errors import TransformError
+from databus.core.flow import TransformSpec
+from databus.rows.changes import Changes
+from databus.rows.selection import EVERY_TABLE
+
+if TYPE_CHECKING:
+    from databus.core import protocols
+
+
+class TableTransform(TransformSpec):
+    """Base of the transforms that see the typed view of each table.
+
+    Attributes:
+        tables: fnmatch patterns of `database.table` it applies to; rows of other tables pass unchanged.
+    """
+
+    tables: tuple[str, ...] = EVERY_TABLE
+
+    def apply(self, changes: protocols.Changes) -> protocols.Changes:
+        """Return the changed rows.
+
+        Raises:
+            TransformError: the rows of this batch cannot be changed as told.
+        """
+        if not isinstance(changes, Changes):
+            raise TransformError(f"{self.kind} needs the typed view of rows, got {type(changes).__name__}")
+        return self.transform(changes)
+
+    @abstractmethod
+    def transform(self, changes: Changes) -> Changes:
+        """Return the changed rows; lazy, row by row, deterministic."""

@@ -1,0 +1,62 @@
+"""A flow becomes a DAG of three tasks; a wrong argument is refused with the file and the line."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from databus import Flow, Kafka, MysqlBinlog
+from databus.airflow import flow_dag
+from databus.airflow.submit import SubmitTransferOperator
+from databus.airflow.transfer import TransferOperator
+from databus.core.errors import ConfigError
+
+FLOW = Flow(
+    name="orders", source=MysqlBinlog(conn_id="m", tables=("shop.orders",)), sinks=(Kafka(conn_id="k", topic="t"),)
+)
+
+
+def test_tasks_schedule_and_description() -> None:
+    dag = flow_dag(FLOW, every=timedelta(minutes=2), tags={"mine"})
+    assert (dag.dag_id, dag.catchup, dag.max_active_runs, dag.tags) == ("orders", False, 2, {"mine"})
+    assert dag.fileloc == __file__
+    assert dag.task_dict["preflight"].downstream_task_ids == {"transfer"}
+    assert dag.task_dict["transfer"].downstream_task_ids == {"audit"}
+    assert "shop.orders" in (dag.description or "")
+    assert "kafka" in (dag.doc_md or "")
+
+
+@pytest.mark.parametrize(("seconds", "window_s"), [(60, 80), (10, 20), (3600, 3620)])
+def test_a_window_outlasts_the_interval(seconds: int, window_s: float) -> None:
+    dag = flow_dag(FLOW, every=timedelta(seconds=seconds))
+    assert dag.task_dict["transfer"].window_s == window_s
+
+
+def test_engines() -> None:
+    connect = flow_dag(FLOW).task_dict["transfer"]
+    submit = flow_dag(FLOW, engine="submit").task_dict["transfer"]
+    own = flow_dag(FLOW, spark_conn_id="spark_big").task_dict["transfer"]
+    assert isinstance(connect, TransferOperator)
+    assert isinstance(submit, SubmitTransferOperator)
+    assert (connect.conn_id, submit._conn_id, own.conn_id) == ("spark_connect_default", "spark_default", "spark_big")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"flow": "orders"}, "needs a Flow, got str"),
+        ({"flow": FLOW, "engine": "flink"}, "engine='flink' is unknown"),
+        ({"flow": FLOW, "every": timedelta(seconds=1)}, "shorter than the 5 seconds"),
+    ],
+)
+def test_wrong_arguments_name_the_line(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as refused:
+        flow_dag(**arguments)
+    assert f"{__file__}:" in refused.value.message
+
+
+def test_a_retry_may_be_set_by_the_author() -> None:
+    task = flow_dag(FLOW, default_args={"retries": 1}).task_dict["transfer"]
+    assert (task.retries, task.retry_delay) == (1, timedelta(seconds=5))

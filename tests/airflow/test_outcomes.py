@@ -1,0 +1,56 @@
+"""What a task's end means to Airflow: retry, fail, and a cancel that may take a few seconds and no more."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from databus.airflow import drain_deadline
+from databus.airflow.drain_deadline import DrainDeadline, DrainDeadlineError
+from databus.airflow.failures import airflow_outcome
+from databus.core.errors import ConfigError, SinkUnavailableError
+
+
+def test_what_a_retry_can_mend_is_retried() -> None:
+    with pytest.raises(AirflowException, match="no broker") as raised, airflow_outcome():
+        raise SinkUnavailableError("no broker")
+    assert not isinstance(raised.value, AirflowFailException)
+
+
+def test_what_only_a_person_can_mend_fails_at_once() -> None:
+    with pytest.raises(AirflowFailException, match="no such topic"), airflow_outcome():
+        raise ConfigError("no such topic", hint="Create it.")
+
+
+def test_an_unexpected_error_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError), airflow_outcome():
+        _ = 1 / 0
+
+
+def test_a_long_batch_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain_deadline, "GRACE_S", 0.05)
+    former = signal.getsignal(signal.SIGALRM)
+    deadline = DrainDeadline()
+    try:
+        with pytest.raises(DrainDeadlineError) as given_up:
+            _cancelled_for(30, deadline)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+    assert given_up.value.retryable
+
+
+def _cancelled_for(seconds: float, deadline: DrainDeadline) -> None:
+    with deadline:
+        deadline.start()
+        time.sleep(seconds)
+
+
+def test_outside_the_block_there_is_nothing_to_give_up() -> None:
+    former = signal.getsignal(signal.SIGALRM)
+    deadline = DrainDeadline()
+    deadline.start()
+    assert signal.getsignal(signal.SIGALRM) is former

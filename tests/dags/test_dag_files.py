@@ -1,0 +1,95 @@
+"""The DAG files that ship are the documentation's source: they parse without connections, and a bad one says where."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from databus.core.errors import ConfigError, UnknownKindError
+from databus.ops.discovery import discover, find_flow
+from databus.registry import flow_from_json
+
+DAGS = Path(__file__).parents[2] / "dags"
+NAMES = ["orders_to_kafka", "orders_to_search", "shop_fan_out"]
+
+
+def test_all_files_parse_and_name_their_flows() -> None:
+    found, broken = discover(DAGS)
+    assert broken == []
+    assert [f.flow.name for f in found] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_flow_survives_json(name: str) -> None:
+    flow = find_flow(name, DAGS).flow
+    assert flow_from_json(flow.to_json()) == flow
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_file_is_about_fifteen_lines_of_code(name: str) -> None:
+    lines = [line for line in (DAGS / f"{name}.py").read_text().splitlines() if line.strip()]
+    assert len(lines) <= 30
+
+
+def in_a_new_process(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_databus_loads_neither_pyspark_nor_airflow() -> None:
+    loaded = in_a_new_process("""
+        import sys
+        import databus
+        from databus import Flow, Kafka, MysqlBinlog, NotNull, DropColumns
+        heavy = ("pyspark", "airflow", "numba", "pyarrow", "confluent_kafka", "kazoo", "pandas", "great_expectations")
+        print([m for m in heavy if m in sys.modules])
+    """)
+    assert loaded.strip() == "[]"
+
+
+def test_parsing_loads_no_engine_and_no_client() -> None:
+    loaded = in_a_new_process(f"""
+        import runpy, sys
+        for name in {NAMES!r}:
+            dag = runpy.run_path(f"{DAGS}/{{name}}.py")["dag"]
+            assert dag.dag_id == name and dag.fileloc.endswith(f"{{name}}.py"), dag.fileloc
+            assert set(dag.task_dict) == {{"preflight", "transfer", "audit"}}
+            assert dag.task_dict["transfer"].upstream_task_ids == {{"preflight"}}
+            assert dag.task_dict["audit"].upstream_task_ids == {{"transfer"}}
+        print([m for m in ("pyspark", "numba", "pyarrow", "confluent_kafka", "kazoo") if m in sys.modules])
+    """)
+    assert loaded.strip() == "[]"
+
+
+def test_a_bad_file_is_named_with_line_and_choices_and_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text((DAGS / "orders_to_kafka.py").read_text())
+    (tmp_path / "bad_option.py").write_text("from databus import Kafka\n\nKafka(conn_id='x', topc='y')\n")
+    (tmp_path / "bad_kind.py").write_text("import databus\ndatabus.Kafak\n")
+    (tmp_path / "not_ours.py").write_text("import databus\n1 / 0\n")
+    found, broken = discover(tmp_path)
+    assert [f.flow.name for f in found] == ["orders_to_kafka"]
+    errors = {b.file.name: b.error for b in broken}
+    assert set(errors) == {"bad_option.py", "bad_kind.py", "not_ours.py"}
+    assert isinstance(errors["bad_option.py"], ConfigError)
+    assert f"{tmp_path / 'bad_option.py'}:3" in errors["bad_option.py"].message
+    assert "topic" in errors["bad_option.py"].hint
+    assert isinstance(errors["bad_kind.py"], UnknownKindError)
+    assert f"{tmp_path / 'bad_kind.py'}:2" in errors["bad_kind.py"].message
+    assert "'Kafka'" in errors["bad_kind.py"].hint
+    assert "ZeroDivisionError" in errors["not_ours.py"].message
+
+
+def test_two_files_may_not_define_one_flow(tmp_path: Path) -> None:
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text((DAGS / "orders_to_kafka.py").read_text())
+    found, broken = discover(tmp_path)
+    assert len(found) == 1
+    assert "already" in broken[0].error.message

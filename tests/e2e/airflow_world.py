@@ -1,0 +1,232 @@
+"""A running Airflow with flows of the tests' own, driven as an operator's script would: by REST."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pymysql
+
+from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.connections.environment import EnvironmentConnections
+from databus.demo.airflow_api import AirflowApi
+from databus.demo.consumers import topic_records
+from databus.demo.oracle import Seen, fold
+from databus.demo.shop import ShopWriter
+from databus.observe.clock import SystemClock
+from databus.sandbox import Sandbox
+from databus.sandbox.accounts import ROOT
+from databus.sandbox.connections import airflow_connections
+from tests.integration.shop_flow import assert_arrived_once
+
+FLOW_FILE = """
+from datetime import timedelta
+
+from databus import Batching, DropColumns, Flow, Kafka, MysqlBinlog, NotNull
+from databus.airflow import flow_dag
+
+flow = Flow(
+    name={name!r},
+    source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.*",), start="earliest"),
+    transforms=(DropColumns("card_number", tables=("shop.orders",)),),
+    checks=(NotNull("email", tables=("shop.customers",)),),
+    sinks=(Kafka(conn_id="kafka_east", topic={name!r}, **{sink!r}),),
+    batching=Batching(max_rows={max_rows}),
+)
+dag = flow_dag(
+    flow, every=timedelta(seconds={every_s}), engine={engine!r}, default_args={{"retry_delay": timedelta(seconds=1)}},
+    **{options!r},
+)
+"""
+
+
+def flow_file(
+    folder: Path, name: str, engine: str = "connect", max_rows: int = 5000, every_s: float = 5, **sink: Any
+) -> None:
+    """Write a DAG file; a flow with `every_s` of 5 runs when it is triggered only, others on schedule once unpaused."""
+    options = {"schedule": None} if every_s == 5 else {"is_paused_upon_creation": True}
+    text = FLOW_FILE.format(name=name, engine=engine, max_rows=max_rows, every_s=every_s, sink=sink, options=options)
+    (folder / f"{name}.py").write_text(text)
+
+
+def until(what: str, look: Callable[[], Any], within_s: float = 240) -> Any:
+    """Look until there is something, and return it."""
+    deadline = time.monotonic() + within_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"in vain: {what}"
+        time.sleep(0.2)
+    return found
+
+
+@dataclass(frozen=True)
+class Run:
+    """A DAG run."""
+
+    api: AirflowApi
+    dag: str
+    run_id: str
+
+    def task(self, name: str) -> dict[str, Any]:
+        return self.api.tasks(self.dag, self.run_id)[name]
+
+    def reaches(self, task: str, *states: str) -> dict[str, Any]:
+        """Wait until a task is in one of the states."""
+
+        def look() -> dict[str, Any] | None:
+            found = self.task(task)
+            ended = found["state"] in {"success", "failed", "upstream_failed"}
+            assert not (ended and found["state"] not in states), self.describe(task, found)
+            return found if found["state"] in states else None
+
+        found: dict[str, Any] = until(f"{self.dag}.{task} {states}", look)
+        return found
+
+    def retries(self, task: str) -> dict[str, Any]:
+        """Wait until a task's first attempt has failed and another is due or under way."""
+        seen = until(f"{self.dag}.{task} retries", lambda: (t := self.task(task))["try_number"] > 1 or _due(t))
+        assert seen
+        return self.task(task)
+
+    def succeeds(self) -> Run:
+        """Wait until the whole run is over, and well."""
+        until(f"{self.dag} ends", lambda: self.api.run(self.dag, self.run_id)["state"] in {"success", "failed"})
+        for name, task in self.api.tasks(self.dag, self.run_id).items():
+            assert task["state"] in {"success", "upstream_failed"}, self.describe(name, task)
+        return self
+
+    def log(self, task: str, attempt: int | None = None) -> str:
+        return self.api.log(self.dag, self.run_id, task, attempt or self.task(task)["try_number"])
+
+    def describe(self, name: str, task: dict[str, Any]) -> str:
+        log = self.log(name) if task["try_number"] else ""
+        return f"{self.dag}.{name} is {task['state']} after {task['try_number']} attempts\n{log[-3000:]}"
+
+    def process(self, task: str = "transfer") -> psutil.Process:
+        """Return the process that runs a task's code, not the supervisor above it."""
+        title = f"airflow worker -- {self.task(task)['id']}"
+
+        def look() -> psutil.Process | None:
+            for process in psutil.process_iter(["cmdline"]):
+                # Titles are cut to the length that the command line had.
+                shown = " ".join(process.info["cmdline"] or ()).strip()
+                if len(shown) > len("airflow worker -- ") + 16 and title.startswith(shown):
+                    return process
+            return None
+
+        found: psutil.Process = until(f"process of {self.dag}.{task}", look, 30)
+        return found
+
+
+def _due(task: dict[str, Any]) -> bool:
+    return task["state"] == "up_for_retry"
+
+
+@dataclass
+class AirflowWorld:
+    """The servers, Airflow, and one shop that all flows read from the start of the log."""
+
+    sandbox: Sandbox
+    home: Path
+    dags: Path
+    api: AirflowApi
+    connection: pymysql.connections.Connection[Any]
+    writer: ShopWriter
+
+    def trigger(self, dag: str) -> Run:
+        return Run(self.api, dag, self.api.trigger(dag))
+
+    def runs(self, dag: str) -> list[dict[str, Any]]:
+        return self.api.runs(dag)
+
+    def tasks(self, dag: str, *names: str) -> list[dict[str, Any]]:
+        """Return the tasks of all runs of a DAG, or those of some names."""
+        found = [t for run in self.runs(dag) for t in self.api.tasks(dag, run["dag_run_id"]).values()]
+        return [t for t in found if not names or t["task_id"] in names]
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Change the shop until the block ends."""
+        stop = threading.Event()
+
+        def write() -> None:
+            while not stop.is_set():
+                self.writer.run(5, stop.is_set)
+                stop.wait(0.5)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    @contextmanager
+    def store(self) -> Iterator[ZooKeeperCheckpoints]:
+        """The checkpoint store, as any other client sees it."""
+        connections = EnvironmentConnections(airflow_connections(self.sandbox.status()))
+        with ZooKeeperCheckpoints.open(connections.get("zookeeper_default"), SystemClock()) as store:
+            yield store
+
+    def in_mid_batch(self, flow: str) -> None:
+        """Wait until a plan is in flight."""
+        with self.store() as store:
+            until(f"{flow} begins a batch", lambda: store.pending_plan(flow))
+
+    def claimable(self, flow: str, within_s: float) -> None:
+        """Claim the lease and give it back."""
+        with self.store() as store:
+            store.claim(flow, "test", within_s).release()
+
+    def no_dump_is_left(self) -> None:
+        """Wait until the server has no thread that sends its log."""
+
+        def look() -> bool:
+            with self.connection.cursor() as cursor:
+                cursor.execute("SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'")
+                return bool(cursor.fetchone()[0] == 0)
+
+        until("no dump thread", look, 30)
+
+    def catch_up(self, flow: str) -> Run:
+        """Run the flow until it has nothing left to move, and judge what arrived."""
+
+        def look() -> Run | None:
+            run = self.trigger(flow).succeeds()
+            return run if "lag 0 bytes" in run.log("transfer") else None
+
+        run: Run = until(f"{flow} catches up", look)
+        self.assert_all_arrived_once(flow)
+        return run
+
+    def has_all(self, topic: str) -> bool:
+        """Tell whether every change has arrived; how, is for `assert_all_arrived_once`."""
+        seen = fold(topic_records(self.sandbox.address("kafka"), topic))
+        return seen.messages >= sum(self.writer.written.changes.values())
+
+    def assert_all_arrived_once(self, topic: str) -> Seen:
+        seen = fold(topic_records(self.sandbox.address("kafka"), topic))
+        assert_arrived_once(self.connection, self.writer.written, seen)
+        return seen
+
+    def lineage(self, job: str, run_id: str) -> list[dict[str, Any]]:
+        """Return the OpenLineage events of a task in a run, oldest first."""
+        lines = (self.home / "airflow" / "openlineage.ndjson").read_text().splitlines()
+        events = [json.loads(line) for line in lines]
+        mine = [e for e in events if e["job"]["name"] == job]
+        return [e for e in mine if e["run"]["facets"]["airflow"]["dagRun"]["run_id"] == run_id]
+
+
+def shop_connection(sandbox: Sandbox) -> pymysql.connections.Connection[Any]:
+    host, port = sandbox.address("mysql").split(":")
+    return pymysql.connect(
+        host=host, port=int(port), user=ROOT.user, password="", autocommit=True, charset="utf8mb4",
+        init_command="SET time_zone='+00:00'",
+    )  # fmt: skip

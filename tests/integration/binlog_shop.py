@@ -1,0 +1,104 @@
+"""A database of one test's own on a MySQL or MariaDB server, and binlog sources that read it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from typing import Any
+
+import pymysql
+
+from databus.core.connections import Connection
+from databus.core.flow import FlowContext
+from databus.core.offsets import BinlogOffset
+from databus.core.settings import Settings
+from databus.sources.mysql_binlog import MysqlBinlog
+from databus.sources.mysql_binlog_source import MysqlBinlogSource
+from tests.contract.source_contract import EVERYTHING, Row, changes, rows_of
+
+_NUMBERS = itertools.count(1)
+
+
+class Connections:
+    """One connection under any id."""
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+
+    def get(self, conn_id: str) -> Connection:
+        return self._connection
+
+
+class Shop:
+    """A database of one test's own on one server, and sources that read it."""
+
+    def __init__(self, flavor: str, address: str, folder: Path, decoder: str):
+        host, port = address.split(":")
+        self.flavor, self.folder, self.decoder = flavor, folder, decoder
+        self.connection = Connection(conn_id="shop", conn_type="mysql", host=host, port=int(port), login="root")
+        self.name = f"s{os.getpid()}_{next(_NUMBERS)}"
+        self._sql = pymysql.connect(host=host, port=int(port), user="root", autocommit=True, charset="utf8mb4")
+        self.sql(f"CREATE DATABASE {self.name} CHARACTER SET utf8mb4")
+        self.begin = self.open().latest_offset()
+        self._grown = 0
+
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
+        rows: tuple[tuple[Any, ...], ...] = ()
+        with self._sql.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+                rows = cursor.fetchall()
+        return list(rows)
+
+    def transaction(self, *statements: str) -> None:
+        self.sql("BEGIN", *statements, "COMMIT")
+
+    def open(self, tables: tuple[str, ...] = (), **options: Any) -> MysqlBinlogSource:
+        spec = MysqlBinlog(
+            conn_id="shop",
+            tables=tables or (f"{self.name}.*",),
+            decoder=options.pop("decoder", self.decoder),
+            **options,
+        )
+        context = FlowContext(self.name, Settings("test", str(self.folder / "segments"), ""))
+        source = spec.open(Connections(self.connection), context)
+        assert isinstance(source, MysqlBinlogSource)
+        return source
+
+    def grow(self) -> None:
+        self._grown += 1
+        a, b = f"{self.name}.a{self._grown}", f"{self.name}.b{self._grown}"
+        self.sql(
+            f"CREATE TABLE {a} (id INT PRIMARY KEY, v VARCHAR(20))",
+            f"CREATE TABLE {b} (k VARCHAR(9) PRIMARY KEY, n BIGINT)",
+        )
+        for i in range(20):
+            self.transaction(
+                f"INSERT INTO {a} VALUES ({i}, 'x{i}')",
+                f"INSERT INTO {b} VALUES ('k{i}', {i})",
+                f"UPDATE {a} SET v = 'y', id = id + 100 WHERE id = {i}",
+                f"DELETE FROM {a} WHERE id = {i - 1 + 100}",
+            )
+            if i in (5, 11):
+                self.sql("FLUSH BINARY LOGS")
+
+    def read(self, after: BinlogOffset | None = None, **options: Any) -> list[Row]:
+        source = self.open(**options)
+        plan = source.plan(after or self.begin, EVERYTHING)
+        assert plan is not None
+        rows = rows_of(source, plan)
+        assert changes(rows) == plan.rows
+        source.release(plan)
+        source.close()
+        return rows
+
+    def dump_threads(self) -> list[int]:
+        return [
+            int(r[0])
+            for r in self.sql("SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'")
+        ]
+
+    def drop(self) -> None:
+        self.sql(f"DROP DATABASE {self.name}")
+        self._sql.close()

@@ -1,0 +1,97 @@
+"""Real servers for the tests of the whole path, started once and shared; tests use names of their own on them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from databus import Flow, __version__
+from databus.connections.environment import EnvironmentConnections
+from databus.core.settings import Settings
+from databus.ops.run import run_flow
+from databus.ops.services import open_services
+from databus.runtime.context import RunIdentity
+from databus.runtime.engine import connect_session
+from databus.runtime.window import WindowControl, WindowLimits, WindowResult
+from databus.sandbox import Sandbox, SandboxOptions
+from databus.sandbox.accounts import ROOT
+from databus.sandbox.connections import airflow_connections
+
+SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark")
+_NUMBERS = itertools.count(1)
+
+
+@dataclass
+class World:
+    """The servers, and what a test needs to run flows against them."""
+
+    sandbox: Sandbox
+    home: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def connections(self) -> EnvironmentConnections:
+        """Connections to all servers, as Airflow would give them; `environment` entries win."""
+        return EnvironmentConnections({**airflow_connections(self.sandbox.status()), **self.environment})
+
+    @property
+    def settings(self) -> Settings:
+        return Settings("test", str(self.home / "segments"), f"sqlite:///{self.home / 'records.db'}")
+
+    def sql(self, database: str | None = None) -> pymysql.connections.Connection[Any]:
+        host, port = self.sandbox.address("mysql").split(":")
+        return pymysql.connect(
+            host=host, port=int(port), user=ROOT.user, password="", database=database, autocommit=True,
+            charset="utf8mb4", init_command="SET time_zone='+00:00'",
+        )  # fmt: skip
+
+    def override(self, conn_id: str, **fields: Any) -> str:
+        """Define a connection that differs from a known one; returns its id."""
+        name = f"{conn_id}_{next(_NUMBERS)}"
+        base = json.loads(airflow_connections(self.sandbox.status())[f"AIRFLOW_CONN_{conn_id.upper()}"])
+        self.environment[f"AIRFLOW_CONN_{name.upper()}"] = json.dumps({**base, **fields})
+        return name
+
+    def spark(self, name: str) -> Any:
+        return connect_session(f"sc://{self.sandbox.address('spark')}", f"test/{os.getpid()}/{name}")
+
+    def run(self, flow: Flow, **limits: Any) -> WindowResult:
+        """Run a window until the flow has caught up."""
+        control = WindowControl(WindowLimits(max_seconds=120, until_caught_up=True, lease_wait_s=0, **limits))
+        with open_services(flow, self.connections, self.settings) as services:
+            identity = RunIdentity(f"test-{next(_NUMBERS)}", "", __version__)
+            return run_flow(flow, services, self.spark(flow.name), identity, control)
+
+    def checkpoint(self, flow: Flow) -> Any:
+        with open_services(flow, self.connections, self.settings) as services:
+            return services.store.load(flow.name)
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    home = tmp_path_factory.mktemp("world")
+    sandbox = Sandbox(home, ports_from=31_000, options=SandboxOptions())
+    try:
+        sandbox.up(SERVERS)
+        yield World(sandbox, home)
+    finally:
+        sandbox.destroy()
+
+
+@pytest.fixture
+def database(world: World) -> Iterator[str]:
+    """A database of the test's own."""
+    name = f"t{os.getpid()}_{next(_NUMBERS)}"
+    with world.sql() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+    yield name
+    with world.sql() as connection, connection.cursor() as cursor:
+        cursor.execute(f"DROP DATABASE {name}")

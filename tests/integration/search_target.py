@@ -1,0 +1,134 @@
+"""What the tests of the elasticsearch sink stand on: both servers, a sink on an index of its own, encoded rows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pickle
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from databus.core.batch import Plan, SinkPlan, SourcePlan
+from databus.core.connections import Connection
+from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.tables import TableSchema
+from databus.rows.schema import VARIANT
+from databus.sandbox import Sandbox
+from databus.sinks.elasticsearch import Elasticsearch
+from databus.sinks.elasticsearch_client import connect
+from databus.sinks.elasticsearch_sink import ElasticsearchSink
+
+ENGINES = ("opensearch", "elasticsearch")
+ORDERS = TableSchema(0, "shop", "Orders", (), ("id",))
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory):
+    """Both servers; DATABUS_TEST_SANDBOX names the home of a sandbox that stays up between runs."""
+    kept = os.environ.get("DATABUS_TEST_SANDBOX")
+    servers = Sandbox(Path(kept) if kept else tmp_path_factory.mktemp("search"), ports_from=28200)
+    servers.up(ENGINES)
+    yield servers
+    if not kept:
+        servers.destroy()
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def connection(request, sandbox):
+    host, port = sandbox.address(request.param).split(":")
+    return Connection(conn_id="search", conn_type=request.param, host=host, port=int(port))
+
+
+@pytest.fixture(scope="module")
+def client(connection):
+    with connect(connection) as opened:
+        yield opened
+
+
+class Target:
+    """A sink on an index of its own, and the documents in it."""
+
+    def __init__(self, client, connection, spec):
+        self.client = client
+        self.connection = connection
+        self.flow = f"flow_{os.getpid()}_{next(NUMBERS)}"
+        self.spec = spec
+        self.sink = ElasticsearchSink(spec, connection, self.flow)
+
+    def index(self, table=ORDERS):
+        return f"{self.flow}-{table.table}".lower()
+
+    def prepare(self, *tables):
+        outputs = [(table, table.full_name) for table in tables or (ORDERS,)]
+        return self.sink.prepare(SourcePlan(offsets(4), tuple(t for t, _ in outputs), 0, 0), outputs)
+
+    def write(self, *changes, timeline=0, slot=0):
+        writer = pickle.loads(pickle.dumps(self.sink.writer(plan(timeline))))
+        return writer.write([arrow(changes)], slot)
+
+    def documents(self, index=None):
+        self.client.indices.refresh(index=index or self.index())
+        found = self.client.search(index=index or self.index(), body={"size": 1000, "version": True})
+        return {hit["_id"]: hit["_source"] for hit in found["hits"]["hits"]}
+
+
+@pytest.fixture
+def target(client, connection):
+    made = []
+
+    def make(through=None, **options):
+        spec = Elasticsearch(conn_id="search", **{"index": "{flow}-{table}", "max_retries": 2, **options})
+        made.append(Target(client, through or connection, spec))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.sink.close()
+        made_by_it = client.indices.get(index=f"{each.flow}*")
+        if made_by_it:
+            client.indices.delete(index=",".join(made_by_it))
+
+
+def offsets(pos, timeline=0):
+    return OffsetRange(
+        BinlogOffset("bin.000001", 4, timeline=timeline), BinlogOffset("bin.000009", pos, timeline=timeline)
+    )
+
+
+def plan(timeline=0):
+    clock = datetime(2026, 11, 21, tzinfo=UTC)
+    return Plan("test", "flow", 7, offsets(1 << 30, timeline), {"elasticsearch": SinkPlan()}, "hash", clock)
+
+
+def change(op, key, after=None, pos=100, *, file="bin.000001", ordinal=0, part=0, table="Orders", before=None):
+    key = key if isinstance(key, dict) else {"id": key}
+    text = json.dumps(key, separators=(",", ":"), ensure_ascii=False)
+    document = None if after is None else after if isinstance(after, str) else json.dumps({**key, **after})
+    return {
+        "event_id": f"server:{file}:{pos}:{ordinal}:{part}",
+        "database": "shop",
+        "table": table,
+        "route": f"shop.{table}",
+        "key": text.encode(),
+        "file": file,
+        "position": pos,
+        "ordinal": ordinal,
+        "part": part,
+        "op": op,
+        "before": before,
+        "document": document,
+        "slot": 0,
+    }
+
+
+def arrow(changes):
+    types = {"key": pa.binary(), "position": pa.int64(), "ordinal": pa.int64(), "part": pa.int16(), "before": VARIANT}
+    types |= {"slot": pa.int32()}
+    names = change("c", 1, {})
+    fields = [pa.field(name, types.get(name, pa.string())) for name in names]
+    return pa.RecordBatch.from_pylist(list(changes), pa.schema(fields))

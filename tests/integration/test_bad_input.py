@@ -1,0 +1,290 @@
+"""Each fault a user can make: a named error with a hint, the checkpoint unmoved, nothing lost once it is mended.
+
+Every case runs against the real servers, and the doctor is asked about the same flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog
+from databus.core.errors import DatabusError
+from databus.core.findings import Level
+from databus.demo.consumers import index_documents, topic_records
+from databus.demo.oracle import fold
+from databus.ops.doctor import examine_flow
+from databus.records.reports import quarantined
+from tests.integration.conftest import World
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+
+@dataclass
+class Bench:
+    """A table with three committed rows behind a flow, ready to be broken."""
+
+    world: World
+    database: str
+
+    def __post_init__(self) -> None:
+        self.execute("CREATE TABLE orders (id INT PRIMARY KEY, total DECIMAL(10,2), note VARCHAR(50))")
+
+    def execute(self, *statements: str) -> None:
+        with self.world.sql(self.database) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    @property
+    def table(self) -> str:
+        return f"{self.database}.orders"
+
+    def flow(self, **changes: Any) -> Flow:
+        options = {
+            "name": f"bad_{self.database}",
+            "source": MysqlBinlog(conn_id="mysql_shop", tables=(self.table,)),
+            "sinks": (Kafka(conn_id="kafka_east", topic=self.database),),
+            "batching": Batching(max_seconds=1),
+        }
+        return Flow(**{**options, **changes})
+
+    def start(self, flow: Flow) -> Any:
+        """Run once so that the flow has a checkpoint, with one row delivered."""
+        self.world.run(flow)
+        self.execute("INSERT INTO orders VALUES (1, 1.50, 'one')")
+        self.world.run(flow)
+        return self.world.checkpoint(flow)
+
+    def delivered(self) -> dict[str, Any]:
+        seen = fold(topic_records(self.world.sandbox.address("kafka"), self.database))
+        assert (seen.duplicates, seen.disordered) == (0, 0)
+        return seen.state.get(self.table, {})
+
+
+@pytest.fixture
+def bench(world: World, database: str) -> Bench:
+    return Bench(world, database)
+
+
+def refused(bench: Bench, flow: Flow, code: str, hint: str) -> DatabusError:
+    """Run the broken flow: the error is the named one and the checkpoint stands where it stood."""
+    before = bench.world.checkpoint(flow)
+    with pytest.raises(DatabusError) as caught:
+        bench.world.run(flow)
+    error = caught.value
+    assert error.code == code, error
+    assert hint.lower() in error.hint.lower(), error.hint
+    assert bench.world.checkpoint(flow) == before
+    return error
+
+
+def diagnosed(bench: Bench, flow: Flow, code: str) -> None:
+    """Ask the doctor: it finds the same fault and says what to do."""
+    findings = [f for f in examine_flow(flow, bench.world.connections) if f.level is not Level.OK]
+    assert code in {f.code for f in findings}, findings
+    assert all(f.hint for f in findings if f.code == code), findings
+
+
+@contextmanager
+def mysql_set(bench: Bench, variable: str, value: str) -> Iterator[None]:
+    with bench.world.sql() as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT @@GLOBAL.{variable}")
+        former = cursor.fetchone()[0]
+        cursor.execute(f"SET GLOBAL {variable} = '{value}'")
+        try:
+            yield
+        finally:
+            cursor.execute(f"SET GLOBAL {variable} = '{former}'")
+
+
+def mended(bench: Bench, flow: Flow, expected: set[str]) -> None:
+    """Run the mended flow: everything that was written meanwhile arrives, once."""
+    bench.world.run(flow)
+    assert set(bench.delivered()) == expected
+
+
+def test_wrong_password(bench: Bench) -> None:
+    flow = bench.flow()
+    bench.start(flow)
+    bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
+    conn_id = bench.world.override("mysql_shop", password="wrong")
+    broken = bench.flow(source=MysqlBinlog(conn_id=conn_id, tables=(bench.table,)))
+    error = refused(bench, broken, "source_access_denied", "password")
+    assert "wrong" not in str(error)
+    diagnosed(bench, broken, "source_access_denied")
+    mended(bench, flow, {'{"id":1}', '{"id":2}'})
+
+
+def test_server_down(bench: Bench) -> None:
+    flow = bench.flow()
+    bench.start(flow)
+    conn_id = bench.world.override("mysql_shop", port=1)
+    broken = bench.flow(source=MysqlBinlog(conn_id=conn_id, tables=(bench.table,)))
+    assert refused(bench, broken, "source_unavailable", "server").retryable
+    diagnosed(bench, broken, "source_unavailable")
+    bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
+    mended(bench, flow, {'{"id":1}', '{"id":2}'})
+
+
+def test_kafka_down(bench: Bench) -> None:
+    flow = bench.flow()
+    bench.start(flow)
+    bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
+    conn_id = bench.world.override("kafka_east", extra={"bootstrap.servers": "127.0.0.1:1"})
+    broken = bench.flow(sinks=(Kafka(conn_id=conn_id, topic=bench.database, timeout_s=5),))
+    assert refused(bench, broken, "sink_unavailable", "broker").retryable
+    diagnosed(bench, broken, "sink_unavailable")
+    mended(bench, flow, {'{"id":1}', '{"id":2}'})
+
+
+def test_zookeeper_down(bench: Bench) -> None:
+    conn_id = bench.world.override("zookeeper_default", port=1)
+    broken = bench.flow(zookeeper=conn_id)
+    with pytest.raises(DatabusError) as caught:
+        bench.world.run(broken)
+    assert caught.value.code == "checkpoint_unavailable"
+    assert caught.value.hint
+    diagnosed(bench, broken, "checkpoint_unavailable")
+
+
+def test_unknown_connection(bench: Bench) -> None:
+    broken = bench.flow(source=MysqlBinlog(conn_id="mysql_nowhere", tables=(bench.table,)))
+    with pytest.raises(DatabusError) as caught:
+        bench.world.run(broken)
+    assert caught.value.code == "connection_missing"
+    assert "AIRFLOW_CONN_MYSQL_NOWHERE" in caught.value.hint
+    diagnosed(bench, broken, "connection_missing")
+
+
+def test_binlog_format_not_row(bench: Bench) -> None:
+    flow = bench.flow()
+    bench.start(flow)
+    with mysql_set(bench, "binlog_format", "STATEMENT"):
+        findings = examine_flow(flow, bench.world.connections)
+        named = [f for f in findings if "binlog_format" in f.subject]
+        assert [f.level for f in named] == [Level.ERROR]
+        assert "SET GLOBAL binlog_format" in named[0].hint
+        before = bench.world.checkpoint(flow)
+        with bench.world.sql(bench.database) as connection, connection.cursor() as cursor:
+            cursor.execute("SET SESSION binlog_format = 'STATEMENT'")
+            cursor.execute("INSERT INTO orders VALUES (2, 2, 'two')")
+        # A statement in the log is a row change that cannot be known: reading stops there.
+        error = refused(bench, flow, "source_decode", "binlog_format=ROW")
+        assert before.offset.file in error.message
+    # The statement stays in the log: only a person can decide what it did.
+    refused(bench, flow, "source_decode", "binlog_format=ROW")
+
+
+def test_row_metadata_not_full(bench: Bench) -> None:
+    flow = bench.flow()
+    bench.start(flow)
+    with mysql_set(bench, "binlog_row_metadata", "MINIMAL"):
+        diagnosed(bench, flow, "source_setting")
+        bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
+    refused(bench, flow, "source_decode", "")
+
+
+def test_no_primary_key_is_refused_by_search(bench: Bench) -> None:
+    bench.execute("CREATE TABLE keyless (a INT, b INT)")
+    flow = bench.flow(
+        source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{bench.database}.keyless",)),
+        sinks=(Elasticsearch(conn_id="opensearch_default", index=bench.database),),
+    )
+    bench.world.run(flow)
+    bench.execute("INSERT INTO keyless VALUES (1, 2)")
+    error = refused(bench, flow, "sink_no_primary_key", "key")
+    assert "keyless" in error.message
+    findings = examine_flow(flow, bench.world.connections)
+    assert any(f.code == "source_no_primary_key" and "keyless" in f"{f.subject} {f.message}" for f in findings)
+
+
+def test_missing_grant(bench: Bench) -> None:
+    user = f"u_{bench.database}"[:32]
+    bench.execute(f"CREATE USER {user} IDENTIFIED WITH mysql_native_password BY 'pw'", f"GRANT SELECT ON *.* TO {user}")
+    conn_id = bench.world.override("mysql_shop", login=user, password="pw")
+    broken = bench.flow(source=MysqlBinlog(conn_id=conn_id, tables=(bench.table,)))
+    refused(bench, broken, "source_access_denied", "GRANT REPLICATION")
+    diagnosed(bench, broken, "source_access_denied")
+    bench.execute(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user}")
+    bench.world.run(broken)
+    bench.execute("INSERT INTO orders VALUES (1, 1, 'one')")
+    mended(bench, broken, {'{"id":1}'})
+
+
+def test_topic_that_cannot_be_created(bench: Bench) -> None:
+    flow = bench.flow(sinks=(Kafka(conn_id="kafka_east", topic=bench.database, replication_factor=3),))
+    bench.world.run(flow)
+    bench.execute("INSERT INTO orders VALUES (1, 1, 'one')")
+    error = refused(bench, flow, "sink_setting", "topic")
+    assert bench.database in error.message
+    diagnosed(bench, flow, "sink_setting")
+
+
+def test_index_mapping_that_rejects_a_document(bench: Bench) -> None:
+    flow = bench.flow(
+        sinks=(
+            Elasticsearch(
+                conn_id="opensearch_default",
+                index=bench.database,
+                mapping={"properties": {"note": {"type": "integer"}}},
+            ),
+        )
+    )
+    bench.world.run(flow)
+    bench.execute("INSERT INTO orders VALUES (1, 1, '11'), (2, 2, 'not a number'), (3, 3, '33')")
+    result = bench.world.run(flow)
+    documents = index_documents(bench.world.sandbox.address("opensearch"), bench.database)
+    assert set(documents) == {"1", "3"}
+    assert result.quarantined == 1
+    held = quarantined(bench.world.settings.records_url, flow.name)
+    assert [(row.key, "mapper_parsing_exception" in row.cause) for row in held] == [('{"id":2}', True)]
+    assert '"not a number"' in held[0].payload
+    assert held[0].position
+
+
+def test_a_second_run_is_refused_the_lease(bench: Bench, world: World) -> None:
+    from databus.ops.services import open_services
+
+    flow = bench.flow()
+    bench.start(flow)
+    with open_services(flow, world.connections, world.settings) as services:
+        lease = services.store.claim(flow.name, "the-first-run", 0)
+        error = refused(bench, flow, "checkpoint_busy", "")
+        assert "the-first-run" in error.message
+        assert error.retryable
+        lease.release()
+    bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
+    mended(bench, flow, {'{"id":1}', '{"id":2}'})
+
+
+@pytest.mark.parametrize(
+    ("start", "code"),
+    [
+        ("mysql-bin.000001:5", "source_offset_invalid"),
+        ("mysql-bin.999999:4", "source_offset_invalid"),
+        ("gtid:00000000-0000-0000-0000-000000000001:1-5", "source_diverged"),
+    ],
+)
+def test_a_position_that_is_not_one_of_this_log(bench: Bench, start: str, code: str) -> None:
+    flow = bench.flow(source=MysqlBinlog(conn_id="mysql_shop", tables=(bench.table,), start=start))
+    with pytest.raises(DatabusError) as caught:
+        bench.world.run(flow)
+    assert caught.value.code == code, caught.value
+    assert caught.value.hint
+    assert bench.world.checkpoint(flow) is None or bench.world.checkpoint(flow).batch == 0
+
+
+def test_purged_log_is_a_named_gap(bench: Bench) -> None:
+    flow = bench.flow()
+    bench.start(flow)
+    bench.execute("INSERT INTO orders VALUES (2, 2, 'two')", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    with bench.world.sql() as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW MASTER STATUS")
+        cursor.execute(f"PURGE BINARY LOGS TO '{cursor.fetchone()[0]}'")
+    error = refused(bench, flow, "source_offset_purged", "")
+    assert bench.world.checkpoint(flow).offset.file in error.message
+    diagnosed(bench, flow, "source_offset_purged")

@@ -1,0 +1,137 @@
+"""The command as an operator uses it, in processes of its own, against real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from databus.sandbox.connections import airflow_connections
+from tests.integration.conftest import World
+from tests.integration.shop_flow import Shop
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+
+class Cli:
+    def __init__(self, world: World, dags: Path):
+        self.dags = dags
+        self.environment = {
+            **os.environ,
+            **airflow_connections(world.sandbox.status()),
+            "DATABUS_INSTALLATION": world.settings.installation,
+            "DATABUS_SEGMENT_STORE": world.settings.segment_store,
+            "DATABUS_RECORDS_URL": world.settings.records_url,
+            "DATABUS_DAGS": str(dags),
+            "DATABUS_SANDBOX": str(world.home),
+            "COLUMNS": "200",
+        }
+
+    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "databus.cli.main", *arguments],
+            env=self.environment, capture_output=True, text=True, check=False, timeout=180,
+        )  # fmt: skip
+        assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--output", "json", code=code).stdout)
+
+
+@pytest.fixture(scope="module")
+def shop(world: World) -> Shop:
+    shop = Shop(world, "cli_shop")
+    shop.writer.run(60)
+    return shop
+
+
+@pytest.fixture(scope="module")
+def cli(world: World, shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    folder = tmp_path_factory.mktemp("dags")
+    shop.dag_file(folder)
+    return Cli(world, folder)
+
+
+def test_before_the_first_run(cli: Cli) -> None:
+    assert cli.json("checkpoint", "show", "cli_shop")["checkpoint"] is None
+    assert cli.json("lag", "cli_shop")[0]["committed"] is None
+
+
+def test_plan_and_dry_run_write_nothing(cli: Cli, shop: Shop, world: World) -> None:
+    expected = {f"shop.{t}" for t in ("customers", "products", "orders", "order_items")}
+    plan = cli.json("plan", "cli_shop")
+    assert set(plan["tables"]) == expected
+    assert plan["rows"] == sum(shop.writer.written.changes.values())
+    dry = cli.json("run", "cli_shop", "--dry-run", "--spark", f"sc://{world.sandbox.address('spark')}")
+    given = dry["sinks"]["kafka"]
+    assert {t: given[t] for t in expected} == {t: shop.writer.written.rows(t.partition(".")[2]) for t in expected}
+    assert world.checkpoint(shop.flow) is None
+
+
+def test_run_show_history_lag_peek(cli: Cli, shop: Shop, world: World) -> None:
+    peeked = [json.loads(line) for line in cli("peek", "cli_shop", "-n", "5").stdout.splitlines()]
+    assert len(peeked) == 5
+    assert all(row["op"] in "cudtm" for row in peeked)
+    run = cli.json("run", "cli_shop", "--until-caught-up", "--spark", f"sc://{world.sandbox.address('spark')}")
+    assert sum(n for t, n in run["tables"].items() if "." in t) == sum(shop.writer.written.changes.values())
+    shown = cli.json("checkpoint", "show", "cli_shop")
+    assert (shown["batch"], shown["plan_in_flight"]) == (run["batch"], None)
+    history = cli.json("checkpoint", "history", "cli_shop")
+    assert [e["action"] for e in history][-1] == "start"
+    assert history[0]["action"] == "commit"
+    lag = cli.json("lag", "cli_shop")[0]
+    assert (lag["lag_bytes"], lag["lag_seconds"]) == (0, 0.0)
+    shop.writer.run(5)
+    assert cli.json("lag", "cli_shop")[0]["lag_bytes"] > 0
+    cli("lag", "cli_shop", "--fail-over", "0", code=6)
+
+
+def test_flows_list_show_graph_validate(cli: Cli) -> None:
+    assert [f["flow"] for f in cli.json("flows", "list")] == ["cli_shop"]
+    assert yaml.safe_load(cli("flows", "show", "cli_shop").stdout)["name"] == "cli_shop"
+    drawn = cli("flows", "graph", "cli_shop").stdout
+    assert drawn.startswith("flowchart LR")
+    assert "source" in drawn
+    assert "sink0" in drawn
+    cli("flows", "validate")
+    bad = cli.dags / "bad.py"
+    bad.write_text("from databus import Kafka\nKafka(topc='x')\n")
+    try:
+        refused = cli("flows", "validate", code=2)
+        assert f"{bad}:2" in refused.stdout.replace("\n", "")
+    finally:
+        bad.unlink()
+
+
+def test_doctor_names_servers_and_settings(cli: Cli) -> None:
+    findings = cli.json("doctor", "cli_shop")
+    subjects = " ".join(f["subject"] for f in findings)
+    for wanted in ("python", "pyspark", "connection mysql_shop", "binlog_format", "binlog_row_metadata", "zookeeper"):
+        assert wanted in subjects, subjects
+    assert not [f for f in findings if f["level"] == "error"]
+
+
+def test_errors_have_a_message_a_hint_and_an_exit_code(cli: Cli) -> None:
+    refused = cli("checkpoint", "show", "nowhere", code=2)
+    assert "no flow 'nowhere'" in refused.stderr
+    assert "cli_shop" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_sandbox_status(cli: Cli, world: World) -> None:
+    servers = {s["name"]: s for s in cli.json("sandbox", "status")}
+    assert set(servers) >= {"zookeeper", "kafka", "mysql", "opensearch", "spark"}
+    mysql = servers["mysql"]
+    assert f"{mysql['host']}:{mysql['port']}" == world.sandbox.address("mysql")
+    assert mysql["state"] == "running"
+    assert mysql["pid"] > 0
+    assert mysql["data_folder"]
+    assert "shop" in mysql["credentials"]
+    assert "INFO" in cli("sandbox", "logs", "kafka", "-n", "20").stdout

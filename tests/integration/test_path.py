@@ -1,0 +1,177 @@
+"""The orders flow on both engines under one oracle: what a read_committed consumer sees is what the source holds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from databus import Batching, Elasticsearch, Filter, InRange, Kafka, Mask, Route
+from databus.airflow.submit import SPARK_CONF
+from databus.core.events import Op
+from databus.demo.consumers import index_documents, topic_records
+from databus.demo.oracle import fold, mismatches, source_state
+from databus.records.reports import Reports
+from databus.records.store import RecordStore
+from databus.sandbox.connections import airflow_connections
+from tests.integration.conftest import World
+from tests.integration.shop_flow import KEYS, Shop
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+ROOT = Path(__file__).parents[2]
+
+
+def submit(world: World, shop: Shop) -> None:
+    """Run a window as SubmitTransferOperator does: spark-submit jobs/micro_batch.py, connections in the environment."""
+    import json
+
+    spark_submit = Path(sys.executable).parent / "spark-submit"
+    conf = [part for name, value in SPARK_CONF.items() for part in ("--conf", f"{name}={value}")]
+    environment = {
+        **os.environ,
+        **airflow_connections(world.sandbox.status()),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "DATABUS_INSTALLATION": world.settings.installation,
+        "DATABUS_SEGMENT_STORE": world.settings.segment_store,
+        "DATABUS_RECORDS_URL": world.settings.records_url,
+    }
+    environment.pop("SPARK_CONNECT_MODE_ENABLED", None)
+    command = [spark_submit, "--master", "local[2]", *conf, ROOT / "jobs" / "micro_batch.py"]
+    arguments = ["--flow", json.dumps(shop.flow.to_json()), "--run-id", "submitted", "--until-caught-up"]
+    done = subprocess.run(
+        [*command, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "window over" in done.stdout  # spark-submit merges the application's output into its own
+
+
+def test_connect_engine(world: World) -> None:
+    shop = Shop(world, "path_connect")
+    shop.writer.run(300)
+    first = world.run(shop.flow)
+    moved = {f"shop.{table}": shop.writer.written.rows(table) for table in KEYS}
+    assert {name: n for name, n in first.tables.items() if "." in name} == moved
+    shop.assert_all_arrived_once()
+    shop.writer.run(100)
+    world.run(shop.flow)
+    seen = shop.assert_all_arrived_once()
+    deletes = sum(n for (_, op), n in shop.writer.written.changes.items() if op == "d")
+    assert deletes > 0
+    assert seen.tombstones == deletes
+
+
+def test_submit_engine(world: World) -> None:
+    shop = Shop(world, "path_submit")
+    shop.writer.run(200)
+    submit(world, shop)
+    shop.assert_all_arrived_once()
+
+
+def test_engines_continue_each_other(world: World) -> None:
+    shop = Shop(world, "path_both")
+    shop.writer.run(100)
+    world.run(shop.flow)
+    shop.writer.run(100)
+    submit(world, shop)
+    shop.writer.run(100)
+    world.run(shop.flow)
+    shop.assert_all_arrived_once()
+    assert world.checkpoint(shop.flow).epoch == 3
+
+
+def test_many_small_batches_over_rotations_and_several_slots(world: World) -> None:
+    shop = Shop(world, "path_slots", partitions=6, slots=3)
+    shop.flow = shop.flow.model_copy(update={"batching": Batching(max_rows=120, max_seconds=1)})
+    for _ in range(4):
+        shop.writer.run(60)
+        with shop.connection.cursor() as cursor:
+            cursor.execute("FLUSH BINARY LOGS")
+    result = world.run(shop.flow)
+    assert result.batches >= 4
+    shop.assert_all_arrived_once()
+
+
+def test_two_sinks_with_filter_mask_and_route(world: World) -> None:
+    shop = Shop(world, "path_fan_out")
+    topic = "fan_out.{route}"
+    shop.flow = shop.flow.model_copy(
+        update={
+            "transforms": (
+                Filter("status <> 'new'", tables=("shop.orders",)),
+                Mask("email", tables=("shop.customers",)),
+                Route({"shop.customers": "people", "shop.*": "trade"}),
+            ),
+            "checks": (InRange("quantity", minimum=3, tables=("shop.order_items",)),),
+            "sinks": (
+                Kafka(conn_id="kafka_east", topic=topic),
+                Elasticsearch(
+                    conn_id="opensearch_default",
+                    index="fan-out-{route}",
+                    routes=("people",),
+                    # Dynamic mapping makes a long of it, which ends at 2^63 - 1.
+                    mapping={"properties": {"customer_id": {"type": "unsigned_long"}}},
+                ),
+            ),
+        }
+    )
+    shop.writer.run(250)
+    result = world.run(shop.flow)
+    bootstrap = world.sandbox.address("kafka")
+    people = fold(topic_records(bootstrap, "fan_out.people"))
+    customers = source_state(shop.connection, "shop.customers", KEYS["customers"])
+    for row in customers.values():
+        row["email"] = "***"
+    assert mismatches(customers, people.state["shop.customers"]) == []
+    by_id = {str(row["customer_id"]): row for row in customers.values()}
+    assert mismatches(by_id, index_documents(world.sandbox.address("opensearch"), "fan-out-people")) == []
+    trade = fold(topic_records(bootstrap, "fan_out.trade"))
+    assert set(trade.state) == {"shop.products", "shop.orders", "shop.order_items"}
+    assert {row["status"] for row in trade.state["shop.orders"].values()} <= {"paid", "shipped", "returned"}
+    assert all(row["quantity"] >= 3 for row in trade.state["shop.order_items"].values())
+    # Every row is somewhere: the ledger of the batch adds up to what the writer did.
+    with RecordStore(world.settings.records_url) as store:
+        report = Reports(store).newest(shop.flow.name)[0]
+    read = {t: c.read for t, c in report.tables.items() if "." in t}
+    assert read == {f"shop.{t}": shop.writer.written.rows(t) for t in KEYS}
+    assert report.tables["shop.orders"].filtered > 0
+    assert report.tables["shop.order_items"].quarantined == result.quarantined > 0
+    assert all(c.reconciled for c in report.tables.values())
+
+
+def test_truncate_and_pk_update_in_order(world: World, database: str) -> None:
+    shop = Shop(world, "path_truncate")
+    with world.sql(database) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+        cursor.execute("INSERT INTO t VALUES (1, 10), (2, 20)")
+        cursor.execute("UPDATE t SET id = 3 WHERE id = 1")
+        cursor.execute("TRUNCATE TABLE t")
+        cursor.execute("INSERT INTO t VALUES (9, 90)")
+    source = shop.flow.source.model_copy(update={"tables": (f"{database}.t",)})
+    flow = shop.flow.model_copy(update={"source": source, "transforms": (), "checks": ()})
+    world.run(flow)
+    import json
+
+    records = [json.loads(v) for _, v in topic_records(world.sandbox.address("kafka"), "path_truncate") if v]
+    assert [(r["op"], (r["after"] or r["before"] or {}).get("id")) for r in records] == [
+        (Op.CREATE, 1), (Op.CREATE, 2), (Op.DELETE, 1), (Op.CREATE, 3), (Op.TRUNCATE, None), (Op.CREATE, 9),
+    ]  # fmt: skip
+
+
+def test_foreign_transactions_move_the_checkpoint(world: World, database: str) -> None:
+    shop = Shop(world, "path_idle")
+    world.run(shop.flow)
+    before = world.checkpoint(shop.flow)
+    with world.sql(database) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE elsewhere (id INT PRIMARY KEY)")
+        cursor.execute("INSERT INTO elsewhere VALUES (1)")
+    world.run(shop.flow)
+    after = world.checkpoint(shop.flow)
+    assert after.offset.compare(before.offset).value == "after"
+    assert after.batch > before.batch
+    shop.writer.run(50)
+    world.run(shop.flow)
+    shop.assert_all_arrived_once()

@@ -1,0 +1,183 @@
+"""The records store on real databases: a PostgreSQL server, and an SQLite file that several processes share."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from databus.core.errors import RecordingError
+from databus.records.quality import evaluate_run
+from databus.records.recorder import SqlRecorder
+from databus.records.reports import Reports
+from databus.records.store import RecordStore
+from databus.records.summary import summarize
+from databus.sandbox import packages
+from databus.sandbox.os_user import own, reachable_folder, remove_folder, server_user
+from databus.sandbox.ports import free_ports
+from tests.contract.record_samples import NOON, check, held, report
+
+pytestmark = pytest.mark.integration
+FOLDERS = tuple(str(folder) for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True))
+PASSWORD = "p@ss/w%rd$HOME:x"
+RUN = "scheduled__2026-11-21T12:00:00+00:00"
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory):
+    """A PostgreSQL server of the distribution's package, with a data folder of its own; yields its URL."""
+    install = packages.Program("postgres", "postgresql", FOLDERS)
+    programs = packages.require(install).parent
+    user = server_user()
+    home = reachable_folder(tmp_path_factory.mktemp("postgres"), user)
+    own(home, user)
+    secret = home / "password"
+    secret.write_text(PASSWORD)
+    data, port = home / "data", free_ports({"sql": 1}, 25_400, ())["sql"]
+    options = {"cwd": home, "user": user.pw_uid, "group": user.pw_gid} if os.geteuid() == 0 else {"cwd": home}
+    init = [programs / "initdb", "-D", data, "-U", "databus", "-A", "scram-sha-256", f"--pwfile={secret}", "-E", "UTF8"]
+    subprocess.run([*init, "--no-sync"], check=True, capture_output=True, **options)
+    start = [programs / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", home]
+    with (home / "log").open("wb") as log, subprocess.Popen(start, stdout=log, stderr=log, **options) as server:
+        url = sa.URL.create("postgresql+psycopg", "databus", PASSWORD, "127.0.0.1", port, "postgres")
+        wait_until_it_answers(server, url, home / "log")
+        yield url
+        server.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown: SIGTERM waits for clients
+    remove_folder(home)
+
+
+def wait_until_it_answers(server, url, log):
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            psycopg.connect(
+                host=url.host, port=url.port, user=url.username, password=url.password, dbname=url.database
+            ).close()
+        except psycopg.OperationalError:
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        else:
+            return
+
+
+@pytest.fixture
+def database(postgres):
+    """The URL of a new database on the server."""
+    name = f"records_{secrets.token_hex(4)}"
+    admin = sa.create_engine(postgres, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    admin.dispose()
+    return postgres.set(database=name).render_as_string(hide_password=False)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    return f"sqlite:///{tmp_path}/records.db" if request.param == "sqlite" else request.getfixturevalue("database")
+
+
+def test_reports_quarantine_and_sums_are_the_same_on_both(url):
+    with SqlRecorder.open(url) as recorder:
+        sent = report(1)
+        recorder.record(sent)
+        recorder.record(sent)
+        recorder.record(report(2))
+        for batch in (1, 2):
+            recorder.quarantine("orders_to_kafka", batch, [held(f"e{n}", "ü\n'x'") for n in range(600)])
+        reports = Reports(recorder.store)
+        first, _second = found = reports.batches("orders_to_kafka", RUN)
+        assert (first.tables, first.checks, first.watermark) == (sent.tables, sent.checks, sent.watermark)
+        assert first.committed_at == sent.committed_at
+        assert {**first.receipts[0], "batch": 1} == sent.receipts[0].to_json()
+        assert summarize("orders_to_kafka", RUN, found).total.read == 24
+        rows = reports.quarantined("orders_to_kafka")
+        assert len(rows) == 600
+        assert {row.cause for row in rows} == {"ü\n'x'"}
+        assert reports.newest("orders_to_kafka")[0].batch == 2
+
+
+def test_great_expectations_judges_the_metrics_where_they_are(url):
+    name = "accepted_values(status, ['it''s', '100%'])"
+    with SqlRecorder.open(url) as recorder:
+        recorder.record(report(1, checks=(check(0), check(3, name, kind="accepted_values", severity="fail"))))
+        quality = evaluate_run(recorder.store, "orders_to_kafka", RUN, NOON)
+        assert not quality.success
+        assert (quality.worst, quality.violations, quality.evaluated) == ("fail", 3, 32)
+        assert [m.check for m in quality.metrics if m.violations] == [name]
+        stored = Reports(recorder.store).quality("orders_to_kafka", RUN)
+        assert stored == quality.result
+        assert stored["statistics"]["unsuccessful_expectations"] == 1
+
+
+WRITER = """
+import sys
+from databus.records.recorder import SqlRecorder
+from tests.contract.record_samples import held, report
+url, first = sys.argv[1], int(sys.argv[2])
+with SqlRecorder.open(url) as recorder:
+    for batch in range(first, first + 10):
+        recorder.quarantine("orders_to_kafka", batch, [held()])
+        recorder.record(report(batch))
+"""
+
+
+def test_judging_leaves_no_connection_open(database, postgres):
+    with SqlRecorder.open(database) as recorder:
+        recorder.record(report(1))
+        evaluate_run(recorder.store, "orders_to_kafka", RUN, NOON)
+    admin = sa.create_engine(postgres)
+    open_to = sa.text("SELECT query FROM pg_stat_activity WHERE datname = :name")
+    deadline = time.monotonic() + 20  # the server notices a closed connection a little later
+    with admin.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        while left := connection.execute(open_to, {"name": sa.make_url(database).database}).scalars().all():
+            assert time.monotonic() < deadline, left
+            time.sleep(0.1)
+    admin.dispose()
+
+
+def test_processes_that_start_together_make_the_tables_once_and_lose_nothing(url):
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "include")])}
+
+    def run(first):
+        command = [sys.executable, "-c", WRITER, url, str(first)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    with ThreadPoolExecutor(4) as pool:
+        ended = list(pool.map(run, (1, 6, 11, 16)))  # overlapping: each second batch is recorded by two of them
+    assert [(process.returncode, process.stderr) for process in ended] == [(0, "")] * 4
+    with RecordStore(url) as store:
+        assert sorted(b.batch for b in Reports(store).batches("orders_to_kafka", RUN)) == list(range(1, 26))
+        assert len(Reports(store).quarantined("orders_to_kafka")) == 1
+
+
+def test_a_wrong_password_is_named_without_showing_it(database):
+    wrong = sa.make_url(database).set(password="hidden").render_as_string(hide_password=False)
+    with SqlRecorder.open(wrong) as recorder, pytest.raises(RecordingError, match="authentication") as refused:
+        recorder.record(report())
+    assert "hidden" not in str(refused.value)
+
+
+def test_a_store_that_comes_back_is_written_to_again(database, postgres):
+    """Connections that the server has cut are replaced."""
+    with SqlRecorder.open(database) as recorder:
+        recorder.record(report(1))
+        admin = sa.create_engine(postgres, isolation_level="AUTOCOMMIT")
+        with admin.connect() as connection:
+            mine = sa.make_url(database).database
+            connection.execute(
+                sa.text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :mine"), {"mine": mine}
+            )
+        admin.dispose()
+        recorder.record(report(2))
+        assert len(Reports(recorder.store).batches("orders_to_kafka", RUN)) == 2

@@ -1,0 +1,239 @@
+"""The Kafka writer's protocol on a real broker: zombies, kills, abandoned plans."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from databus.core.batch import Plan
+from databus.core.errors import MarkerDivergedError, SinkFencedError
+from databus.sinks.kafka import session
+from databus.sinks.kafka.sink import KafkaSink
+from tests.contract.sink_contract import Change, inserts, source_plan
+from tests.integration.kafka_target import (
+    DEADLINE_S,
+    KafkaAdapter,
+    PausedWrite,
+    forget_kept,
+    running_kafka,
+    wait_until,
+)
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_kafka(tmp_path_factory) as address:
+        yield address
+
+
+@pytest.fixture
+def adapter(servers: str) -> Iterator[KafkaAdapter]:
+    yield KafkaAdapter(servers)
+    forget_kept()
+
+
+class TestZombies:
+    def test_one_fenced_in_mid_transaction_leaves_nothing(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink()
+        plan, changes = adapter.plan(sink, 1, 0), inserts(range(40), 1500)
+        zombie = PausedWrite(adapter, sink, plan, changes)
+        receipt = adapter.write(sink, plan, changes)
+        assert not receipt.duplicate
+        assert isinstance(zombie.finish(), SinkFencedError)
+        assert adapter.delivered() == [c.event_id for c in changes]
+
+    def test_one_that_initialises_late_fences_the_holder_and_still_writes_nothing(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink()
+        old, old_changes = adapter.plan(sink, 1, 0), inserts([1, 2, 3], 1500)
+        adapter.write(sink, old, old_changes)
+        forget_kept()
+        plan, changes = adapter.plan(sink, 2, 1), inserts(range(10, 50), 2500)
+        holder = PausedWrite(adapter, sink, plan, changes)
+        # The zombie still believes in batch 1: its init_transactions comes after the holder's.
+        assert adapter.write(sink, old, old_changes).duplicate
+        assert isinstance(holder.finish(), SinkFencedError)
+        assert adapter.delivered() == [c.event_id for c in old_changes]
+        adapter.write(sink, plan, changes)
+        assert adapter.delivered() == [c.event_id for c in (*old_changes, *changes)]
+
+    def test_one_with_a_plan_of_its_own_for_the_same_batch_is_refused(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink()
+        mine, other = adapter.plan(sink, 1, 0), adapter.plan(sink, 1, 0, clock=9)
+        adapter.write(sink, mine, inserts([1], 1500))
+        with pytest.raises(MarkerDivergedError) as caught:
+            adapter.write(sink, other, inserts([2], 1500))
+        assert mine.hash in str(caught.value)
+        assert other.hash in str(caught.value)
+        assert adapter.read_back() == {1: 0}
+
+    def test_a_plan_that_skips_a_batch_is_refused(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink()
+        with pytest.raises(MarkerDivergedError, match="no marker"):
+            adapter.write(sink, adapter.plan(sink, 5, 4), inserts([1], 1500))
+        assert adapter.delivered() == []
+
+    def test_a_checkpoint_that_was_lost_is_noticed(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink()
+        adapter.write(sink, adapter.plan(sink, 1, 0), inserts([1], 1500))
+        adapter.write(sink, adapter.plan(sink, 2, 1), inserts([2], 2500))
+        with pytest.raises(MarkerDivergedError):
+            adapter.write(sink, adapter.plan(sink, 1, 0, clock=5), inserts([1], 1500))
+        assert adapter.read_back() == {1: 0, 2: 0}
+
+    def test_a_kept_producer_that_was_fenced_is_replaced_before_input_is_read(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink()
+        adapter.write(sink, adapter.plan(sink, 1, 0), inserts([1], 1500))
+        kept = dict(session._kept)
+        session._kept.clear()
+        adapter.write(sink, adapter.plan(sink, 2, 1), inserts([2], 2500))
+        forget_kept()
+        session._kept.update(kept)
+        adapter.write(sink, adapter.plan(sink, 3, 2), inserts([3], 3500))
+        assert adapter.read_back() == {1: 0, 2: 0, 3: 0}
+        assert len(adapter.delivered()) == 3
+
+
+CRASH = """
+import pickle, signal, sys
+writer, batches = pickle.load(open(sys.argv[1], "rb"))
+def rows():
+    yield from batches
+    signal.pause()
+writer.write(rows(), 0)
+"""
+
+
+def kill_in_mid_batch(
+    adapter: KafkaAdapter, sink: KafkaSink, plan: Plan, batches: Sequence[pa.RecordBatch], folder: Path
+) -> None:
+    """Run a writer in a process of its own and kill it (SIGKILL) once its rows lie in the log."""
+    before = len(adapter.messages("read_uncommitted"))
+    rows = sum(batch.num_rows for batch in batches)
+    task = folder / "task.pickle"
+    task.write_bytes(pickle.dumps((sink.writer(plan), list(batches))))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    process = subprocess.Popen([sys.executable, "-c", CRASH, str(task)], env=environment)
+    try:
+        wait_until(lambda: len(adapter.messages("read_uncommitted")) >= before + rows, "rows of the child in the log")
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait(DEADLINE_S) == -signal.SIGKILL
+
+
+class TestKills:
+    def test_a_killed_writer_is_retried_without_loss_or_repeat(self, servers: str, tmp_path: Path) -> None:
+        adapter = KafkaAdapter(servers, partitions=3)
+        sink = adapter.make_sink()
+        adapter.write(sink, adapter.plan(sink, 1, 0), inserts(range(9), 1500))
+        forget_kept()
+        plan = adapter.plan(sink, 2, 1)
+        changes = [Change("u", n % 9, n, 2001 + n) for n in range(300)]
+        kill_in_mid_batch(adapter, sink, plan, adapter.encode(changes, plan)[:1], tmp_path)
+        assert len(adapter.delivered()) == 9
+        assert not sink.wrote_any_of(plan)
+
+        receipt = adapter.write(sink, plan, changes)
+
+        assert not receipt.duplicate
+        assert sink.wrote_any_of(plan)
+        seen = adapter.delivered()
+        assert len(seen) == len(set(seen)) == 309
+        values = values_by_key(adapter)
+        assert values == {key: [0, *range(key, 300, 9)] for key in range(9)}
+
+    def test_chunks_resume_behind_the_last_committed_one(self, servers: str, tmp_path: Path) -> None:
+        adapter = KafkaAdapter(servers, partitions=2, chunk_rows=100)
+        sink = adapter.make_sink()
+        plan, changes = adapter.plan(sink, 1, 0), inserts(range(450), 1500)
+        batches = adapter.encode(changes, plan)
+        kill_in_mid_batch(adapter, sink, plan, batches[:1], tmp_path)
+        assert len(adapter.delivered()) == 200  # two whole chunks of the 225 rows that the child was given
+        assert sink.wrote_any_of(plan)
+
+        receipt = adapter.write(sink, plan, changes)
+
+        seen = adapter.delivered()
+        assert len(seen) == len(set(seen)) == 450
+        assert (receipt.written, receipt.rows, receipt.duplicate) == (450, {"shop.orders": 450}, False)
+        whole = {name: facts["records"] for name, facts in receipt.outputs.items()}
+        assert whole == {f"{adapter.topic}[0]": 225, f"{adapter.topic}[1]": 225}
+        assert {facts["first_offset"] for facts in receipt.outputs.values()} != {-1}
+        again = adapter.write(sink, plan, changes)
+        assert again.duplicate
+        assert again.outputs == receipt.outputs
+
+    def test_an_input_that_changed_between_attempts_is_refused(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink()
+        plan = adapter.plan(sink, 1, 0)
+        adapter.write(sink, plan, inserts(range(10), 1500))
+        with pytest.raises(MarkerDivergedError, match="10 rows"):
+            adapter.write(sink, plan, inserts(range(11), 1500))
+
+    def test_an_input_that_fails_leaves_nothing_visible(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink()
+        plan, changes = adapter.plan(sink, 1, 0), inserts(range(10), 1500)
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            yield adapter.encode(changes, plan)[0]
+            raise RuntimeError("upstream")
+
+        with pytest.raises(RuntimeError, match="upstream"):
+            sink.writer(plan).write(rows(), 0)
+        assert adapter.delivered() == []
+        adapter.write(sink, plan, changes)
+        assert adapter.delivered() == [c.event_id for c in changes]
+
+
+def values_by_key(adapter: KafkaAdapter) -> dict[int, list[int]]:
+    """Key → its values in the order a reader sees them; a key must stay in one partition."""
+    values: dict[int, list[int]] = {}
+    places: dict[int, set[int]] = {}
+    for message in adapter.messages():
+        key = json.loads(message.key())["id"]
+        values.setdefault(key, []).append(json.loads(message.value())["after"]["v"])
+        places.setdefault(key, set()).add(message.partition())
+    assert {len(partitions) for partitions in places.values()} == {1}
+    return values
+
+
+class TestUpkeep:
+    def test_an_abandoned_plan_can_be_followed_but_never_written(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink()
+        plan, changes = adapter.plan(sink, 1, 0), inserts(range(40), 1500)
+        zombie = PausedWrite(adapter, sink, plan, changes)
+        assert sink.abandon(plan) == {0: "abandoned"}
+        assert isinstance(zombie.finish(), SinkFencedError)
+        with pytest.raises(MarkerDivergedError, match="abandoned"):
+            adapter.write(sink, plan, changes)
+        assert sink.abandon(plan) == {0: "abandoned"}
+        assert not sink.wrote_any_of(plan)
+        assert adapter.delivered() == []
+        adapter.write(sink, adapter.plan(sink, 2, 1), inserts([7], 2500))
+        assert adapter.read_back() == {7: 0}
+
+    def test_a_plan_written_before_is_not_abandoned(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink()
+        plan = adapter.plan(sink, 1, 0)
+        adapter.write(sink, plan, inserts([1], 1500))
+        assert sink.abandon(plan) == {0: "written"}
+
+    def test_refresh_keeps_the_marker_as_it_is(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink()
+        assert sink.prepare(source_plan(500, 1000), []).prev == (0,)
+        assert sink.refresh() == 0
+        adapter.write(sink, adapter.plan(sink, 1, 0), inserts([1], 1500))
+        before = sink.markers()
+        assert sink.refresh() == 1
+        assert sink.markers() == before
+        adapter.write(sink, adapter.plan(sink, 2, 1), inserts([2], 2500))

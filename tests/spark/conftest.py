@@ -1,0 +1,62 @@
+"""One local Spark session for all tests that need Spark itself."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from databus.binlog.table_batch import TableBatch
+from databus.rows.changes import Changes
+from databus.rows.emit import emit
+from databus.testing.table_batches import transactions
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Classic PySpark moves data between Python and the JVM over sockets that it leaves to the garbage collector
+    # (pyspark.util._create_local_socket, Spark 4.1): an upstream warning, ignored for these tests alone.
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[1]")
+        .appName("databus-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "1")
+        # Not UTC: what is typed must not depend on the session's zone.
+        .config("spark.sql.session.timeZone", "America/New_York")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+    gc.collect()  # now, while the filter above holds
+
+
+@pytest.fixture
+def changes_of(spark: Any) -> Callable[..., Changes]:
+    """Return a function from decoded batches (and statement rows) to Changes over a DataFrame."""
+
+    def build(*batches: TableBatch, statements: Sequence[pa.RecordBatch] = ()) -> Changes:
+        pieces = [piece for b in batches for piece in emit(b, transactions(8), "server")]
+        rows = spark.createDataFrame(pa.Table.from_batches([*pieces, *statements]))
+        return Changes.of(rows, [b.schema for b in batches])
+
+    return build

@@ -1,0 +1,313 @@
+"""Whole columns of binary JSON: the kernel writes what the plain reader writes, and never leaves a document's bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from databus.binlog import json_binary
+from databus.binlog.decode import decode_events
+from databus.binlog.json_binary import json_text, json_texts
+from databus.binlog.kernels.json_documents import DONE, FULL, LEFT, STACK_BYTES, text_room, write_documents
+from databus.core.errors import DecodeError
+from tests.unit.binlog.json_encoder import Opaque, document
+from tests.unit.binlog.log_encoder import Col, Log, int_col
+from tests.unit.binlog.value_encoder import decimal, integer, prefixed
+
+OPAQUE = st.sampled_from([Opaque(246, bytes([10, 2]) + decimal(Decimal("-1.50"), 10, 2)), Opaque(252, b"\0\xff")])
+SHORT_DECIMALS = st.builds(lambda m, k: m / 10**k, st.integers(-(10**15) + 1, 10**15 - 1), st.integers(0, 18))
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+PLAIN = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(1 << 63), (1 << 64) - 1),
+    st.integers(-200, 70_000),
+    st.integers(-(1 << 53) + 1, (1 << 53) - 1).map(float),
+    st.text(),
+    st.text(alphabet='\0\x1f\b\t\n\f\r"\\/\x7f\u2028aé€😀', max_size=30),
+)
+
+
+def nested(scalars: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Return values of which documents are made."""
+    return st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=12), inner, max_size=5),
+        max_leaves=15,
+    )
+
+
+DOCUMENTS = nested(PLAIN | SHORT_DECIMALS | FLOATS | OPAQUE)
+STORED = st.none() | st.just(b"") | st.builds(lambda v, large: document(v, large=large), DOCUMENTS, st.booleans())
+QUICK = settings(deadline=None, database=None, max_examples=300)
+
+
+def expected(rows: list[bytes | None]) -> list[str | None]:
+    return [None if row is None else json_text(row) for row in rows]
+
+
+@QUICK
+@given(st.lists(STORED, max_size=8), st.integers(0, 3), st.integers(0, 8))
+def test_a_column_reads_as_its_documents_one_by_one(rows: list[bytes | None], start: int, length: int) -> None:
+    column = pa.array(rows, pa.binary())
+    texts = json_texts(column)
+    texts.validate(full=True)
+    assert texts.type == pa.string()
+    assert texts.to_pylist() == expected(rows)
+    part = json_texts(column.slice(start, length))
+    part.validate(full=True)
+    assert part.to_pylist() == expected(rows)[start : start + length]
+
+
+@QUICK
+@given(nested(PLAIN), st.booleans())
+def test_ordinary_documents_do_not_leave_the_kernel(value: Any, large: bool) -> None:
+    stored = document(value, large=large)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_binary, "json_text", lambda _: pytest.fail("left to the plain reader"))
+        texts = json_texts(pa.array([stored, stored], pa.binary())).to_pylist()
+    assert texts == [json_text(stored)] * 2
+
+
+def kernel_text(stored: bytes) -> str | None:
+    """Return what the kernel alone writes; None when it leaves the document."""
+    status, text = run_kernel(np.frombuffer(stored, dtype=np.uint8), np.empty(text_room(len(stored)), dtype=np.uint8))
+    assert status in (DONE, LEFT)
+    return text.decode("utf-8") if status == DONE else None
+
+
+def run_kernel(data: npt.NDArray[np.uint8], text: npt.NDArray[np.uint8]) -> tuple[int, bytes]:
+    offsets = np.array([0, len(data)], dtype=np.int32)
+    validity = np.zeros(0, dtype=np.uint8)
+    for array in (data, offsets, validity):
+        array.flags.writeable = False
+    ends, stack = np.zeros(2, dtype=np.int32), np.empty(STACK_BYTES, dtype=np.uint8)
+    status, row = write_documents(data, offsets, validity, 0, text, ends, stack)
+    assert row == (1 if status == DONE else 0)
+    return status, text[: ends[1]].tobytes()
+
+
+@QUICK
+@given(FLOATS | SHORT_DECIMALS)
+@example(0.0)
+@example(-0.0)
+@example(1e-4)
+@example(9.999999999999999e-05)
+@example(float((1 << 53) - 1))
+@example(float(1 << 53))
+@example(123456789012345.6)
+@example(0.1 + 0.2)
+@example(5e-324)
+@example(1.7976931348623157e308)
+def test_a_double_is_its_shortest_text_or_left(number: float) -> None:
+    assert kernel_text(document(number)) in (repr(number), None)
+
+
+@QUICK
+@given(st.integers(1, 10**15 - 1), st.integers(0, 18), st.sampled_from([1, -1]))
+def test_doubles_of_fifteen_digits_stay_in_the_kernel(digits: int, scale: int, sign: int) -> None:
+    number = sign * digits / 10**scale
+    if abs(number) >= 1e-4:
+        assert kernel_text(document(number)) == repr(number)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_what_json_cannot_write_is_refused(number: float) -> None:
+    with pytest.raises(ValueError, match="cannot write"):
+        json_texts(pa.array([document([number])], pa.binary()))
+
+
+SECONDS = (0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF)
+
+
+def test_strings_are_checked_as_utf_8() -> None:
+    """Every lead byte with every boundary of its followers, whole, cut and as a key."""
+    for lead in range(0x80, 0x100):
+        for second in SECONDS:
+            for tail in (b"", b"\x80", b"\xbf", b"\x7f", b"\x80\x80", b"\xbf\xbf", b"\x80\xc0", b"\x80\x80\x80"):
+                raw = bytes([lead, second]) + tail
+                string = b"\x0c" + bytes([len(raw)]) + raw
+                try:
+                    wanted = json_text(string)
+                except ValueError:
+                    wanted = None
+                assert kernel_text(string) == wanted
+    assert kernel_text(b"\x0c\x02\xed\xa0") is None
+    assert kernel_text(b"\x00\x01\x00\x0c\x00\x0b\x00\x01\x00\x04\x00\x00\xff") is None
+    assert kernel_text(b"\x00\x01\x00\x0c\x00\x0b\x00\x01\x00\x04\x00\x00a") == '{"a":null}'
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 19])
+def test_each_character_is_escaped_at_each_place(size: int) -> None:
+    """Eight plain characters go in one step: none of them may hide one that needs an escape."""
+    for code in [*range(0x80), 0xE9, 0x20AC, 0x1F600]:
+        for place in range(size):
+            string = "p" * place + chr(code) + "q" * (size - place - 1)
+            assert kernel_text(document(string)) == json.dumps(string, ensure_ascii=False)
+
+
+class Fenced:
+    """Memory that ends where no byte can be read or written: a touch beyond it kills the process."""
+
+    size = 1 << 20
+
+    def __init__(self) -> None:
+        page = mmap.PAGESIZE
+        self._pages = mmap.mmap(-1, self.size + page)
+        self._memory = np.frombuffer(self._pages, dtype=np.uint8)
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._protect = libc.mprotect
+        self._protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self._fence = self._memory.ctypes.data + self.size
+        assert self._protect(self._fence, page, 0) == 0  # PROT_NONE
+
+    def last(self, size: int) -> npt.NDArray[np.uint8]:
+        return self._memory[self.size - size : self.size]
+
+    def open(self) -> None:
+        assert self._protect(self._fence, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE) == 0
+
+
+@pytest.fixture(scope="module")
+def fences() -> Iterator[tuple[Fenced, Fenced]]:
+    pair = Fenced(), Fenced()
+    yield pair
+    for fenced in pair:
+        fenced.open()
+
+
+@settings(QUICK, max_examples=1500, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(nested(PLAIN | SHORT_DECIMALS | OPAQUE), st.booleans(), st.data())
+def test_damage_ends_as_in_the_plain_reader(
+    fences: tuple[Fenced, Fenced], value: Any, large: bool, data: st.DataObject
+) -> None:
+    stored = bytearray(document(value, large=large))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, min(len(stored) - 1, 40)) | st.integers(0, len(stored) - 1))
+        stored[at] = data.draw(st.integers(0, 15) | st.integers(0, 255))
+    del stored[data.draw(st.just(len(stored)) | st.integers(1, len(stored))) :]
+    try:
+        wanted = json_text(bytes(stored))
+    except ValueError:
+        wanted = None
+    source, target = fences[0].last(len(stored)), fences[1].last(text_room(len(stored)))
+    source[:] = stored
+    status, text = run_kernel(source.view(), target)
+    if status == LEFT:
+        column = pa.array([b"", bytes(stored)], pa.binary())
+        if wanted is None:
+            with pytest.raises(ValueError, match=r"."):
+                json_texts(column)
+        else:
+            assert json_texts(column).to_pylist() == ["null", wanted]
+    else:
+        assert (status, text.decode("utf-8")) == (DONE, wanted)
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        b"\x0c\x07\x00" + b"\x05" + b"abcd",  # a string of five bytes, four in the array
+        b"\x0c\x07\x00" + b"\x84",  # a length whose second byte is outside
+        b"\x0b\x07\x00" + bytes(7),  # a double of seven bytes
+        b"\x09\x08\x00" + bytes(8),  # an integer that begins one byte late
+        b"\x07\x00\x00",  # an integer that is the array's own head
+        b"\x02\x07\x00" + b"\x00\x00\x05\x00",  # an array of five bytes, four in the outer one
+    ],
+)
+def test_values_stay_inside_their_container(member: bytes) -> None:
+    """The array ends too early for its member; bytes that would complete it follow outside."""
+    stored = b"\x02\x01\x00" + (4 + len(member)).to_bytes(2, "little") + member + bytes(16)
+    assert kernel_text(stored) is None
+    with pytest.raises(ValueError, match=r"."):
+        json_texts(pa.array([stored], pa.binary()))
+
+
+def test_every_cut_of_a_document_is_refused() -> None:
+    stored = document({"a": [1, "two", {"three": 3.25}], "b": 1 << 40}, large=True)
+    assert kernel_text(stored) == json_text(stored)
+    for size in range(1, len(stored)):
+        assert kernel_text(stored[:size]) is None
+        with pytest.raises(ValueError, match=r"."):
+            json_texts(pa.array([stored[:size]], pa.binary()))
+
+
+def test_values_that_share_bytes_are_refused_before_they_multiply() -> None:
+    """Forty arrays, each the two members of the one around it, would be a text of a terabyte."""
+    inner = b"\x00\x00\x04\x00"  # []
+    for _ in range(40):
+        inner = b"\x02\x00" + (10 + len(inner)).to_bytes(2, "little") + b"\x02\x0a\x00" * 2 + inner
+    stored = b"\x02" + inner
+    assert kernel_text(stored) is None
+    with pytest.raises(ValueError, match="overlap"):
+        json_texts(pa.array([stored], pa.binary()))
+
+
+def array_of_one_value(kind: int, value: bytes) -> bytes:
+    """An array whose two members are the same bytes."""
+    entry = bytes([kind]) + b"\x0a\x00"
+    return b"\x02\x02\x00" + (10 + len(value)).to_bytes(2, "little") + entry * 2 + value
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        array_of_one_value(12, b"\x64" + b"x" * 100),
+        array_of_one_value(11, b"\0" * 6 + b"\xf0\x3f"),
+        array_of_one_value(9, b"\x01" * 8),
+        # An object of two NULL members whose keys are the same five bytes.
+        b"\x00\x02\x00\x17\x00" + b"\x12\x00\x05\x00" * 2 + b"\x04\x00\x00" * 2 + b"abcde",
+    ],
+    ids=["string", "double", "integer", "key"],
+)
+def test_neither_values_nor_keys_share_bytes(stored: bytes) -> None:
+    assert kernel_text(stored) is None
+    with pytest.raises(ValueError, match="overlap"):
+        json_texts(pa.array([stored], pa.binary()))
+
+
+@pytest.mark.parametrize("value", ["\x01" * 5000, ["\x1f"] * 3000, [0.0001220703125] * 500, {"": None}, [False] * 500])
+def test_the_longest_texts_have_room(fences: tuple[Fenced, Fenced], value: Any) -> None:
+    stored = document(value)
+    source, target = fences[0].last(len(stored)), fences[1].last(text_room(len(stored)))
+    source[:] = np.frombuffer(stored, dtype=np.uint8)
+    assert run_kernel(source.view(), target) == (DONE, json_text(stored).encode())
+    assert run_kernel(source.view(), target[1:])[0] == FULL
+    rows = [stored, None, document(0.1 + 0.2), stored] * 5
+    assert json_texts(pa.array(rows, pa.binary())).to_pylist() == expected(rows)
+
+
+def test_columns_without_values() -> None:
+    assert json_texts(pa.array([], pa.binary())).to_pylist() == []
+    assert json_texts(pa.array([None, None], pa.binary())).to_pylist() == [None, None]
+    assert json_texts(pa.array([b"", b""], pa.binary())).to_pylist() == ["null", "null"]
+
+
+def test_depth_is_limited_as_at_the_server() -> None:
+    value: Any = 1
+    for _ in range(100):
+        value = {"k": value}
+    assert kernel_text(document(value, large=True)) == '{"k":' * 100 + "1" + "}" * 100
+    assert kernel_text(document([value], large=True)) is None
+    with pytest.raises(ValueError, match="deeper than 100"):
+        json_texts(pa.array([document([value], large=True)], pa.binary()))
+
+
+def test_damage_in_a_log_names_column_and_place() -> None:
+    log = Log()
+    damaged = document({"a": [1, 2, 3]})[:-2]
+    rows = [[integer(1, 4), prefixed(document({"a": 1}), 4)], [integer(2, 4), prefixed(damaged, 4)]]
+    log.transaction(1, "t", [int_col(), Col("j", 245, b"\x04")], rows)
+    with pytest.raises(DecodeError, match=r"f\.000001:\d+ and after: column .*t\.j .*binary JSON"):
+        list(decode_events(bytes(log.data), file="f.000001"))

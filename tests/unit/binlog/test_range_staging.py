@@ -1,0 +1,188 @@
+"""A dump is cut at transaction boundaries only, by rows, bytes and definitions, however its batches fall."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from databus.binlog.capture import TableCapture
+from databus.binlog.decode import decode_events
+from databus.binlog.dump import Events
+from databus.binlog.log_walk import LogWalk
+from databus.binlog.range_staging import RangeBounds, RangeStager
+from databus.binlog.segment_store import SegmentStore, load_segment
+from databus.binlog.segments import RangeIndex
+from databus.binlog.table_batch import TableBatch
+from databus.core.errors import DecodeError, OffsetInvalidError
+from databus.core.offsets import BinlogOffset
+from tests.unit.binlog.log_encoder import SOURCE, Log, int_col
+
+FILE = "mysql-bin.000007"
+COLUMNS = [int_col()]
+
+
+def number(value: int) -> bytes:
+    return struct.pack("<i", value)
+
+
+def log_of(transactions: int, rows: int = 3, start: int = 4) -> Log:
+    log = Log(start=start)
+    for t in range(transactions):
+        log.transaction(9, "t", COLUMNS, [[number(t * rows + r)] for r in range(rows)])
+    return log
+
+
+def made_up_rotate(file: str, pos: int) -> bytes:
+    return Log().event(4, struct.pack("<Q", pos) + file.encode(), log_pos=0, flags=0x20)
+
+
+def batches(log: Log, step: int, file: str = FILE, pos: int = 4) -> list[Events]:
+    """Cut a log into batches of `step` whole events, behind the event that names the file."""
+    starts = [0, *log.ends[:-1]]
+    pieces = [bytes(log.data[a:b]) for a, b in zip(starts, log.ends, strict=True)]
+    found = [made_up_rotate(file, pos) + b"".join(pieces[:step])]
+    found += [b"".join(pieces[i : i + step]) for i in range(step, len(pieces), step)]
+    return [Events(np.frombuffer(p, np.uint8).copy(), len(p)) for p in found]
+
+
+def stage(
+    folder: Path, dump: Sequence[Events], bounds: RangeBounds, start: BinlogOffset | None = None
+) -> tuple[RangeIndex | None, SegmentStore]:
+    start = start or BinlogOffset(FILE, 4, "", "mysql", "uuid")
+    capture = TableCapture(("shop.t",))
+    store = SegmentStore(str(folder), "flow", "uuid")
+    staging = store.stage()
+    walk = LogWalk(capture, str(start))
+    stager = RangeStager(staging.folder, walk, capture, start, bounds)
+    try:
+        for batch in dump:
+            if any(stager.take(piece) for piece in walk.walk(batch)):
+                break
+        index = stager.finish(more=False)
+    finally:
+        stager.discard()
+    if index is not None:
+        store.publish(staging, index)
+    return index, store
+
+
+def read(store: SegmentStore, index: RangeIndex) -> list[int]:
+    values: list[int] = []
+    for segment in index.segments:
+        decoded = decode_events(
+            load_segment(store.address(index, segment)), file=segment.file, base_pos=segment.start_pos
+        )
+        assert int(decoded.transactions.end_pos[-1]) == segment.end_pos
+        assert len(decoded.transactions) == segment.transactions
+        for item in decoded:
+            if isinstance(item, TableBatch):
+                values += item.images["id"].to_pylist()
+    return values
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
+def test_every_cut_of_the_dump_gives_the_same_segments(tmp_path: Path, step: int) -> None:
+    log = log_of(20)
+    index, store = stage(tmp_path, batches(log, step), RangeBounds(segment_bytes=700))
+    assert index is not None
+    assert (index.range.end.to_json()["pos"], index.rows, index.range.end.to_json()["gtids"]) == (
+        log.position,
+        60,
+        f"{SOURCE}:1-20",
+    )
+    assert len(index.segments) > 3
+    assert [s.rows[0] for s in index.segments] == [s.transactions * 3 for s in index.segments]
+    assert read(store, index) == list(range(60))
+    assert store.find(index.range) == index
+    store.delete(index.range)
+    assert store.find(index.range) is None
+
+
+@pytest.mark.parametrize("step", [1, 5, 1000])
+@pytest.mark.parametrize(
+    ("bounds", "transactions"),
+    [
+        (RangeBounds(max_rows=1), 1),
+        (RangeBounds(max_rows=7), 3),
+        (RangeBounds(max_rows=9), 3),
+        (RangeBounds(max_bytes=1), 1),
+    ],
+)
+def test_a_range_ends_at_the_first_boundary_past_its_bounds(
+    tmp_path: Path, step: int, bounds: RangeBounds, transactions: int
+) -> None:
+    log = log_of(10)
+    index, store = stage(tmp_path, batches(log, step), bounds)
+    assert index is not None
+    assert read(store, index) == list(range(3 * transactions))
+    assert index.bytes == index.range.end.to_json()["pos"] - 4
+    again, _ = stage(tmp_path / "again", batches(log, 4), RangeBounds(end=index.range.end))  # type: ignore[arg-type]
+    assert again == index
+
+
+def test_an_unfinished_transaction_is_not_part_of_the_range(tmp_path: Path) -> None:
+    log = log_of(2)
+    end = log.position
+    log.gtid().begin().table_map(9, "t", COLUMNS).rows(30, 9, 1, [[number(99)]])
+    index, store = stage(tmp_path, batches(log, 3), RangeBounds())
+    assert index is not None
+    assert index.range.end.to_json()["pos"] == end
+    assert read(store, index) == list(range(6))
+    only_open = Log().gtid().begin()
+    assert stage(tmp_path / "open", batches(only_open, 1), RangeBounds())[0] is None
+
+
+def test_a_definition_ends_its_segment(tmp_path: Path) -> None:
+    log = log_of(2)
+    log.gtid().query("ALTER TABLE t ADD x INT")
+    position = log.position
+    log.transaction(9, "t", COLUMNS, [[number(6)]])
+    log.gtid().query("ALTER TABLE elsewhere ADD x INT").transaction(9, "t", COLUMNS, [[number(7)]])
+    index, _ = stage(tmp_path, batches(log, 4), RangeBounds())
+    assert index is not None
+    assert [s.transactions for s in index.segments] == [3, 3]
+    assert [s.table_events for s in index.segments] == [(position,), ()]
+
+
+def test_positions_past_4_gib_are_counted_in_64_bits(tmp_path: Path) -> None:
+    base = (1 << 32) - 500
+    log = Log(start=0)
+    description = len(log.data)
+    log.start = base - description
+    for t in range(6):
+        log.transaction(9, "t", COLUMNS, [[number(t)]])
+    # A dump that starts further on sends the description with position 0.
+    first = bytearray(log.data[:description])
+    first[13:17] = bytes(4)
+    log.data[: description - 4] = first[:-4]
+    log.data[description - 4 : description] = struct.pack("<I", zlib.crc32(bytes(first[:-4])))
+    start = BinlogOffset(FILE, base, "", "mysql", "uuid")
+    index, store = stage(tmp_path, batches(log, 3, pos=base), RangeBounds(segment_bytes=400), start)
+    assert index is not None
+    assert index.range.end.to_json()["pos"] == log.position > 1 << 32
+    assert index.bytes == log.position - base
+    assert read(store, index) == list(range(6))
+
+
+def test_a_fault_at_the_start_is_a_bad_offset_and_one_later_is_damage(tmp_path: Path) -> None:
+    log = log_of(3)
+    for at, error in ((log.ends[0] + 30, OffsetInvalidError), (log.ends[5] + 30, DecodeError)):
+        log.data[at] ^= 0xFF
+        with pytest.raises(error, match=FILE):
+            stage(tmp_path, batches(log, 1000), RangeBounds())
+        log.data[at] ^= 0xFF
+    inside = Log().begin()
+    with pytest.raises(OffsetInvalidError, match="inside a transaction"):
+        stage(tmp_path, batches(inside, 1), RangeBounds())
+
+
+def test_an_end_that_is_no_boundary_is_refused(tmp_path: Path) -> None:
+    log = log_of(4)
+    for end in (log.ends[8] + 4 + 1, log.position + 10):
+        with pytest.raises(OffsetInvalidError):
+            stage(tmp_path, batches(log, 3), RangeBounds(end=BinlogOffset(FILE, end, "", "mysql", "uuid")))

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from databus.checks.freshness import Freshness
+from databus.checks.volume import Volume
+from databus.core.batch import SourcePlan
+from databus.core.offsets import BinlogOffset, OffsetRange
+
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def planned(*, rows: int = 0, age_s: float | None = None) -> SourcePlan:
+    start, end = (BinlogOffset("binlog.000001", pos) for pos in (4, 104))
+    watermark = None if age_s is None else NOW - timedelta(seconds=age_s)
+    return SourcePlan(OffsetRange(start, end), (), rows, 100, watermark=watermark)
+
+
+@pytest.mark.parametrize(
+    ("check", "rows", "violations"),
+    [
+        (Volume(minimum_rows=1), 0, 1),
+        (Volume(minimum_rows=1), 1, 0),
+        (Volume(maximum_rows=10), 10, 0),
+        (Volume(maximum_rows=10, severity="fail"), 11, 1),
+        (Volume(minimum_rows=5, maximum_rows=10), 7, 0),
+    ],
+)
+def test_volume(check: Volume, rows: int, violations: int) -> None:
+    result = check.evaluate(planned(rows=rows), NOW)
+
+    assert (result.violations, result.evaluated, result.observed) == (violations, 1, f"{rows} rows")
+    assert (result.check, result.kind, result.table, result.column) == (check.check_name, "volume", "*", None)
+    assert result.severity == check.severity
+
+
+@pytest.mark.parametrize(
+    ("age_s", "expected"), [(300, (1, 0, "300.000 s")), (300.5, (1, 1, "300.500 s")), (None, (0, 0, "no commits"))]
+)
+def test_freshness(age_s: float | None, expected: tuple[int, int, str]) -> None:
+    result = Freshness(300).evaluate(planned(age_s=age_s), NOW)
+
+    assert (result.evaluated, result.violations, result.observed) == expected
+
+
+def test_no_row_violates_a_check_of_the_batch() -> None:
+    assert Freshness(300).violation(object()) is None
+    assert Freshness(300).severity == "warn"

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from databus.core.errors import ConfigError
+from databus.core.flow import Batching, CheckSpec, Flow, SinkSpec, SourceSpec, TransformSpec
+from databus.core.spec import Spec
+
+
+class Lines(SourceSpec):
+    kind: ClassVar[str] = "lines"
+    path: str
+    every: int = 1
+
+
+class Upper(TransformSpec):
+    kind: ClassVar[str] = "upper"
+    column: str
+
+
+class Short(CheckSpec):
+    kind: ClassVar[str] = "short"
+    column: str
+
+    @property
+    def check_name(self) -> str:
+        return f"short({self.column})"
+
+
+class Screen(SinkSpec):
+    kind: ClassVar[str] = "screen"
+    color: str = "white"
+
+
+def flow(**changes: Any) -> Flow:
+    parts: dict[str, Any] = {
+        "name": "orders",
+        "source": Lines(path="a"),
+        "transforms": (Upper(column="x"),),
+        "checks": (Short(column="x"),),
+        "sinks": (Screen(),),
+    }
+    return Flow(**{**parts, **changes})
+
+
+def here(offset: int = 0) -> str:
+    import sys
+
+    return f"{Path(__file__)}:{sys._getframe(1).f_lineno + offset}"
+
+
+class TestBadOptions:
+    def test_an_unknown_option_names_file_line_and_choices(self) -> None:
+        with pytest.raises(ConfigError) as caught:
+            Lines(path="a", evry=2)
+        assert caught.value.message.startswith(here(-1) + ": Lines: unknown option 'evry'")
+        assert caught.value.hint == "Lines takes: every, path."
+        assert not caught.value.retryable
+
+    def test_a_missing_option(self) -> None:
+        with pytest.raises(ConfigError, match="missing option 'path'"):
+            Lines()
+
+    def test_a_wrong_type_is_named_by_its_option(self) -> None:
+        with pytest.raises(ConfigError, match=r"every: .*integer"):
+            Lines(path="a", every="often")
+
+    def test_bounds_of_a_batch(self) -> None:
+        for wrong in ({"max_rows": 0}, {"max_bytes": -1}, {"max_seconds": 0}):
+            with pytest.raises(ConfigError, match=next(iter(wrong))):
+                Batching(**wrong)
+
+    @pytest.mark.parametrize("name", ["", "Orders", "1st", "a-b", "a/b", "a" * 101, "ä", "orders\n"])
+    def test_a_flow_needs_an_identifier(self, name: str) -> None:
+        with pytest.raises(ConfigError, match="lower-case"):
+            flow(name=name)
+
+    def test_a_flow_needs_a_sink(self) -> None:
+        with pytest.raises(ConfigError, match="sinks"):
+            flow(sinks=())
+
+    def test_sinks_and_checks_are_told_apart_by_name(self) -> None:
+        with pytest.raises(ConfigError, match="sink names must be unique, repeated: screen"):
+            flow(sinks=(Screen(), Screen(color="red")))
+        with pytest.raises(ConfigError, match=r"check names must be unique, repeated: short\(x\)"):
+            flow(checks=(Short(column="x"), Short(column="x", severity="warn")))
+        assert len(flow(sinks=(Screen(), Screen(name="second"))).sinks) == 2
+
+    def test_severity_is_one_of_three(self) -> None:
+        with pytest.raises(ConfigError, match="severity"):
+            Short(column="x", severity="ignore")
+
+    def test_another_package_that_begins_alike_is_the_callers_code(self, tmp_path: Path) -> None:
+        """`databus_extra` beside `databus` is not `databus`."""
+        import databus.core.spec as module
+
+        neighbour = f"{module._PACKAGE.rstrip('/')}_extra/flows.py"
+        code = compile("\n\nLines(nope=1)", neighbour, "exec")
+        with pytest.raises(ConfigError) as caught:
+            exec(code, {"Lines": Lines})
+        assert caught.value.message.startswith(f"{neighbour}:3: ")
+
+
+class TestFrozen:
+    def test_specs_do_not_change(self) -> None:
+        with pytest.raises(Exception, match="frozen"):
+            flow().name = "other"  # type: ignore[misc]
+
+    def test_specs_pickle(self) -> None:
+        assert pickle.loads(pickle.dumps(flow())) == flow()
+
+
+class TestJson:
+    def test_a_spec_names_its_kind_and_options(self) -> None:
+        assert Lines(path="a").to_json() == {"kind": "lines", "path": "a", "every": 1}
+
+    def test_a_flow_is_plain_json(self) -> None:
+        data = flow().to_json()
+        assert json.loads(json.dumps(data)) == data
+        assert data["sinks"][0] == {"kind": "screen", "name": "", "routes": ["*"], "color": "white"}
+
+    def test_names_default_to_the_kind(self) -> None:
+        assert (Screen().sink_name, Screen(name="wall").sink_name) == ("screen", "wall")
+        assert Screen().label() == "screen"
+
+
+class TestSpecHash:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"name": "payments"},
+            {"source": Lines(path="b")},
+            {"transforms": ()},
+            {"transforms": (Upper(column="y"),)},
+            {"checks": (Short(column="x", severity="fail"),)},
+            {"sinks": (Screen(color="red"),)},
+            {"sinks": (Screen(routes=("shop.*",)),)},
+        ],
+    )
+    def test_what_decides_the_output_changes_it(self, change: dict[str, Any]) -> None:
+        assert flow(**change).spec_hash("1") != flow().spec_hash("1")
+
+    @pytest.mark.parametrize(
+        "change", [{"batching": Batching(max_rows=5)}, {"zookeeper": "other"}, {"description": "text"}]
+    )
+    def test_what_does_not_leaves_it(self, change: dict[str, Any]) -> None:
+        assert flow(**change).spec_hash("1") == flow().spec_hash("1")
+
+    def test_the_order_of_transforms_and_the_code_count(self) -> None:
+        one, two = Upper(column="x"), Upper(column="y")
+        assert flow(transforms=(one, two)).spec_hash("1") != flow(transforms=(two, one)).spec_hash("1")
+        assert flow().spec_hash("1") != flow().spec_hash("2")
+
+
+def test_building_a_flow_opens_nothing() -> None:
+    built = flow()
+    assert built.source.conn_ids() == ()
+    assert built.sinks[0].datasets() == ()
+    assert issubclass(Flow, Spec)

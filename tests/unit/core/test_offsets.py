@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from databus.core.errors import CheckpointFormatError, OffsetInvalidError
+from databus.core.offsets import (
+    BinlogOffset,
+    KafkaOffsets,
+    Offset,
+    OffsetRange,
+    Ordering,
+    SequenceOffset,
+    offset_from_json,
+)
+
+A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+MIRRORED = {
+    Ordering.BEFORE: Ordering.AFTER,
+    Ordering.AFTER: Ordering.BEFORE,
+    Ordering.EQUAL: Ordering.EQUAL,
+    Ordering.DIVERGED: Ordering.DIVERGED,
+}
+
+binlog = st.builds(
+    BinlogOffset,
+    file=st.integers(1, 3).map(lambda n: f"mysql-bin.{n:06d}"),
+    pos=st.integers(4, 8) | st.just(5 << 32),
+    gtids=st.sampled_from(["", f"{A}:1-5", f"{A}:1-6", f"{A}:1-4:6"]),
+    server=st.sampled_from(["", A]),
+    timeline=st.integers(0, 1),
+)
+kafka = st.dictionaries(
+    st.sampled_from(["a", "b"]), st.dictionaries(st.integers(0, 2), st.integers(0, 5), max_size=3), max_size=2
+).map(KafkaOffsets)
+sequence = st.integers(0, 5).map(SequenceOffset)
+offsets = st.one_of(binlog, kafka, sequence)
+
+
+@given(offsets)
+def test_json_is_read_back(offset: Offset) -> None:
+    assert offset_from_json(json.loads(json.dumps(offset.to_json()))) == offset
+
+
+@given(offsets, offsets)
+def test_comparing_the_other_way_round_mirrors_the_answer(left: Offset, right: Offset) -> None:
+    assert right.compare(left) is MIRRORED[left.compare(right)]
+
+
+@given(offsets)
+def test_an_offset_equals_itself(offset: Offset) -> None:
+    assert offset.compare(offset) is Ordering.EQUAL
+
+
+@given(st.sets(st.tuples(st.integers(1, 3), st.integers(4, 8)), min_size=2))
+def test_positions_of_one_server_have_one_order(places: set[tuple[int, int]]) -> None:
+    ordered = [BinlogOffset(f"mysql-bin.{file:06d}", pos, server=A) for file, pos in sorted(places)]
+    assert all(a.compare(b) is Ordering.BEFORE for a, b in pairwise(ordered))
+
+
+def test_file_numbers_count_not_their_text() -> None:
+    assert BinlogOffset("bin.1000000", 4).compare(BinlogOffset("bin.999999", 900)) is Ordering.AFTER
+
+
+def test_a_position_past_4_gib_survives() -> None:
+    offset = BinlogOffset("bin.000001", (1 << 32) + 5)
+    assert offset_from_json(offset.to_json()).compare(BinlogOffset("bin.000001", 5)) is Ordering.AFTER
+
+
+def test_after_a_failover_only_gtids_can_order() -> None:
+    old = BinlogOffset("bin.000900", 100, f"{A}:1-50", server="old")
+    new = BinlogOffset("bin.000002", 100, f"{A}:1-60", server="new", timeline=1)
+    assert new.compare(old) is Ordering.AFTER
+    lost = BinlogOffset("bin.000002", 100, f"{A}:1-49:51-60", server="new", timeline=1)
+    assert lost.compare(old) is Ordering.DIVERGED
+    assert BinlogOffset("bin.000002", 100, server="new").compare(old) is Ordering.DIVERGED
+
+
+def test_mariadb_and_mysql_never_compare() -> None:
+    mysql = BinlogOffset("bin.000001", 4)
+    assert mysql.compare(BinlogOffset("bin.000001", 4, flavor="mariadb")) is Ordering.DIVERGED
+    here = BinlogOffset("bin.000001", 4, "0-1-5", "mariadb", "1")
+    there = BinlogOffset("bin.000007", 4, "0-2-6", "mariadb", "2", timeline=1)
+    assert here.compare(there) is Ordering.BEFORE
+
+
+def test_kafka_partitions_that_disagree_have_no_order() -> None:
+    offset = KafkaOffsets({"t": {0: 5, 1: 5}})
+    assert offset.compare(KafkaOffsets({"t": {0: 4, 1: 5}})) is Ordering.AFTER
+    assert offset.compare(KafkaOffsets({"t": {0: 4, 1: 6}})) is Ordering.DIVERGED
+    assert offset.compare(KafkaOffsets({"t": {0: 5}})) is Ordering.AFTER
+
+
+@pytest.mark.parametrize(
+    ("file", "pos"), [("mysql-bin", 4), ("mysql-bin.42", 4), ("mysql-bin.000001", 3), ("", 4), ("b.000001\n", 4)]
+)
+def test_what_is_no_position_is_refused(file: str, pos: int) -> None:
+    with pytest.raises(OffsetInvalidError, match="not a binlog position"):
+        BinlogOffset(file, pos)
+
+
+class TestRange:
+    def test_start_is_exclusive_and_end_inclusive_in_words_too(self) -> None:
+        covered = OffsetRange(SequenceOffset(3), SequenceOffset(5))
+        assert str(covered) == "(3, 5]"
+        assert not covered.empty
+        assert OffsetRange(SequenceOffset(3), SequenceOffset(3)).empty
+
+    @given(offsets, offsets)
+    def test_a_range_never_goes_back(self, start: Offset, end: Offset) -> None:
+        if end.compare(start) in (Ordering.EQUAL, Ordering.AFTER):
+            covered = OffsetRange(start, end)
+            assert OffsetRange.from_json(json.loads(json.dumps(covered.to_json()))) == covered
+        else:
+            with pytest.raises(OffsetInvalidError):
+                OffsetRange(start, end)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        {"kind": "unheard_of"},
+        {"kind": "binlog"},
+        {"kind": "binlog", "file": "bin.000001", "pos": 4, "color": "red"},
+        {"kind": "binlog", "file": 7, "pos": 4},
+        {"kind": "kafka"},
+        {"kind": "kafka", "positions": {"t": {"zero": 1}}},
+        {"kind": "sequence"},
+    ],
+)
+def test_stored_json_that_is_no_offset(stored: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointFormatError):
+        offset_from_json(stored)

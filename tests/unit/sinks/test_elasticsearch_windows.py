@@ -1,0 +1,87 @@
+"""Windows: each document once, newest row last, never cut inside a transaction; refusals fall back."""
+
+from __future__ import annotations
+
+from databus.sinks.elasticsearch_bulk import ItemResult, Outcome
+from databus.sinks.elasticsearch_document import RowWrite
+from databus.sinks.elasticsearch_tally import Tally
+from databus.sinks.elasticsearch_writer import deliver, windows
+
+
+class Batch:
+    """Just enough of an Arrow batch for a rejected row."""
+
+    def column(self, name):
+        values = {"event_id": f"e-{name}", "key": b'{"id":1}', "op": "u", "document": '{"n":"x"}', "before": None}
+        return [Scalar(values[name])]
+
+
+class Scalar:
+    def __init__(self, value):
+        self.value = value
+
+    def as_py(self):
+        return self.value
+
+
+def write(id_, position, document="{}"):
+    return RowWrite("i", id_, position, document, "d.t", ("f", position), (Batch(), 0))
+
+
+def test_only_the_newest_row_of_a_document_stands_in_a_window():
+    rows = [write("1", 10, '{"n":1}'), write("2", 10), write("1", 20, None), write("1", 20, '{"n":3}')]
+    (window,) = windows(rows, 1 << 20)
+    assert [(w.id, w.version, w.document) for w in window] == [("2", 10, "{}"), ("1", 20, '{"n":3}')]
+    assert window[1].superseded is rows[2]
+    assert rows[2].superseded is rows[0]
+
+
+def test_a_window_is_cut_between_transactions_only():
+    rows = [write(str(n), 10) for n in range(5)] + [write("0", 20), write("9", 30)]
+    cut = [[w.version for w in window] for window in windows(rows, 1)]
+    assert cut == [[10] * 5, [20], [30]]
+
+
+class RefusingBulk:
+    """Refuses the documents it is told to."""
+
+    def __init__(self, refused):
+        self.refused = refused
+        self.sent = []
+
+    def send(self, writes):
+        for w in writes:
+            self.sent.append(w.document)
+            bad = w.document in self.refused
+            yield ItemResult(w, Outcome.REJECTED if bad else Outcome.UPDATED, "mapper: no" if bad else "")
+
+
+def test_a_refused_row_leaves_the_newest_row_the_server_takes():
+    tally = Tally("search")
+    rows = [write("1", 10, "good"), write("1", 20, "bad"), write("1", 30, "worse"), write("2", 30, "other")]
+    for _ in rows:
+        tally.read("d.t")
+    bulk = RefusingBulk({"bad", "worse"})
+    for window in windows(rows, 1 << 20):
+        deliver(window, bulk, tally)
+    receipt = tally.receipt(0, 5, 0)
+    assert bulk.sent == ["worse", "other", "bad", "good"]
+    assert receipt.rows == {"d.t": 2}
+    assert receipt.written == 2
+    assert len(receipt.rejected) == 2
+    assert receipt.outputs == {"i": {"rejected": 2, "updated": 2}}
+    assert receipt.rejected[0].position == "f:30"
+    assert receipt.rejected[0].payload == '{"op":"u","before":null,"after":{"n":"x"}}'
+
+
+def test_superseded_rows_count_as_dispatched():
+    tally = Tally("search")
+    rows = [write("1", 10), write("1", 20), write("1", 30)]
+    for _ in rows:
+        tally.read("d.t")
+    for window in windows(rows, 1 << 20):
+        deliver(window, RefusingBulk(()), tally)
+    receipt = tally.receipt(0, 5, 2)
+    assert receipt.rows == {"d.t": 3}
+    assert receipt.written == 1
+    assert receipt.outputs == {"i": {"updated": 1, "superseded": 2}, "": {"retries": 2}}

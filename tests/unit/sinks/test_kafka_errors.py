@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from databus.core.errors import (
+    RecordRejectedError,
+    SinkAccessError,
+    SinkError,
+    SinkFencedError,
+    SinkSettingError,
+    SinkUnavailableError,
+)
+from databus.sinks.kafka.client import ClientSettings, LastError, sink_error
+
+SETTINGS = ClientSettings("kafka_east", "a:1")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError._FENCED, SinkFencedError),
+        (KafkaError.INVALID_PRODUCER_EPOCH, SinkFencedError),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, SinkAccessError),
+        (KafkaError.INVALID_REPLICATION_FACTOR, SinkSettingError),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, SinkSettingError),
+        (KafkaError._ALL_BROKERS_DOWN, SinkUnavailableError),
+        (KafkaError._TIMED_OUT, SinkUnavailableError),
+        (KafkaError.MSG_SIZE_TOO_LARGE, RecordRejectedError),
+        (KafkaError.INVALID_MSG, SinkError),
+    ],
+)
+def test_mapping(code: int, kind: type[SinkError]) -> None:
+    error = sink_error(SETTINGS, "commit", KafkaException(KafkaError(code, "why")), LastError())
+    assert type(error) is kind
+    for part in ("kafka_east", "a:1", "commit", "why"):
+        assert part in error.message
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), copy.hint, copy.retryable) == (kind, error.hint, error.retryable)
+
+
+def test_a_refused_login_explains_a_timeout() -> None:
+    seen = LastError()
+    seen(KafkaError(KafkaError._AUTHENTICATION, "bad password"))
+    error = sink_error(SETTINGS, "reach the brokers", KafkaException(KafkaError(KafkaError._TRANSPORT)), seen)
+    assert isinstance(error, SinkAccessError)
+    assert "bad password" in error.message
+
+
+def test_a_fence_explains_a_fatal_error() -> None:
+    seen = LastError()
+    seen(KafkaError(KafkaError._FENCED, "newer instance"))
+    error = sink_error(SETTINGS, "produce", KafkaException(KafkaError(KafkaError._FATAL)), seen)
+    assert isinstance(error, SinkFencedError)
+
+
+def test_an_error_in_the_background_hides_no_other() -> None:
+    seen = LastError()
+    seen(KafkaError(KafkaError._AUTHENTICATION, "bad password"))
+    assert isinstance(
+        sink_error(SETTINGS, "create topic t", KafkaError(KafkaError.INVALID_PARTITIONS), seen), SinkSettingError
+    )

@@ -1,0 +1,102 @@
+"""The binlog source's spec, and the pieces of it that need no server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from databus.binlog.wire import server_error
+from databus.core.errors import (
+    ConfigError,
+    OffsetInvalidError,
+    OffsetPurgedError,
+    SourceAccessError,
+    SourceDivergedError,
+    SourceError,
+    SourceUnavailableError,
+)
+from databus.registry import spec_class
+from databus.sources.mysql_binlog import MysqlBinlog
+from databus.sources.mysql_server import grants_by_scope
+from databus.sources.segment_rows import _merged, in_log_order
+
+A = "65046f36-e55e-11f1-844e-02fc00000001"
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["latest", "earliest", "mysql-bin.000042:4", f"gtid:{A}:1-5:7", "gtid:0-1-5", "2026-01-31T10:00:00", "2026-01-31"],
+)
+def test_starts_survive_json(start: str) -> None:
+    spec = MysqlBinlog(conn_id="m", tables=("shop.*",), start=start)
+    options = {k: v for k, v in spec.to_json().items() if k != "kind"}
+    assert spec_class("sources", "mysql_binlog")(**options) == spec
+
+
+def test_a_datetime_start_is_utc() -> None:
+    spec = MysqlBinlog(conn_id="m", tables=("shop.*",), start=datetime(2026, 1, 31, 10, tzinfo=UTC))  # type: ignore[arg-type]
+    assert spec.start == "2026-01-31T10:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tables": ()}, "tables"),
+        ({"tables": ("orders",)}, "names no database"),
+        ({"tables": ("shop.*",), "start": "yesterday"}, "none of latest"),
+        ({"tables": ("shop.*",), "start": "gtid:nonsense"}, "GTID"),
+        ({"tables": ("shop.*",), "decoder": "perl"}, "decoder"),
+        ({"tables": ("shop.*",), "speed": 11}, "unknown option 'speed'"),
+    ],
+)
+def test_bad_options_are_named_with_file_and_line(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        MysqlBinlog(conn_id="m", **options)
+    assert __file__ in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "error"),
+    [
+        (1045, "Access denied", SourceAccessError),
+        (1227, "you need (at least one of) the REPLICATION SLAVE privilege(s)", SourceAccessError),
+        (1236, "Could not find first log file name in binary log index file", OffsetPurgedError),
+        (1236, "the source has purged binary logs containing GTIDs that the replica requires", OffsetPurgedError),
+        (1236, "Client requested source to start replication from position > file size", OffsetInvalidError),
+        (1236, "Replica has more GTIDs than the source has", SourceDivergedError),
+        (1236, "A slave with the same server_uuid/server_id as this slave has connected", SourceUnavailableError),
+        (2013, "Lost connection", SourceUnavailableError),
+        (1064, "syntax", SourceError),
+    ],
+)
+def test_server_errors_have_names(code: int, text: str, error: type[SourceError]) -> None:
+    found = server_error(code, text, "shop (h:1)")
+    assert type(found) is error
+    assert "shop (h:1)" in found.message
+    assert error is SourceError or found.hint
+
+
+def test_grants_are_read_by_scope() -> None:
+    rows = [
+        ("GRANT SELECT, REPLICATION SLAVE ON *.* TO `a`@`%`",),
+        ("GRANT ALL PRIVILEGES ON `shop`.* TO `a`@`%`",),
+        ("GRANT `r`@`%` TO `a`@`%`",),
+    ]
+    assert grants_by_scope(rows) == {"*.*": {"SELECT", "REPLICATION SLAVE"}, "`shop`.*": {"ALL PRIVILEGES"}}
+
+
+def batch(*places: tuple[int, int, int]) -> pa.RecordBatch:
+    columns = [pa.array(list(c), pa.int64()) for c in zip(*places, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, ["position", "ordinal", "part"])
+
+
+def test_streams_of_tables_are_merged_in_log_order() -> None:
+    one = [batch((10, 0, 0), (10, 2, 0)), batch((10, 4, 0), (30, 0, 0))]
+    two = [batch((10, 1, 0), (10, 3, 0), (10, 3, 1), (20, 0, 0))]
+    three = [batch((30, 1, 0))]
+    merged = pa.Table.from_batches(list(_merged([iter(one), iter(two), iter(three), iter([])])))
+    expected = sorted(tuple(row.values()) for b in (*one, *two, *three) for row in b.to_pylist())
+    assert [tuple(row.values()) for row in merged.to_pylist()] == expected
+    assert pa.Table.from_batches(in_log_order([*one, *two, *three])).equals(merged)

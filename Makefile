@@ -12,7 +12,7 @@ READY := .venv/.ready
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 /usr/bin/python3.11,\
     $(shell $(name) -c 'import sys; sys.version_info[:2] == (3, 11) and print("$(name)")' 2>/dev/null)))
 TOOLS := build/docker-check
-COMPOSE := docker compose --env-file docker/.env --env-file docker/secrets.env -f docker/compose.yaml
+COMPOSE := docker compose --env-file include/databus/sandbox/versions.env --env-file docker/secrets.env -f docker/compose.yaml
 # Arguments for pytest, the demo, the benchmark: make test ARGS="-k kafka -x"
 ARGS ?=
 

@@ -127,10 +127,8 @@ def health_defects(project: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: has no healthcheck"
 
 
-def version_defects(compose: str, versions: str, env: str) -> Iterator[str]:
-    """Versions in a second place: a tag written out, a docker/.env of its own, a name that nobody defines."""
-    if env != versions:
-        yield f"docker/.env differs from {VERSIONS.relative_to(ROOT)}: make it a symbolic link to that file"
+def version_defects(compose: str, versions: str) -> Iterator[str]:
+    """Versions in a second place: a tag written out, a name that nobody defines."""
     keys = {line.partition("=")[0] for line in versions.splitlines() if "=" in line and not line.startswith("#")}
     for image in re.findall(r"^\s*image:\s*(\S+)", compose, flags=re.MULTILINE):
         used = set(re.findall(r"\$\{(\w+)\}", image))
@@ -167,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     compose = DOCKER / "compose.yaml"
-    env_files = [DOCKER / ".env", DOCKER / "secrets.env.example"]
+    env_files = [VERSIONS, DOCKER / "secrets.env.example"]
     given = [word for file in env_files for word in ("-env-file", str(file))]
     output, defects = run_tool([options.composecheck, *given, str(compose)])
     clean = [report("compose.yaml loads: schema, references, every ${VARIABLE} has a value", defects)]
@@ -179,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "every service has a health check": health_defects,
         }
         clean += [report(title, list(check(project))) for title, check in checks.items()]
-    texts = [path.read_text(encoding="utf-8") for path in (compose, VERSIONS, DOCKER / ".env")]
+    texts = [path.read_text(encoding="utf-8") for path in (compose, VERSIONS)]
     clean.append(report("versions stand in one place", list(version_defects(*texts))))
     for dockerfile in sorted(DOCKER.glob("Dockerfile.*")):
         _, defects = run_tool([options.hadolint, "--config", str(DOCKER / ".hadolint.yaml"), str(dockerfile)])

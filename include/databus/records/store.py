@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +27,9 @@ from databus.records.tables import SCHEMA_VERSION, metadata, schema_version
 
 BUSY_TIMEOUT_MS = 30_000
 """How long a writer to SQLite waits for another one."""
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_BUSY_PAUSE_S = 0.02
 
 _SCHEMA_LOCK = 0x64617461_62757301
 """Key of PostgreSQL's advisory lock under which the tables are made ("databus", 1)."""
@@ -156,7 +161,20 @@ def _tune_sqlite(connection: Any, _record: Any) -> None:
     """Let readers and one writer work together, and let writers wait for each other (SQLite, "PRAGMA Statements")."""
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-    cursor.execute("PRAGMA journal_mode = WAL")
+    _use_wal(cursor)
     cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+
+
+def _use_wal(cursor: Any) -> None:
+    """Switch a file to write-ahead logging, once: SQLite refuses at once, without its busy timeout, while others do so."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in _BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_BUSY_PAUSE_S)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from databus.sources.mysql_server import LogFile, MysqlServer
 CLOCK_SLACK = timedelta(seconds=60)
 """A transaction's commit time may lie this far before the creation time of the log file that holds it."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_POSITION = len(MAGIC)
 _NO_TABLES = TableCapture(("re:",))
 _GTID_TYPES = {EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID}
@@ -154,7 +155,7 @@ class MysqlPositions:
             else:
                 high = middle
         for file in reversed(files[:low]):
-            found = self._last_before(file.name, int(when.timestamp() * 1000))
+            found = self._last_before(file.name, _first_ms_from(when))
             if found is not None:
                 return found
         return self._file_start(files[0])
@@ -280,6 +281,11 @@ def request_after(offset: BinlogOffset, *, follow: bool) -> DumpRequest:
     """Return the request for the log after an offset; past 4 GiB MariaDB can start by GTID only."""
     by_gtid = offset.flavor == "mariadb" and offset.pos >> 32 and offset.gtids
     return DumpRequest(offset.file, offset.pos, offset.flavor, follow, offset.gtids if by_gtid else None)
+
+
+def _first_ms_from(when: datetime) -> int:
+    """Return the first whole millisecond, the resolution of commit times, that is not before a time."""
+    return -((_EPOCH - when) // timedelta(milliseconds=1))
 
 
 def _previous_gtids(piece: Stretch) -> str:

@@ -168,7 +168,7 @@ def _tune_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _use_wal(cursor: Any) -> None:
-    """Switch a file to write-ahead logging, once: SQLite refuses at once, without its busy timeout, while others do so."""
+    """Switch a file to write-ahead logging: while others do so, SQLite refuses at once, without its busy timeout."""
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:

@@ -155,7 +155,7 @@ class MysqlPositions:
             else:
                 high = middle
         for file in reversed(files[:low]):
-            found = self._last_before(file.name, _first_ms_from(when))
+            found = self._last_before(file.name, first_ms_from(when))
             if found is not None:
                 return found
         return self._file_start(files[0])
@@ -283,7 +283,7 @@ def request_after(offset: BinlogOffset, *, follow: bool) -> DumpRequest:
     return DumpRequest(offset.file, offset.pos, offset.flavor, follow, offset.gtids if by_gtid else None)
 
 
-def _first_ms_from(when: datetime) -> int:
+def first_ms_from(when: datetime) -> int:
     """Return the first whole millisecond, the resolution of commit times, that is not before a time."""
     return -((_EPOCH - when) // timedelta(milliseconds=1))
 

@@ -61,7 +61,6 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.mark.spark
-@pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")  # upstream: PySpark's local sockets
 def test_rows_go_through_spark_s_workers_in_order(servers: str, spark: Any) -> None:
     from pyspark.sql import functions as f
 

@@ -286,8 +286,6 @@ def spark():
 
 
 @pytest.mark.spark
-# py4j leaves the sockets of collected results to the garbage collector.
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_variant_rows_become_documents_through_spark(target, spark):
     """Values keep every digit and kind on the way VARIANT → JSON text → index."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,14 +14,6 @@ from databus.binlog.table_batch import TableBatch
 from databus.rows.changes import Changes
 from databus.rows.emit import emit
 from databus.testing.table_batches import transactions
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Classic PySpark moves data between Python and the JVM over sockets that it leaves to the garbage collector
-    # (pyspark.util._create_local_socket, Spark 4.1): an upstream warning, ignored for these tests alone.
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning"))
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +37,6 @@ def spark() -> Iterator[Any]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
-    gc.collect()  # now, while the filter above holds
 
 
 @pytest.fixture

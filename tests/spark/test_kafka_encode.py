@@ -56,6 +56,7 @@ def encode(spark: Any) -> Any:
                 "ts_ms": 1_767_225_600_123,
                 "server_id": 5,
                 "statement": None,
+                "flags": None,
                 "route": f"{row['database']}.{row['table']}",
                 **row,
             }
@@ -64,7 +65,7 @@ def encode(spark: Any) -> Any:
         schema = (
             "op string, database string, table string, schema_id int, key string, key_hash int, before string, "
             "after string, file string, position bigint, gtid string, ordinal bigint, part smallint, event_id string, "
-            "ts_ms bigint, server_id bigint, statement string, route string"
+            "ts_ms bigint, server_id bigint, statement string, flags array<string>, route string"
         )
         names = [part.split()[0] for part in schema.split(", ")]
         df = spark.createDataFrame([[row[name] for name in names] for row in full], schema)

@@ -155,6 +155,18 @@ def test_row_envelope(encode: Any) -> None:
     assert not any(row["tombstone"] for row in encoded)
 
 
+@pytest.mark.parametrize("kind", ["debezium", "row"])
+def test_flags_stand_only_in_rows_that_have_them(encode: Any, kind: str) -> None:
+    flags = ["after.name:undecodable", "after.born:invalid_date"]
+    rows = [{**PLAIN, "flags": flags, "after": after} for after in ('{"id":1,"name":"/w=="}', "{}")]
+    *flagged, plain = encode([*rows, PLAIN], plan(cdc__shop__orders=1), envelope=kind)
+    for row in flagged:
+        jsonschema.Draft202012Validator(envelope.schema(kind)).validate(json.loads(row["value"]))
+        event = value(row)
+        assert (event["source"]["flags"] if kind == "debezium" else event["__flags"]) == flags
+    assert b"flags" not in plain["value"]
+
+
 def test_partition_is_that_of_kafka_s_default_partitioner(encode: Any) -> None:
     hashes = [murmur2(key.encode()) & 0x7FFFFFFF for key in KEYS]
     rows = [{**PLAIN, "key": key, "key_hash": hashed} for key, hashed in zip(KEYS, hashes, strict=True)]

@@ -1,4 +1,4 @@
-"""How fast binary JSON becomes text: small documents per CPU-second, and that the time of a large one is linear in its size.
+"""How fast binary JSON becomes text: small documents per CPU-second, and the time of a large one by its size.
 
 `python -m tests.bench.json_documents` prints the figures; `measure()` returns them.
 """
@@ -49,7 +49,7 @@ LARGE: dict[str, Callable[[int], Any]] = {
     "array_of_doubles": lambda size: [n / 7 for n in range(size // 13)],
     "array_of_opaque": lambda size: [_WHEN, _PRICE] * (size // 32),
     "deep_nesting": lambda size: _deep(size // 1500),
-    "long_string": lambda size: "text with \"quotes\" and é " * (size // 26),
+    "long_string": lambda size: 'text with "quotes" and é ' * (size // 26),
     "array_of_strings": lambda size: ["é\n" * 8] * (size // 30),
 }
 """Shapes of large documents; each makes one of about so many bytes."""

@@ -244,10 +244,8 @@ def _source_type(column: Column) -> str:
         return name + " unsigned" if column.unsigned else name
     if kind in (ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2):
         return kind.name[:-1].lower() + (f"({column.meta})" if column.meta else "")
-    if kind is ColumnType.BIT:
-        return f"bit({column.meta2})"
-    if kind is ColumnType.VECTOR and column.meta2:
-        return f"vector({column.meta2})"
+    if kind in (ColumnType.BIT, ColumnType.VECTOR) and column.meta2:
+        return f"{kind.name.lower()}({column.meta2})"
     if kind in (ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING, ColumnType.VARCHAR_COMPRESSED):
         fixed = "" if kind is ColumnType.STRING else "var"
         longest = column.meta2 - (kind in COMPRESSED)  # one byte is the compression's

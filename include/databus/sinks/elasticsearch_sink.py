@@ -93,7 +93,7 @@ class ElasticsearchSink:
         return {}
 
     def encode(self, rows: Any, plan: Plan) -> Any:
-        """Return the DataFrame with `slot`, `document` (JSON text of the after-image, with its flags) and what the writer needs.
+        """Return the DataFrame with `slot`, `document` (after-image and flags as JSON) and what the writer needs.
 
         Ids and versions are made by the writer, from `key`, `file` and `position`, of the rows that it sends.
         """

@@ -51,7 +51,8 @@ def debezium(plan: Plan) -> Any:
     """Return the Column of the Debezium-style envelope over rows of `ROW_COLUMNS`.
 
     The shape is Debezium's (documentation of the MySQL connector, "Data change events", without the schema half), with
-    `source.event_id`, and `source.flags` of a row that has flags, added. `ts_ms` at the top is the plan's clock, so that a retry writes the same bytes.
+    `source.event_id`, and `source.flags` of a row that has flags, added. `ts_ms` at the top is the plan's
+    clock, so that a retry writes the same bytes.
     """
     from pyspark.sql import functions as f
 
@@ -98,7 +99,7 @@ def debezium(plan: Plan) -> Any:
 
 
 def row() -> Any:
-    """Return the Column of the plain row: the columns themselves plus __op, __deleted, __ts_ms, __event_id and, if any, __flags.
+    """Return the Column of the plain row: the columns plus __op, __deleted, __ts_ms, __event_id and any __flags.
 
     A delete carries its before image, or the key alone where the log has no image.
     """

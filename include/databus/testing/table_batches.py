@@ -40,7 +40,7 @@ _TEXT = (pa.string(), "string")
 
 @dataclass(frozen=True)
 class Unrepresentable:
-    """A value that its Arrow type cannot hold: the text of a date, Unrepresentable("0000-00-00"), or undecodable bytes."""
+    """A value its Arrow type cannot hold: the text of a date, Unrepresentable("0000-00-00"), or undecodable bytes."""
 
     text: str | bytes
 

@@ -73,7 +73,7 @@ def found(batches: list[TableBatch], name: str) -> dict[int, str | bytes]:
             zip(batch.images.column("id").to_pylist(), batch.images.column(column).to_pylist(), strict=True)
         ):
             if row in kept or text is not None:
-                values[key] = kept[row] if row in kept else text
+                values[key] = kept.get(row, text)
     return values
 
 

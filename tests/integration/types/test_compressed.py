@@ -1,14 +1,16 @@
-"""MariaDB's COMPRESSED columns against SELECT: packed, stored as it is, empty and NULL, with and without zlib's header."""
+"""MariaDB's COMPRESSED columns against SELECT: packed, stored as it is, empty, NULL, with and without zlib's header."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from databus.binlog.column_types import ColumnType
 from databus.binlog.table_batch import TableBatch
+from databus.sandbox import Sandbox
 from tests.integration.test_decode_real import Server
 
 pytestmark = pytest.mark.integration
@@ -30,11 +32,11 @@ LIMIT = {"v10": 10, "v300": 300, "v255": 255, "v254": 254, "v5000": 5000, "b500"
 
 
 @pytest.fixture
-def server(request: pytest.FixtureRequest, type_servers: Any) -> Any:
+def server(type_servers: Sandbox) -> Iterator[Server]:
     server = Server("mariadb", type_servers.address("mariadb"))
     server.run("CREATE DATABASE IF NOT EXISTS cells CHARACTER SET utf8mb4")
-    request.addfinalizer(server.connection.close)
-    return server
+    yield server
+    server.connection.close()
 
 
 def value(name: str, r: random.Random) -> str | bytes | None:

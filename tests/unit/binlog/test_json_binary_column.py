@@ -27,7 +27,6 @@ from tests.unit.binlog.log_encoder import Col, Log, int_col
 from tests.unit.binlog.value_encoder import decimal, integer, prefixed
 
 
-
 def moment(field_type: int, seconds: int, us: int) -> Opaque:
     """A packed date or time: the server's parts above 24 bits of microseconds."""
     magnitude = abs(seconds) << 24 | us
@@ -42,6 +41,8 @@ OPAQUE = st.sampled_from(
     [
         Opaque(246, bytes([10, 2]) + decimal(Decimal("-1.50"), 10, 2)),
         Opaque(246, bytes([65, 30]) + decimal(Decimal("9" * 35 + "." + "9" * 30), 65, 30)),
+        Opaque(246, bytes([66, 30]) + decimal(Decimal("-" + "7" * 35 + "." + "9" * 30), 66, 30)),  # as servers write it
+        Opaque(246, bytes([81, 0]) + decimal(Decimal("9" * 81), 81, 0)),
         Opaque(246, bytes([3, 3]) + decimal(Decimal("-0.007"), 3, 3)),
         moment(10, day(2024, 2, 29), 0),
         moment(12, day(9999, 12, 31, 23), 999_999),

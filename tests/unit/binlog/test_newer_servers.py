@@ -1,9 +1,9 @@
 """Byte fixtures of what no server here writes, made from the manuals: MySQL 9 and MariaDB 11.7 VECTOR.
 
 Not seen on a real server. MySQL 9.0 source, libs/mysql/binlog/event/rows_event.h (column type 242, its one byte of
-metadata, optional metadata field VECTOR_DIMENSIONALITY = 13) and the reference manual, "The VECTOR Type": little-endian
-4-byte floats. MariaDB Knowledge Base, "Vectors": a vector is stored as such floats and logged as VARBINARY. Tagged GTIDs
-(MySQL 8.3): test_transactions.py.
+metadata, optional metadata field VECTOR_DIMENSIONALITY = 13) and the reference manual, "The VECTOR Type":
+little-endian 4-byte floats. MariaDB Knowledge Base, "Vectors": a vector is stored as such floats and logged as
+VARBINARY. Tagged GTIDs (MySQL 8.3): test_transactions.py.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def text_room(size: int) -> int:
     r"""Return the most bytes that a document of `size` bytes is written to.
 
     No byte is used twice, and none gives more than six characters: a control character is \\u00XX; members need at
-    least three bytes of entry for `false,`; a double and its entry eleven for 25; an opaque value of n bytes and its entry n + 5 for
-    4 n + 20; an empty key adds four for `"":`.
+    least three bytes of entry for `false,`; a double and its entry eleven for 25; an opaque value of n bytes and its
+    entry n + 5 for 4 n + 20; an empty key adds four for `"":`.
     """
     return 6 * size + 16
 

@@ -70,9 +70,10 @@ def write_signed(value: int, to: int) -> int:
 def write_double(at: int, to: int) -> int:
     """Write the double at an address as Python's `repr`; returns the address after it, −1 for NaN and infinity.
 
-    Integers below 2^53 and decimals of at most 15 significant digits from 10^-4 on go without big numbers. Distinct decimals of
-    at most 15 digits are distinct doubles (IEEE 754-2019, 5.12.2), and m / 10^k is rounded correctly while both are
-    exact doubles (m < 2^53, k ≤ 22): so the decimal found is the only one so short, and the least k gives its text.
+    Integers below 2^53 and decimals of at most 15 significant digits from 10^-4 on go without big numbers.
+    Distinct decimals of at most 15 digits are distinct doubles (IEEE 754-2019, 5.12.2), and m / 10^k is rounded
+    correctly while both are exact doubles (m < 2^53, k ≤ 22): so the decimal found is the only one so short, and the
+    least k gives its text.
     """
     value = _load_double(at)
     bits = load_64(at)

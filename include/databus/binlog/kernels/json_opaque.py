@@ -14,9 +14,12 @@ from databus.binlog.kernels.pointers import load_8, load_64, store_8, store_32, 
 
 DECIMAL, TIMESTAMP, DATE, TIME, DATETIME = 246, 7, 10, 11, 12
 _QUOTE, _ZERO, _MINUS, _POINT, _COLON, _BLANK, _EQUALS = 34, 48, 45, 46, 58, 32, 61
+_MAX_DIGITS = 81  # as in `databus.binlog.decimal_text`
 _BASE64_T = int.from_bytes(b"base64:t", "little")
 _YPE = int.from_bytes(b"ype", "little")
-_ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8).astype(np.int64)
+_ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8).astype(
+    np.int64
+)
 
 
 @njit(**INLINE)
@@ -123,7 +126,7 @@ def write_opaque(field_type: int, at: int, size: int, to: int) -> int:
         if size < 3:
             return -1
         precision, scale = load_8(at), load_8(at + 1)
-        if precision < 1 or precision > 65 or scale > precision or size - 2 != decimal_bytes(precision, scale):
+        if precision < 1 or precision > _MAX_DIGITS or scale > precision or size - 2 != decimal_bytes(precision, scale):
             return -1
         written = write_decimal_text(at + 2, precision, scale, to)
         return -1 if written < 0 else to + written

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import mmap
 import struct
 from collections.abc import Iterator
 from decimal import Decimal
@@ -22,6 +20,7 @@ from databus.binlog.decode import decode_events
 from databus.binlog.json_binary import json_text, json_texts
 from databus.binlog.kernels.json_documents import DONE, FULL, LEFT, STACK_BYTES, text_room, write_documents
 from databus.core.errors import DecodeError
+from tests.unit.binlog.fenced import Fenced
 from tests.unit.binlog.json_encoder import Opaque, document
 from tests.unit.binlog.log_encoder import Col, Log, int_col
 from tests.unit.binlog.value_encoder import decimal, integer, prefixed
@@ -183,28 +182,6 @@ def test_each_character_is_escaped_at_each_place(size: int) -> None:
         for place in range(size):
             string = "p" * place + chr(code) + "q" * (size - place - 1)
             assert kernel_text(document(string)) == json.dumps(string, ensure_ascii=False)
-
-
-class Fenced:
-    """Memory that ends where no byte can be read or written: a touch beyond it kills the process."""
-
-    size = 1 << 20
-
-    def __init__(self) -> None:
-        page = mmap.PAGESIZE
-        self._pages = mmap.mmap(-1, self.size + page)
-        self._memory = np.frombuffer(self._pages, dtype=np.uint8)
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._protect = libc.mprotect
-        self._protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        self._fence = self._memory.ctypes.data + self.size
-        assert self._protect(self._fence, page, 0) == 0  # PROT_NONE
-
-    def last(self, size: int) -> npt.NDArray[np.uint8]:
-        return self._memory[self.size - size : self.size]
-
-    def open(self) -> None:
-        assert self._protect(self._fence, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE) == 0
 
 
 @pytest.fixture(scope="module")

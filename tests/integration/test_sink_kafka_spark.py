@@ -87,6 +87,7 @@ def test_rows_go_through_spark_s_workers_in_order(servers: str, spark: Any) -> N
             f.lit(1).cast("bigint").alias("ts_ms"),
             f.lit(1).cast("bigint").alias("server_id"),
             f.lit(None).cast("string").alias("statement"),
+            f.lit(None).cast("array<string>").alias("flags"),
             f.lit("shop.orders").alias("route"),
         )
         placed = (

@@ -303,13 +303,15 @@ def test_variant_rows_become_documents_through_spark(target, spark):
         "op", "'shop' database", "'Orders' table", "0 schema_id", "key", "key_hash", "parse_json(b) before",
         "parse_json(a) after", "'bin.000001' file", "bigint(100) position", "'' gtid", "ordinal", "smallint(0) part",
         "concat('e', ordinal) event_id", "bigint(0) ts_ms", "bigint(1) server_id", "cast(null as string) statement",
+        "if(op = 'c', array('after.name:undecodable'), null) flags",
         "'shop.Orders' route",
     )  # fmt: skip
     pinned = plan()
     pinned = replace(plan(), sinks={"elasticsearch": SinkPlan(2, (0, 0))})
     encoded = to.sink.encode(rows, pinned).repartitionById(2, F.col("slot"))
     assert {row["slot"]: row["document"] for row in encoded.collect()} == {
-        1: '{"big":18446744073709551615,"id":1,"name":"Ü\\"","none":null,"price":12345678901234567890.1}',
+        1: '{"big":18446744073709551615,"id":1,"name":"Ü\\"","none":null,"price":12345678901234567890.1,'
+        '"__flags":["after.name:undecodable"]}',
         0: None,
     }
     collected = encoded.mapInArrow(slot_task(to.sink.writer(pinned), 2), "slot int, receipt binary").collect()

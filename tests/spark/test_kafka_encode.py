@@ -56,6 +56,7 @@ def encode(spark: Any) -> Any:
                 "ts_ms": 1_767_225_600_123,
                 "server_id": 5,
                 "statement": None,
+                "flags": None,
                 "route": f"{row['database']}.{row['table']}",
                 **row,
             }
@@ -64,7 +65,7 @@ def encode(spark: Any) -> Any:
         schema = (
             "op string, database string, table string, schema_id int, key string, key_hash int, before string, "
             "after string, file string, position bigint, gtid string, ordinal bigint, part smallint, event_id string, "
-            "ts_ms bigint, server_id bigint, statement string, route string"
+            "ts_ms bigint, server_id bigint, statement string, flags array<string>, route string"
         )
         names = [part.split()[0] for part in schema.split(", ")]
         df = spark.createDataFrame([[row[name] for name in names] for row in full], schema)
@@ -152,6 +153,18 @@ def test_row_envelope(encode: Any) -> None:
     assert (bare["id"], bare["__deleted"]) == (1, True)
     assert set(empty) == {"__op", "__deleted", "__ts_ms", "__event_id"}
     assert not any(row["tombstone"] for row in encoded)
+
+
+@pytest.mark.parametrize("kind", ["debezium", "row"])
+def test_flags_stand_only_in_rows_that_have_them(encode: Any, kind: str) -> None:
+    flags = ["after.name:undecodable", "after.born:invalid_date"]
+    rows = [{**PLAIN, "flags": flags, "after": after} for after in ('{"id":1,"name":"/w=="}', "{}")]
+    *flagged, plain = encode([*rows, PLAIN], plan(cdc__shop__orders=1), envelope=kind)
+    for row in flagged:
+        jsonschema.Draft202012Validator(envelope.schema(kind)).validate(json.loads(row["value"]))
+        event = value(row)
+        assert (event["source"]["flags"] if kind == "debezium" else event["__flags"]) == flags
+    assert b"flags" not in plain["value"]
 
 
 def test_partition_is_that_of_kafka_s_default_partitioner(encode: Any) -> None:

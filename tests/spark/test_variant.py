@@ -40,6 +40,7 @@ CASES: list[tuple[str, Any, str, Any]] = [
     ("text", "Заказ №1 🚚 \x00\"'\\", "string", "Заказ №1 🚚 \x00\"'\\"),
     ("text", "x" * 63, "string", "x" * 63),
     ("text", "y" * 70_000, "string", "y" * 70_000),
+    ("varchar(10)", Unrepresentable(b"\xff\x80"), "binary", bytearray(b"\xff\x80")),
     ("blob", b"\x00\xff\x80", "binary", bytearray(b"\x00\xff\x80")),
     ("date", dt.date(2024, 2, 29), "date", dt.date(2024, 2, 29)),
     ("date", Unrepresentable("0000-00-00"), "string", "0000-00-00"),

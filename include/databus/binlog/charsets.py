@@ -84,7 +84,6 @@ _CODECS = {
     "gb18030": "gb18030",
     "gb2312": "gb2312",
     "gbk": "gbk",
-    "ucs2": "utf-16-be",
     "utf16": "utf-16-be",
     "utf16le": "utf-16-le",
     "utf32": "utf-32-be",
@@ -194,6 +193,13 @@ def _corrected(name: str) -> Charset:
     return Charset(name, _MAX_BYTES[name], "", decode)
 
 
+def _ucs2(data: bytes) -> str:
+    text = data.decode("utf-16-be")
+    if text and max(text) > "\uffff":  # to the servers a surrogate pair is two codes without a character
+        raise UnicodeError("a surrogate pair is no character of ucs2")
+    return text
+
+
 @functools.cache
 def charset_named(name: str) -> Charset:
     """Return a character set by the server's name.
@@ -205,6 +211,8 @@ def charset_named(name: str) -> Charset:
         return _single_byte(name)
     if name in MULTI_BYTE:
         return _corrected(name)
+    if name == "ucs2":
+        return Charset(name, _MAX_BYTES[name], "", _ucs2)
     codec = "latin-1" if name == "binary" else _CODECS[name]
     return Charset(name, _MAX_BYTES.get(name, 1), "", lambda data: data.decode(codec))
 

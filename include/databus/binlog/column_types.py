@@ -57,6 +57,9 @@ NUMERIC = frozenset({1, 2, 3, 4, 5, 8, 9, 13, 246})
 CHARACTER = frozenset({15, 249, 250, 251, 252, 253, 254})
 """Types that have an entry in the column-charset metadata."""
 
+COMPRESSED = frozenset({ColumnType.BLOB_COMPRESSED, ColumnType.VARCHAR_COMPRESSED})
+"""MariaDB's COMPRESSED columns."""
+
 CHARACTER_MARIADB = CHARACTER | {140, 141, 255}
 """The same for MariaDB, which lists compressed and geometry columns too."""
 
@@ -123,7 +126,7 @@ class Column:
     @property
     def text(self) -> bool:
         """Whether a value of variable length is text rather than bytes."""
-        return self.type in CHARACTER and self.charset is not None and not self.charset.binary
+        return self.type in CHARACTER | COMPRESSED and self.charset is not None and not self.charset.binary
 
     @property
     def source_type(self) -> str:
@@ -241,11 +244,12 @@ def _source_type(column: Column) -> str:
         return name + " unsigned" if column.unsigned else name
     if kind in (ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2):
         return kind.name[:-1].lower() + (f"({column.meta})" if column.meta else "")
-    if kind is ColumnType.BIT:
-        return f"bit({column.meta2})"
+    if kind in (ColumnType.BIT, ColumnType.VECTOR) and column.meta2:
+        return f"{kind.name.lower()}({column.meta2})"
     if kind in (ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING, ColumnType.VARCHAR_COMPRESSED):
         fixed = "" if kind is ColumnType.STRING else "var"
-        return f"{fixed}{'char' if column.text else 'binary'}({column.meta2 // charset.max_bytes})"
+        longest = column.meta2 - (kind in COMPRESSED)  # one byte is the compression's
+        return f"{fixed}{'char' if column.text else 'binary'}({longest // charset.max_bytes})"
     if kind in CHARACTER or kind is ColumnType.BLOB_COMPRESSED:
         return _BLOB_SIZES[column.meta] + ("text" if column.text else "blob")
     return "date" if kind is ColumnType.NEWDATE else kind.name.lower()

@@ -5,6 +5,10 @@ Wire format: MySQL 8.0 source, strings/decimal.cc (decimal2bin).
 
 from __future__ import annotations
 
+MAX_DIGITS = 81
+"""Most digits of a DECIMAL inside JSON: nine groups of nine; there the server counts whole groups, so that a
+DECIMAL(65,30) may be stored as (66,30)."""
+
 _GROUP_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
@@ -15,7 +19,7 @@ def decimal_text(data: bytes, precision: int, scale: int) -> str:
         ValueError: the bytes are not a DECIMAL(precision, scale).
     """
     whole = precision - scale
-    if not 1 <= precision <= 65 or not 0 <= scale <= precision:
+    if not 1 <= precision <= MAX_DIGITS or not 0 <= scale <= precision:
         raise ValueError(f"DECIMAL({precision},{scale}) is impossible")
     groups = [whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9]
     if len(data) != sum(_GROUP_BYTES[g] for g in groups):

@@ -58,8 +58,8 @@ class TableBatch:
         presence: int32[images], which entry of `presence_sets` says what columns the image carries.
         presence_sets: bool[columns] each; False is a column absent from the image (row image MINIMAL or NOBLOB), not
             NULL.
-        exceptions: column → image row → text of a value that Arrow cannot hold (zero or impossible dates); the slot in
-            `images` is null.
+        exceptions: column → image row → a value that its Arrow type cannot hold: the text of a zero or impossible date,
+            or the bytes of what is no text of its character set; the slot in `images` is null.
     """
 
     schema: TableSchema
@@ -71,7 +71,7 @@ class TableBatch:
     ordinal: npt.NDArray[np.int64]
     presence: npt.NDArray[np.int32]
     presence_sets: tuple[npt.NDArray[np.bool_], ...]
-    exceptions: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+    exceptions: Mapping[int, Mapping[int, str | bytes]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.op)

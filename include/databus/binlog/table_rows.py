@@ -23,6 +23,7 @@ from databus.binlog.tablemap import TableMap
 from databus.core.errors import DecodeError
 
 Ints = npt.NDArray[np.int64]
+Exceptions = dict[int, dict[int, str | bytes]]
 
 _TEXT_BYTES = 16 << 20
 """Room for one column's values in a batch, unless a single row needs more."""
@@ -159,9 +160,10 @@ class TableRows:
         if status == FULL and images == 0:
             return None
         changes = changes[:number]
+        found = self._exceptions(exceptions[: cursor[v.K_EXCEPTIONS]])
         return TableBatch(
             schema=self._schema,
-            images=self._record_batch(arena, images),
+            images=self._record_batch(arena, images, found),
             op=changes[:, v.H_OP].astype(np.int8),
             before_row=changes[:, v.H_BEFORE].copy(),
             after_row=changes[:, v.H_AFTER].copy(),
@@ -169,7 +171,7 @@ class TableRows:
             ordinal=ordinals[:number].copy(),
             presence=presence[:images].copy(),
             presence_sets=self._presence_sets(sets, int(cursor[v.K_SETS]), count),
-            exceptions=self._exceptions(exceptions[: cursor[v.K_EXCEPTIONS]]),
+            exceptions=found,
         )
 
     def _raise(self, fault: int, cursor: Ints) -> None:
@@ -178,11 +180,12 @@ class TableRows:
             fault, self._where(int(event[w.R_AT])), int(event[w.R_TYPE]), self._table, int(cursor[v.K_COLUMN])
         )
 
-    def _record_batch(self, arena: Arena, images: int) -> pa.RecordBatch:
+    def _record_batch(self, arena: Arena, images: int, exceptions: Exceptions) -> pa.RecordBatch:
+        """Return the images; what is no text goes to the exceptions."""
         arrays = []
         for number, column in enumerate(self._table.columns):
             try:
-                arrays.append(column_array(column, number, arena, images))
+                array, undecodable = column_array(column, number, arena, images)
             except (ValueError, pa.ArrowInvalid) as error:
                 first = self._where(int(self._events[0, w.R_AT]))
                 name = f"{self._table.full_name}.{column.name} ({column.source_type})"
@@ -190,6 +193,9 @@ class TableRows:
                 raise DecodeError(
                     f"{first} and after: column {name} holds a value that cannot be read as {form}: {error}"
                 ) from error
+            arrays.append(array)
+            if undecodable:
+                exceptions.setdefault(number, {}).update(undecodable)
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
 
     @staticmethod
@@ -197,8 +203,8 @@ class TableRows:
         bits = np.unpackbits(sets[:used], axis=1, count=count, bitorder="little").astype(np.bool_)
         return tuple(bits)
 
-    def _exceptions(self, lines: Ints) -> dict[int, dict[int, str]]:
-        found: dict[int, dict[int, str]] = {}
+    def _exceptions(self, lines: Ints) -> Exceptions:
+        found: Exceptions = {}
         for column, row, value, us in lines.tolist():
             found.setdefault(column, {})[row] = exception_text(self._table.columns[column], value, us)
         return found

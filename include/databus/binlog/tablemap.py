@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from databus.binlog.charsets import Charset, charset_of
-from databus.binlog.column_types import CHARACTER, CHARACTER_MARIADB, NUMERIC, Column, ColumnType, read_meta
+from databus.binlog.column_types import CHARACTER, CHARACTER_MARIADB, COMPRESSED, NUMERIC, Column, ColumnType, read_meta
 from databus.binlog.packed_integers import length_encoded, length_encoded_bytes
 from databus.core.errors import DecodeError
 from databus.core.tables import ColumnSchema, TableSchema
@@ -27,7 +27,8 @@ from databus.core.tables import ColumnSchema, TableSchema
     _ENUM_SET_DEFAULT_CHARSET,
     _ENUM_SET_COLUMN_CHARSET,
     _VISIBILITY,
-) = range(1, 13)
+    _VECTOR_DIMENSIONALITY,  # since MySQL 9.0
+) = range(1, 14)
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,7 @@ class TableMap:
                 "SET GLOBAL binlog_row_metadata=FULL on the server and start after the change; it is not retroactive.",
             )
         for column in self.columns:
-            if column.type in (ColumnType.BLOB_COMPRESSED, ColumnType.VARCHAR_COMPRESSED):
-                return (
-                    f"column {self.full_name}.{column.name} is COMPRESSED, which is not supported yet",
-                    "ALTER the column without COMPRESSED, or leave the table out of the flow.",
-                )
-            if column.type in CHARACTER and column.charset is None:
+            if column.type in CHARACTER | COMPRESSED and column.charset is None:
                 return (
                     f"column {self.full_name}.{column.name} is logged without its character set",
                     "SET GLOBAL binlog_row_metadata=FULL on the server and start after the change.",
@@ -195,6 +191,10 @@ def _describe(columns: list[Column], fields: dict[int, bytes], character: frozen
                 charset = columns[i].charset
                 decode = charset.decode if charset else bytes.decode
                 columns[i] = replace(columns[i], values=tuple(decode(v) for v in values), meta2=len(values))
+    if _VECTOR_DIMENSIONALITY in fields:
+        vectors = [i for i, c in enumerate(columns) if c.type is ColumnType.VECTOR]
+        for i, dimensions in zip(vectors, _integers(fields[_VECTOR_DIMENSIONALITY]), strict=True):
+            columns[i] = replace(columns[i], meta2=dimensions)
     if _VISIBILITY in fields:
         bits = fields[_VISIBILITY]
         columns = [replace(c, visible=bool(bits[i >> 3] & (0x80 >> (i & 7)))) for i, c in enumerate(columns)]

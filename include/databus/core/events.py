@@ -42,6 +42,7 @@ ROW_COLUMNS: tuple[tuple[str, str], ...] = (
     ("ts_ms", "bigint"),  # commit time at the source, ms since the epoch, UTC
     ("server_id", "bigint"),  # server_id that wrote the event
     ("statement", "string"),  # SQL text of TRUNCATE and DDL, else NULL
+    ("flags", "array<string>"),  # what is not as its column's type says, e.g. "after.name:undecodable"; NULL without
 )
 """Name and Spark SQL type of each column that a source emits, in order."""
 

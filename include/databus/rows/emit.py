@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent, Transactions
 from databus.core.events import Op
 from databus.rows.columns import text
+from databus.rows.flags import no_flags, row_flags
 from databus.rows.keys import KeyEncoder, key_encoder
 from databus.rows.murmur2 import key_hashes
 from databus.rows.schema import arrow_schema, null_variants
@@ -78,6 +79,7 @@ def emit_events(events: Sequence[TableEvent], transactions: Transactions, server
         "before": null_variants(n),
         "after": null_variants(n),
         "statement": pa.array([event.statement for event in ordered]),
+        "flags": no_flags(n),
     }
     transaction = np.array([event.transaction for event in ordered], np.int64)
     ordinal = np.array([event.ordinal for event in ordered], np.int64)
@@ -149,6 +151,7 @@ def _record_batch(
         "before": images.take(rows.before),
         "after": images.take(rows.after),
         "statement": pa.nulls(n, pa.string()),
+        "flags": row_flags(batch, rows.before, rows.after),
     }
     place = rows.change
     columns |= _provenance(transactions, server, batch.transaction[place], batch.ordinal[place], rows.part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -79,11 +80,21 @@ def key_encoder(batch: TableBatch) -> KeyEncoder | None:
     )
 
 
-def _with_exceptions(literals: pa.StringArray, exceptions: Mapping[int, str]) -> pa.StringArray:
+def _with_exceptions(literals: pa.StringArray, exceptions: Mapping[int, str | bytes]) -> pa.StringArray:
     if not exceptions:
         return literals
     rows = sorted(exceptions)
     mask = np.zeros(len(literals), np.bool_)
     mask[rows] = True
-    texts = pa.array([json.dumps(exceptions[row], ensure_ascii=False) for row in rows], pa.string())
+    texts = pa.array([_exception(exceptions[row]) for row in rows], pa.string())
     return pc.replace_with_mask(literals, pa.array(mask), texts)
+
+
+def _exception(value: str | bytes) -> str:
+    """Return the literal of a value that has no literal of its type.
+
+    Bytes that are no text become an object, which no text can equal: two rows must not share a key.
+    """
+    if isinstance(value, bytes):
+        return f'{{"base64":"{base64.b64encode(value).decode("ascii")}"}}'
+    return json.dumps(value, ensure_ascii=False)

@@ -34,6 +34,7 @@ _ARROW = {
     "smallint": pa.int16(),
     "binary": pa.binary(),
     "variant": VARIANT,
+    "array<string>": pa.list_(pa.string()),
 }
 
 

@@ -101,19 +101,19 @@ class _Texts:
 
 @dataclass(frozen=True)
 class _WithExceptions:
-    """A column some of whose slots hold, instead of their null, the text of a value Arrow cannot express."""
+    """A column some of whose slots hold, instead of their null, a value that its Arrow type cannot express."""
 
     inner: ColumnWriter
-    texts: Mapping[int, bytes]
+    values: Mapping[int, bytes]
 
     def measure(self, sizes: Ints) -> None:
         self.inner.measure(sizes)
-        for row, encoded in self.texts.items():
+        for row, encoded in self.values.items():
             sizes[row] = len(encoded)
 
     def write(self, positions: Ints, start: int, stop: int, out: Bytes) -> None:
         self.inner.write(positions, start, stop, out)
-        for row, encoded in self.texts.items():
+        for row, encoded in self.values.items():
             if start <= row < stop:
                 out[positions[row] : positions[row] + len(encoded)] = np.frombuffer(encoded, np.uint8)
 
@@ -131,7 +131,7 @@ def column_writer(batch: TableBatch, column: int) -> ColumnWriter:
     if not exceptions:
         return writer
     return _WithExceptions(
-        writer, {row: _string(value) for row, value in exceptions.items() if state[row] != kernels.ABSENT}
+        writer, {row: _exception(value) for row, value in exceptions.items() if state[row] != kernels.ABSENT}
     )
 
 
@@ -176,7 +176,9 @@ def _state(batch: TableBatch, column: int, array: pa.Array) -> kernels.State:
     return state
 
 
-def _string(value: str) -> bytes:
+def _exception(value: str | bytes) -> bytes:
+    if isinstance(value, bytes):
+        return bytes([kernels.BINARY_HEADER]) + len(value).to_bytes(4, "little") + value
     data = value.encode()
     if len(data) <= _SHORT_STRING_BYTES:
         return bytes([len(data) << 2 | 1]) + data

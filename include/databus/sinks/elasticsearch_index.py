@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from databus.core.errors import SinkSettingError
 from databus.sinks.elasticsearch_client import reason_of, translated
 from databus.sinks.elasticsearch_document import DELETED_FIELD
+from databus.sinks.envelope import FLAGS_FIELD
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
@@ -125,6 +126,8 @@ def create_body(
         soft_deletes: whether documents carry the mark of a deletion.
     """
     mappings = dict(mapping or {})
+    if mapping is not None:  # a strict one would refuse the rows that have flags
+        mappings["properties"] = {FLAGS_FIELD: {"type": "keyword"}, **mappings.get("properties", {})}
     if soft_deletes:
         mappings["properties"] = {DELETED_FIELD: {"type": "boolean"}, **mappings.get("properties", {})}
     return {"settings": {"index.gc_deletes": gc_deletes, **(settings or {})}, "mappings": mappings}

@@ -15,6 +15,7 @@ from databus.sinks.elasticsearch_client import connect, where
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_preflight import index_pattern, probe
 from databus.sinks.elasticsearch_writer import ElasticsearchWriter, no_primary_key
+from databus.sinks.envelope import with_flags
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
@@ -92,7 +93,7 @@ class ElasticsearchSink:
         return {}
 
     def encode(self, rows: Any, plan: Plan) -> Any:
-        """Return the DataFrame with `slot`, `document` (JSON text of the after-image) and what the writer needs.
+        """Return the DataFrame with `slot`, `document` (after-image and flags as JSON) and what the writer needs.
 
         Ids and versions are made by the writer, from `key`, `file` and `position`, of the rows that it sends.
         """
@@ -102,7 +103,7 @@ class ElasticsearchSink:
         return rows.select(
             (F.col("key_hash") % F.lit(slots)).cast("int").alias("slot"),
             *_PASSED_ON,
-            F.to_json(F.col("after")).alias("document"),
+            with_flags(F.to_json(F.col("after"))).alias("document"),
         )
 
     def writer(self, plan: Plan) -> ElasticsearchWriter:

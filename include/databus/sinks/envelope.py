@@ -2,7 +2,8 @@
 
 Each is described by a JSON Schema in `schemas/`. Numbers are exact: VARIANT decimals and integers become JSON numbers
 with all their digits. A column absent from the row image is absent from the JSON; NULL is null. Binary is base64. Times
-are the ISO texts of the row (ADR 0002), not Debezium's epoch numbers.
+are the ISO texts of the row (ADR 0002), not Debezium's epoch numbers. A text column whose bytes are no text of its
+character set is base64 too, and named in the row's flags (ADR 0008).
 
 Only `pyspark.sql.functions` is used, so the same code runs on a classic and on a Connect session.
 """
@@ -20,6 +21,9 @@ from databus.core.offsets import BinlogOffset
 _KEEP_NULLS = {"ignoreNullFields": "false"}
 
 ENVELOPES = ("debezium", "row")
+
+FLAGS_FIELD = "__flags"
+"""Member of a plain row or document that lists the row's flags (`rows.flags`); absent without any."""
 
 
 def schema(envelope: str) -> dict[str, Any]:
@@ -47,7 +51,8 @@ def debezium(plan: Plan) -> Any:
     """Return the Column of the Debezium-style envelope over rows of `ROW_COLUMNS`.
 
     The shape is Debezium's (documentation of the MySQL connector, "Data change events", without the schema half), with
-    `source.event_id` added. `ts_ms` at the top is the plan's clock, so that a retry writes the same bytes.
+    `source.event_id`, and `source.flags` of a row that has flags, added. `ts_ms` at the top is the plan's
+    clock, so that a retry writes the same bytes.
     """
     from pyspark.sql import functions as f
 
@@ -55,7 +60,7 @@ def debezium(plan: Plan) -> Any:
         f.concat_ws(":", f.col("file"), f.col("position").cast("string"))
     )
     snapshot = f.col("op") == f.lit(Op.READ.value)
-    source = f.struct(
+    source = (
         f.lit(_code_version()).alias("version"),
         f.lit(connector(plan)).alias("connector"),
         f.lit(plan.flow).alias("name"),
@@ -71,22 +76,30 @@ def debezium(plan: Plan) -> Any:
         f.col("statement").alias("query"),
         f.col("event_id"),
     )
+    flags = f.col("flags")
     transaction = f.when(
         ~snapshot, f.struct(transaction_id.alias("id"), (f.col("ordinal") + f.lit(1)).alias("total_order"))
     )
-    envelope = f.struct(
-        f.col("before"),
-        f.col("after"),
-        source.alias("source"),
-        f.col("op"),
-        f.lit(int(plan.clock.timestamp() * 1000)).cast("bigint").alias("ts_ms"),
-        transaction.alias("transaction"),
-    )
-    return f.to_json(envelope, _KEEP_NULLS)
+
+    def envelope(*members: Any) -> Any:
+        return f.to_json(
+            f.struct(
+                f.col("before"),
+                f.col("after"),
+                f.struct(*members).alias("source"),
+                f.col("op"),
+                f.lit(int(plan.clock.timestamp() * 1000)).cast("bigint").alias("ts_ms"),
+                transaction.alias("transaction"),
+            ),
+            _KEEP_NULLS,
+        )
+
+    # Few rows are flagged: the others do not carry a member of nulls.
+    return f.when(flags.isNull(), envelope(*source)).otherwise(envelope(*source, flags))
 
 
 def row() -> Any:
-    """Return the Column of the plain row: the columns themselves plus __op, __deleted, __ts_ms and __event_id.
+    """Return the Column of the plain row: the columns plus __op, __deleted, __ts_ms, __event_id and any __flags.
 
     A delete carries its before image, or the key alone where the log has no image.
     """
@@ -105,4 +118,15 @@ def row() -> Any:
     )
     # Two JSON objects become one: "{a}" and "{b}" → "{a,b}".
     joined = f.concat(f.substr(body, f.lit(1), f.length(body) - f.lit(1)), f.lit(","), f.substr(facts, f.lit(2)))
-    return f.when(body == f.lit("{}"), facts).otherwise(joined)
+    return with_flags(f.when(body == f.lit("{}"), facts).otherwise(joined))
+
+
+def with_flags(document: Any) -> Any:
+    """Return the Column of a JSON object with `__flags` added where the row has flags; NULL stays NULL."""
+    from pyspark.sql import functions as f
+
+    flags = f.col("flags")
+    added = f.concat(f.lit(f'"{FLAGS_FIELD}":'), f.to_json(flags), f.lit("}"))
+    comma = f.when(document == f.lit("{}"), f.lit("")).otherwise(f.lit(","))
+    flagged = f.concat(f.substr(document, f.lit(1), f.length(document) - f.lit(1)), comma, added)
+    return f.when(flags.isNull(), document).otherwise(flagged)

@@ -40,9 +40,9 @@ _TEXT = (pa.string(), "string")
 
 @dataclass(frozen=True)
 class Unrepresentable:
-    """A value that Arrow cannot hold, by its text: Unrepresentable("0000-00-00")."""
+    """A value its Arrow type cannot hold: the text of a date, Unrepresentable("0000-00-00"), or undecodable bytes."""
 
-    text: str
+    text: str | bytes
 
 
 def column(name: str, kind: str) -> ColumnSchema:

@@ -80,6 +80,7 @@ def test_undefined_bytes_are_refused() -> None:
         ("big5", b"\xff"),
         ("utf8mb4", b"\xc3"),
         ("ucs2", b"\x04"),
+        ("ucs2", b"\xd8\x3d\xde\x00"),  # a pair that UTF-16 would read as one character
     ):
         with pytest.raises(UnicodeError):
             charset_named(name).decode(stored)

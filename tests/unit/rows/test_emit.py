@@ -83,6 +83,7 @@ def test_one_row_of_each_kind(read: Read) -> None:
         "ts_ms": 1_700_000_000_000,
         "server_id": 1,
         "statement": None,
+        "flags": None,
     }
 
 
@@ -259,3 +260,34 @@ def test_the_same_batch_comes_out_the_same() -> None:
 
     assert first == second
     assert np.concatenate([piece.column("part").to_numpy() for piece in first]).sum() == 50
+
+
+def test_values_that_are_not_of_their_type_are_flagged_and_kept(read: Read) -> None:
+    schema = table("shop.t", {"name": "varchar(20)", "born": "date", "v": "int"}, ["name"])
+    bad, worse = Unrepresentable(b"\xff\xfe"), Unrepresentable(b"\xff")
+    never = Unrepresentable("0000-00-00")
+    piece, *_ = emit(
+        batch(
+            schema,
+            [
+                (None, {"name": bad, "born": never, "v": 1}),
+                ({"name": bad, "born": never}, {"born": dt.date(2024, 1, 2)}),
+                ({"name": bad, "v": 1}, {"name": worse, "v": None}),
+                ({"name": "w", "born": None, "v": 1}, None),
+            ],
+        ),
+        transactions(),
+        "srv",
+    )
+    rows = piece.to_pylist()
+    assert [row["flags"] for row in rows] == [
+        ["after.name:undecodable", "after.born:invalid_date"],
+        ["before.name:undecodable", "before.born:invalid_date"],
+        ["before.name:undecodable"],  # a changed key: the delete of the old one
+        ["after.name:undecodable"],  # and the insert of the new
+        None,
+    ]
+    assert read(rows[0]["after"]) == {"name": b"\xff\xfe", "born": "0000-00-00", "v": 1}
+    keys = [row["key"] for row in rows]
+    assert keys[0] == b'{"name":{"base64":"//4="}}'
+    assert keys == [keys[0]] * 3 + [b'{"name":{"base64":"/w=="}}', b'{"name":"w"}']

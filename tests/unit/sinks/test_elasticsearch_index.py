@@ -33,7 +33,9 @@ def test_the_pattern_covers_every_name_of_a_template():
 def test_creation_keeps_deleted_versions_and_lets_settings_win():
     body = create_body({"dynamic": "strict"}, {"number_of_replicas": 0}, "7d", soft_deletes=True)
     assert body["settings"] == {"index.gc_deletes": "7d", "number_of_replicas": 0}
-    assert body["mappings"] == {"dynamic": "strict", "properties": {"__deleted": {"type": "boolean"}}}
+    fields = {"__deleted": {"type": "boolean"}, "__flags": {"type": "keyword"}}
+    assert body["mappings"] == {"dynamic": "strict", "properties": fields}
+    assert create_body(None, None, "7d", soft_deletes=False)["mappings"] == {}
 
 
 @pytest.mark.parametrize(("text", "expected"), [("7d", 604800), ("60s", 60), ("500ms", 0.5), ("-1", 0)])

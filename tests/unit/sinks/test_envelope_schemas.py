@@ -44,6 +44,9 @@ def test_schemas_are_schemas(name: str) -> None:
 
 def test_a_good_event_passes() -> None:
     validator("debezium").validate(EVENT)
+    flagged = copy.deepcopy(EVENT)
+    flagged["source"]["flags"] = ["after.name:undecodable"]
+    validator("debezium").validate(flagged)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +58,8 @@ def test_a_good_event_passes() -> None:
         (("ts_ms",), "2"),
         (("source", "event_id"), ""),
         (("source", "pos"), None),
+        (("source", "flags"), []),  # absent, not empty
+        (("source", "flags"), ["name"]),
         (("extra",), 1),
     ],
 )

@@ -1,7 +1,7 @@
 """A column of MySQL's binary JSON as text, one document after the other, with a stack of open containers.
 
-Wire format: MySQL 8.0 source, sql-common/json_binary.h. What is rare (opaque values, doubles of 16 or more digits) or
-damaged is left to `databus.binlog.json_binary`, which writes the same text or names the fault.
+Wire format: MySQL 8.0 source, sql-common/json_binary.h. What is damaged is left to `databus.binlog.json_binary`, which
+names the fault.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from numba import njit
 
 from databus.binlog.kernels.json_numbers import write_double, write_signed, write_unsigned
+from databus.binlog.kernels.json_opaque import write_opaque
 from databus.binlog.kernels.json_strings import write_string
 from databus.binlog.kernels.memory import INLINE, KERNEL, Bytes
 from databus.binlog.kernels.pointers import (
@@ -32,6 +33,7 @@ Offsets = npt.NDArray[np.int32]
 DONE, FULL, LEFT = range(3)
 
 _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING = range(4, 13)
+_OPAQUE = 15
 _MAX_DEPTH = 100
 MAX_TEXT_BYTES = 0x7FFFFFFF
 """Most bytes of text: Arrow's 32-bit offsets."""
@@ -49,7 +51,8 @@ def text_room(size: int) -> int:
     r"""Return the most bytes that a document of `size` bytes is written to.
 
     No byte is used twice, and none gives more than six characters: a control character is \\u00XX; members need at
-    least three bytes of entry for `false,`; a double and its entry eleven for 25; an empty key adds four for `"":`.
+    least three bytes of entry for `false,`; a double and its entry eleven for 25; an opaque value of n bytes and its
+    entry n + 5 for 4 n + 20; an empty key adds four for `"":`.
     """
     return 6 * size + 16
 
@@ -62,21 +65,24 @@ def _inline(kind: int, large: int) -> bool:
 @njit(**KERNEL)
 def _write_scalar(kind: int, at: int, limit: int, unread: int, inline: bool, to: int, box: int) -> int:
     """Write a value that is no container; returns the address after it or −1, and the bytes it took in `box`."""
-    if kind == _STRING:
+    if kind == _STRING or kind == _OPAQUE:
         size = np.int64(0)
-        head = 0
+        start = head = 1 if kind == _OPAQUE else 0  # an opaque value begins with its column type
         while True:
-            if head == 5 or at + head >= limit:
+            if head == start + 5 or at + head >= limit:
                 return -1
             byte = load_8(at + head)
-            size |= (byte & 0x7F) << (7 * head)
+            size |= (byte & 0x7F) << (7 * (head - start))
             head += 1
             if byte < 0x80:
                 break
+        field_type = load_8(at)
         at += head
         store_64(box, head + size)
         if at + size > limit or head + size > unread:
             return -1
+        if kind == _OPAQUE:
+            return write_opaque(field_type, at, size, to)  # type: ignore[no-any-return]
         return write_string(at, size, to)  # type: ignore[no-any-return]
     if kind == _LITERAL:
         size = 1

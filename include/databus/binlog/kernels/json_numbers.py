@@ -1,4 +1,4 @@
-"""JSON numbers: integers, and doubles of at most 15 significant digits."""
+"""JSON numbers: integers, and doubles, those of at most 15 significant digits the short way."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from databus.binlog.kernels.doubles import write_shortest
 from databus.binlog.kernels.memory import INLINE, KERNEL
 from databus.binlog.kernels.pointers import load_64, store_8, store_16
 
@@ -67,31 +68,33 @@ def write_signed(value: int, to: int) -> int:
 
 @njit(**KERNEL)
 def write_double(at: int, to: int) -> int:
-    """Write the double at an address as Python's `repr`; returns the address after it, −1 when it is not simple.
+    """Write the double at an address as Python's `repr`; returns the address after it, −1 for NaN and infinity.
 
-    Simple are integers below 2^53 and decimals of at most 15 significant digits from 10^-4 on. Distinct decimals of
-    at most 15 digits are distinct doubles (IEEE 754-2019, 5.12.2), and m / 10^k is rounded correctly while both are
-    exact doubles (m < 2^53, k ≤ 22): so the decimal found is the only one so short, and the least k gives its text.
+    Integers below 2^53 and decimals of at most 15 significant digits from 10^-4 on go without big numbers.
+    Distinct decimals of at most 15 digits are distinct doubles (IEEE 754-2019, 5.12.2), and m / 10^k is rounded
+    correctly while both are exact doubles (m < 2^53, k ≤ 22): so the decimal found is the only one so short, and the
+    least k gives its text.
     """
     value = _load_double(at)
-    if load_64(at) < 0:
+    bits = load_64(at)
+    if bits < 0:
         store_8(to, _MINUS)  # also of −0.0
         to += 1
         value = -value
     if not value < _TWO_53:  # NaN too
-        return -1
+        return write_shortest(bits, to)  # type: ignore[no-any-return]
     whole = np.int64(value)
     if np.float64(whole) == value:
         to = write_unsigned(np.uint64(whole), to)
         store_16(to, _POINT | _ZERO << 8)
         return to + 2
     if value < _LEAST_FIXED:
-        return -1
+        return write_shortest(bits, to)  # type: ignore[no-any-return]
     for scale in range(1, _MAX_SCALE + 1):
         power = _POWER[scale]
         product = value * power
         if product >= _DIGITS_15:
-            return -1
+            break
         # The product is off by less than 1/8, so adding a half and cutting finds the only candidate.
         scaled = np.int64(product + 0.5)
         if np.float64(scaled) / power == value:
@@ -100,4 +103,4 @@ def write_double(at: int, to: int) -> int:
             to = write_unsigned(np.uint64(whole), to)
             store_8(to, _POINT)
             return _write_digits(np.uint64(scaled - whole * unit), scale, to + 1)  # type: ignore[no-any-return]
-    return -1
+    return write_shortest(bits, to)  # type: ignore[no-any-return]

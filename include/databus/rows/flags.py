@@ -1,0 +1,53 @@
+"""Flags of a row: which of its values are not what their column's type says, and why.
+
+A flag is "IMAGE.COLUMN:REASON", the image `before` or `after`, the column as the source names it. Reasons:
+`undecodable`, the value stands as bytes (base64 in JSON) because they are no text of the column's character set;
+`invalid_date`, it stands as the text of a date that no calendar has.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from databus.binlog.table_batch import TableBatch
+
+UNDECODABLE = "undecodable"
+INVALID_DATE = "invalid_date"
+
+_TYPE = pa.list_(pa.string())
+
+
+def no_flags(rows: int) -> pa.ListArray:
+    """Return the flags of rows that have none."""
+    return pa.nulls(rows, _TYPE)
+
+
+def row_flags(batch: TableBatch, before: npt.NDArray[np.int32], after: npt.NDArray[np.int32]) -> pa.ListArray:
+    """Return the flags of each row, null without any.
+
+    Args:
+        batch: the decoded changes.
+        before: per row its before-image in `batch.images`, -1 without.
+        after: the same of its after-image.
+    """
+    of_image = _image_flags(batch)
+    if not of_image:
+        return no_flags(len(before))
+    flagged = np.fromiter(of_image, np.int32)
+    flags: list[list[str] | None] = [None] * len(before)
+    for image, rows in (("before", before), ("after", after)):
+        for row in np.flatnonzero(np.isin(rows, flagged)).tolist():
+            flags[row] = (flags[row] or []) + [f"{image}.{flag}" for flag in of_image[int(rows[row])]]
+    return pa.array(flags, _TYPE)
+
+
+def _image_flags(batch: TableBatch) -> dict[int, list[str]]:
+    """Return the image rows that have exceptions, with their flags in column order."""
+    found: dict[int, list[str]] = {}
+    for column in sorted(batch.exceptions):
+        name = batch.schema.columns[column].name
+        for row, value in batch.exceptions[column].items():
+            found.setdefault(row, []).append(f"{name}:{UNDECODABLE if isinstance(value, bytes) else INVALID_DATE}")
+    return found

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from databus.binlog.column_types import Column
+from databus.binlog.column_types import Column, ColumnType
 from databus.binlog.kernels import kinds as k
 from databus.binlog.kernels.images import (
     C_BYTES,
     C_CAPACITY,
     C_DATA,
+    C_JSON,
     C_KIND,
     C_META,
     C_META2,
@@ -33,7 +34,7 @@ def kernel_columns(columns: Sequence[Column]) -> npt.NDArray[np.int64]:
     matrix = np.zeros((len(columns), C_WIDTH), dtype=np.int64)
     for line, column in zip(matrix, columns, strict=True):
         line[C_KIND], line[C_META], line[C_META2] = column.kind, column.meta, column.meta2
-        line[C_BYTES] = k.WIDTH[column.kind]
+        line[C_BYTES], line[C_JSON] = k.WIDTH[column.kind], column.type is ColumnType.JSON
     return matrix
 
 

@@ -41,11 +41,10 @@ class DecodedEvents:
         server_version: version of the server that wrote the log.
     """
 
-    def __init__(
-        self, buffer: npt.NDArray[np.uint8], walker: Walker, walk: Walk, tables: TableFilter, schema_ids: SchemaIds
-    ) -> None:
-        self._buffer, self._walk, self._tables, self._schema_ids = buffer, walk, tables, schema_ids
-        self._place = LogPlace(walker.file, walker.position - walk.consumed_bytes)
+    def __init__(self, walker: Walker, walk: Walk, tables: TableFilter, schema_ids: SchemaIds) -> None:
+        self._walk, self._tables, self._schema_ids = walk, tables, schema_ids
+        self._buffer = walk.expansion.buffer
+        self._place = LogPlace(walker.file, walker.position - walk.consumed_bytes, walk.expansion)
         self.transactions: Transactions = walk.transactions
         self.table_maps: tuple[TableMap, ...] = tuple(walk.slots)
         self.event_counts = walker.counts
@@ -145,7 +144,7 @@ def decode_events(
             f"{file}:{walker.position}: the events end inside a transaction",
             hint="A segment must hold whole transactions: cut it where Walk.transaction_offsets say.",
         )
-    return DecodedEvents(array, walker, walk, tables, schema_ids or SchemaIds())
+    return DecodedEvents(walker, walk, tables, schema_ids or SchemaIds())
 
 
 def _cut_short(array: npt.NDArray[np.uint8], walker: Walker, walk: Walk) -> DecodeError:

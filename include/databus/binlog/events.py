@@ -113,10 +113,10 @@ ROWS_TYPES = frozenset(
         EventType.WRITE_ROWS,
         EventType.UPDATE_ROWS,
         EventType.DELETE_ROWS,
+        EventType.PARTIAL_UPDATE_ROWS,
     }
 )
 
-_COMPRESSED = "SET GLOBAL log_bin_compress=OFF on the MariaDB server and start after the last compressed event."
 _STATEMENT = (
     "It belongs to statement-based logging: set binlog_format=ROW for every session and start after this event."
 )
@@ -136,22 +136,9 @@ REFUSED_TYPES: dict[int, tuple[str, str]] = {
         "the end of the first phase of an XA transaction, not supported yet",
         "Keep XA transactions off the captured server, or start after the XA COMMIT.",
     ),
-    EventType.PARTIAL_UPDATE_ROWS: (
-        "an update that logs JSON columns as differences, not supported yet",
-        "SET GLOBAL binlog_row_value_options='' and start after this event.",
-    ),
-    EventType.TRANSACTION_PAYLOAD: (
-        "a compressed transaction, not supported yet",
-        "SET GLOBAL binlog_transaction_compression=OFF and start after this event.",
-    ),
     EventType.START_ENCRYPTION: (
         "the start of an encrypted log file",
         "Read the log through the server's dump protocol, which decrypts it, rather than from the file.",
-    ),
-    EventType.QUERY_COMPRESSED: ("a compressed statement, not supported yet", _COMPRESSED),
-    **dict.fromkeys(
-        range(EventType.WRITE_ROWS_COMPRESSED_V1, EventType.DELETE_ROWS_COMPRESSED + 1),
-        ("compressed rows, not supported yet", _COMPRESSED),
     ),
 }
 """What a known event that cannot be decoded is, and what to do about it."""

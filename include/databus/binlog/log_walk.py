@@ -48,6 +48,9 @@ _BETWEEN_TRANSACTIONS = frozenset(
     }
 )
 
+_MOST_EXPANDED_BYTES = 64 << 20
+"""What compressed events may take when expanded, of those that are walked at once; a larger one stands alone."""
+
 
 @dataclass(frozen=True)
 class FileStart:
@@ -140,8 +143,10 @@ class LogWalk:
             at += started.size_bytes
             if started.file is not None:
                 yield started.file
-        if at < len(events):
-            yield self._stretch(events[at:])
+        while at < len(events):
+            stretch = self._stretch(events[at:])
+            yield stretch
+            at += len(stretch.events)
 
     def _stretch(self, events: npt.NDArray[np.uint8]) -> Stretch:
         if self._walker is None:
@@ -149,14 +154,14 @@ class LogWalk:
         if self._first:
             self._check_start(self._walker, events)
         pos = self._walker.position
-        walk = self._walker.walk(events)
-        if walk.consumed_bytes != len(events):
+        walk = self._walker.walk(events, _MOST_EXPANDED_BYTES)
+        if walk.consumed_bytes == 0:
             raise DecodeError(f"{self._file}:{self._walker.position}: an event has an impossible size")
         self._open = walk.open
-        schemas, counts = self._tables.count(events, walk.rows, walk.slots, f"{self._file}")
+        schemas, counts = self._tables.count(walk.expansion.buffer, walk.rows, walk.slots, f"{self._file}")
         captured = schemas >= 0
         return Stretch(
-            events,
+            events[: walk.consumed_bytes],
             pos,
             walk.transactions,
             walk.transaction_offsets,

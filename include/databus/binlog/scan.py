@@ -15,7 +15,7 @@ from databus.binlog.kernels.walk import R_AT, R_SLOT, R_TYPE
 from databus.binlog.table_batch import Transactions
 from databus.binlog.table_rows import row_fault
 from databus.binlog.tablemap import TableMap
-from databus.binlog.walker import LoggedStatement, Walker, as_buffer
+from databus.binlog.walker import LoggedStatement, Walker
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,16 +56,15 @@ def scan_events(buffer: bytes | memoryview | npt.NDArray[np.uint8], *, file: str
     Raises:
         DecodeError: an event is damaged, unknown or unsupported.
     """
-    array = as_buffer(buffer)
     walker = Walker(file, base_pos)
-    walk = walker.walk(array)
+    walk = walker.walk(buffer)
     matrices = [kernel_columns(table.columns) for table in walk.slots]
     rows = {table.full_name: 0 for table in walk.slots}
     for event in walk.rows[walk.rows[:, R_SLOT] >= 0]:
         slot = int(event[R_SLOT])
-        count = int(count_rows(array, event, matrices[slot]))
+        count = int(count_rows(walk.expansion.buffer, event, matrices[slot]))
         if count < 0:
-            where = f"{file}:{int(event[R_AT]) + walker.position - walk.consumed_bytes}"
+            where = f"{file}:{walk.expansion.raw_offset(int(event[R_AT])) + walker.position - walk.consumed_bytes}"
             raise row_fault(count, where, int(event[R_TYPE]), walk.slots[slot], -1)
         rows[walk.slots[slot].full_name] += count
     return Scan(

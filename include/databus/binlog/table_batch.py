@@ -60,6 +60,8 @@ class TableBatch:
             NULL.
         exceptions: column → image row → a value that its Arrow type cannot hold: the text of a zero or impossible date,
             or the bytes of what is no text of its character set; the slot in `images` is null.
+        partial: column → image rows whose document the log does not hold, because only its differences were logged
+            (PARTIAL_JSON) and the before-image lacks it; the column is absent there, though it changed.
     """
 
     schema: TableSchema
@@ -72,6 +74,7 @@ class TableBatch:
     presence: npt.NDArray[np.int32]
     presence_sets: tuple[npt.NDArray[np.bool_], ...]
     exceptions: Mapping[int, Mapping[int, str | bytes]] = field(default_factory=dict)
+    partial: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.op)

@@ -11,12 +11,14 @@ import pyarrow as pa
 
 from databus.binlog.arena import MAX_TEXT_BYTES, Arena, allocate, kernel_columns
 from databus.binlog.arrow_columns import arrow_type, column_array
-from databus.binlog.events import type_name
+from databus.binlog.events import EventType, type_name
 from databus.binlog.exceptions_text import exception_text
+from databus.binlog.expansion import Expansion
 from databus.binlog.kernels import images as im
 from databus.binlog.kernels import values as v
 from databus.binlog.kernels import walk as w
 from databus.binlog.kernels.rows import FULL, decode_rows
+from databus.binlog.partial_rows import PartialRowError, plain_rows
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.table_batch import MAX_IMAGES, TableBatch
 from databus.binlog.tablemap import TableMap
@@ -36,15 +38,17 @@ class LogPlace:
 
     Attributes:
         file: log file.
-        shift: file position minus buffer offset.
+        shift: file position minus raw offset.
+        expansion: the buffer's place among the raw bytes.
     """
 
     file: str
     shift: int
+    expansion: Expansion
 
     def where(self, offset: int) -> str:
         """Return "file:position" of a buffer offset."""
-        return f"{self.file}:{offset + self.shift}"
+        return f"{self.file}:{self.expansion.raw_offset(offset) + self.shift}"
 
 
 def row_fault(fault: int, where: str, event_type: int, table: TableMap, column: int) -> DecodeError:
@@ -61,6 +65,18 @@ def row_fault(fault: int, where: str, event_type: int, table: TableMap, column: 
         "SET GLOBAL binlog_row_image=FULL on the server and start after this event." if fault == im.NO_IMAGE else None
     )
     return DecodeError(f"{where}: event {type_name(event_type)} for {table.full_name}{name} {what}", hint=hint)
+
+
+def partial_row_fault(fault: PartialRowError, where: str, table: TableMap) -> DecodeError:
+    """Return the error for an update whose differences cannot be applied."""
+    kind = int(EventType.PARTIAL_UPDATE_ROWS)
+    if fault.fault:
+        return row_fault(fault.fault, where, kind, table, fault.column)
+    name = f".{table.columns[fault.column].name}" if fault.column >= 0 else ""
+    return DecodeError(
+        f"{where}: event {type_name(kind)} for {table.full_name}{name} {fault.problem}",
+        hint="The log is damaged: compare with mysqlbinlog at this position.",
+    )
 
 
 class TableRows:
@@ -87,15 +103,23 @@ class TableRows:
         schema_ids: SchemaIds,
         place: LogPlace,
     ) -> None:
-        self._buffer, self._table, self._bases = buffer, table, bases
-        self._events = np.ascontiguousarray(events)
-        self._where = place.where
+        self._table, self._place = table, place
         refusal = table.refusal()
         if refusal is not None:
-            raise DecodeError(f"{self._where(int(events[0, w.R_AT]))}: {refusal[0]}", hint=refusal[1])
+            raise DecodeError(f"{place.where(int(events[0, w.R_AT]))}: {refusal[0]}", hint=refusal[1])
+        try:
+            self._rows = plain_rows(buffer, events, bases, table)
+        except PartialRowError as fault:
+            raise partial_row_fault(fault, place.where(fault.at), table) from fault
+        self._buffer, self._bases = self._rows.buffer, self._rows.bases
+        self._events = np.ascontiguousarray(self._rows.events)
+        self._changes_done = 0
         self._schema = schema_ids.number(table.to_schema(-1))
         self._arrow_schema = pa.schema([pa.field(c.name, arrow_type(c)) for c in table.columns])
         self._matrix = kernel_columns(table.columns)
+
+    def _where(self, offset: int) -> str:
+        return self._place.where(self._rows.origin(offset))
 
     def batches(self) -> Iterator[TableBatch]:
         """Decode batch after batch.
@@ -172,7 +196,19 @@ class TableRows:
             presence=presence[:images].copy(),
             presence_sets=self._presence_sets(sets, int(cursor[v.K_SETS]), count),
             exceptions=found,
+            partial=self._partial(changes[:, v.H_AFTER]),
         )
+
+    def _partial(self, after: npt.NDArray[np.int32]) -> dict[int, frozenset[int]]:
+        """Return the columns left unknown by the changes whose after-images these are, with the images' rows."""
+        first = self._changes_done
+        self._changes_done += len(after)
+        found: dict[int, set[int]] = {}
+        for change, columns in self._rows.partial.items():
+            if first <= change < self._changes_done:
+                for column in columns:
+                    found.setdefault(column, set()).add(int(after[change - first]))
+        return {column: frozenset(rows) for column, rows in found.items()}
 
     def _raise(self, fault: int, cursor: Ints) -> None:
         event = self._events[cursor[v.K_EVENT]]

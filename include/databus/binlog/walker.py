@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from databus.binlog.compressed_events import ExpansionFault
 from databus.binlog.events import (
     FLAG_ARTIFICIAL,
     HEADER_BYTES,
@@ -21,6 +22,7 @@ from databus.binlog.events import (
     refuse,
     type_name,
 )
+from databus.binlog.expansion import Expansion, expand, unexpanded
 from databus.binlog.gtids import mariadb_gtids, mysql_gtids, parse_tagged_gtid
 from databus.binlog.kernels import walk as w
 from databus.binlog.statements import QueryEvent, Statement, StatementKind, classify, parse_query
@@ -92,6 +94,7 @@ class Walk:
         statements: TRUNCATE and definition statements.
         slots: table maps that R_SLOT of `rows` counts; grows for the life of the walker.
         open: whether a transaction has begun and not ended.
+        expansion: the plain events that `rows` points into; the other offsets are those of the raw bytes.
     """
 
     consumed_bytes: int
@@ -101,6 +104,7 @@ class Walk:
     statements: list[LoggedStatement]
     slots: list[TableMap]
     open: bool
+    expansion: Expansion
 
 
 @dataclass
@@ -131,22 +135,30 @@ class Walker:
         self._store_view = as_buffer(self._store)
         self._stored = 0
         self._statements: list[LoggedStatement] = []
+        self._expansion = unexpanded(as_buffer(b""))
 
     @property
     def position(self) -> int:
         """File position after the last event walked over."""
         return self._position
 
-    def walk(self, data: bytes | memoryview | Bytes) -> Walk:
+    def walk(self, data: bytes | memoryview | Bytes, most_bytes: int | None = None) -> Walk:
         """Walk over the whole events in a buffer that starts where the last walk ended.
+
+        Args:
+            data: raw events.
+            most_bytes: walk no further once what was compressed takes more than this; None to walk over all.
 
         Raises:
             DecodeError: an event is damaged, unknown or unsupported; names file, position and type.
         """
-        buffer = as_buffer(data)
+        raw = as_buffer(data)
         state = self._state
-        state[w.S_AT] = state[w.S_EVENTS] = state[w.S_TRANSACTIONS] = 0
+        state[[w.S_AT, w.S_EVENTS, w.S_TRANSACTIONS, w.S_SPLICE, w.S_PLAIN_END, w.S_EXPECTED]] = 0
         state[w.S_SHIFT] = self._position
+        known = self.format is not None or self._read_format(raw)
+        self._expansion = expand(raw, int(state[w.S_AT]), self.format, most_bytes) if self.format else unexpanded(raw)
+        buffer = self._expansion.buffer
         # Smallest possible events bound how many there can be; pages of these arrays that stay untouched cost nothing.
         transactions = np.empty((len(buffer) // HEADER_BYTES + 2, w.T_WIDTH), dtype=np.int64)
         transactions[0] = self._carry
@@ -154,7 +166,7 @@ class Walker:
         self._statements = []
         if self._carry[w.T_KIND] != w.TAGGED_GTID:
             self._tagged = {}
-        if self.format is None and not self._read_format(buffer):
+        if not known:
             return self._result(transactions, rows)
         state[w.S_SHIFT] = self._position - state[w.S_AT]
         while True:
@@ -170,24 +182,27 @@ class Walker:
                 rows,
                 self._bindings,
                 self._store_view,
+                self._expansion.splices,
             )
             if status == w.DONE:
+                if self._expansion.fault is not None:
+                    raise self._expansion.fault.error(self._where())
                 return self._result(transactions, rows)
             self._settle(int(status), buffer, transactions, rows)
 
     def _result(self, transactions: Ints, rows: Ints) -> Walk:
         state = self._state
         count, at = int(state[w.S_TRANSACTIONS]), int(state[w.S_AT])
+        consumed = int(self._expansion.raw_ends(state[[w.S_AT]])[0])
         self._position = at + int(state[w.S_SHIFT])
         self._carry = transactions[count].copy()
         done = transactions[:count].copy()
         found = self._transactions(done)
         if count in self._tagged:
             self._tagged = {0: self._tagged[count]}
-        offsets = done[:, w.T_OFFSET].copy()
-        walk = Walk(
-            at, found, offsets, rows[: state[w.S_EVENTS]].copy(), self._statements, self.slots, bool(state[w.S_PHASE])
-        )
+        offsets = self._expansion.raw_ends(done[:, w.T_OFFSET].copy())
+        events, is_open = rows[: state[w.S_EVENTS]].copy(), bool(state[w.S_PHASE])
+        walk = Walk(consumed, found, offsets, events, self._statements, self.slots, is_open, self._expansion)
         self._statements = []
         return walk
 
@@ -218,7 +233,11 @@ class Walker:
         return pa.concat_arrays(parts)
 
     def _where(self) -> str:
-        return f"{self.file}:{int(self._state[w.S_AT] + self._state[w.S_SHIFT])}"
+        at, state = int(self._state[w.S_AT]), self._state
+        if at < state[w.S_PLAIN_END] or state[w.S_EXPECTED]:  # inside a compressed event: where that one lies
+            splice = self._expansion.splices[state[w.S_SPLICE] - 1]
+            at = int(splice[w.P_TO] - splice[w.P_RAW_TO] + splice[w.P_RAW_FROM])
+        return f"{self.file}:{at + int(state[w.S_SHIFT])}"
 
     def _read_format(self, buffer: Bytes) -> bool:
         """Read the leading FORMAT_DESCRIPTION event; False when the buffer does not hold all of it yet."""
@@ -238,6 +257,8 @@ class Walker:
     def _settle(self, status: int, buffer: Bytes, transactions: Ints, rows: Ints) -> None:
         """Deal with the event at which the kernel stopped, and step over it."""
         at, size = int(self._state[w.S_AT]), int(self._state[w.S_SIZE])
+        if status == w.NOT_ONE:
+            raise ExpansionFault(EventType.TRANSACTION_PAYLOAD, "holds not one whole transaction").error(self._where())
         kind = int(buffer[at + 4])
         if status == w.UNBOUND_ROWS and int.from_bytes(bytes(buffer[at + 19 : at + 25]), "little") == _DUMMY_TABLE_ID:
             pass
@@ -245,7 +266,8 @@ class Walker:
             self._fault(status, kind, size)
         else:
             assert self.format is not None  # noqa: S101 - walk() has read it
-            body = bytes(buffer[at + HEADER_BYTES : at + size - self.format.checksum_bytes])
+            checksum = self.format.checksum_bytes if at >= self._state[w.S_PLAIN_END] else 0
+            body = bytes(buffer[at + HEADER_BYTES : at + size - checksum])
             self._answer(kind, body, bytes(buffer[at : at + size]), transactions, rows)
         self.counts[kind] += 1
         self._state[w.S_AT] = at + size

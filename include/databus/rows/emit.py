@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent, Transactions
+from databus.core.errors import DecodeError
 from databus.core.events import Op
 from databus.rows.columns import text
 from databus.rows.flags import no_flags, row_flags
@@ -57,6 +58,7 @@ def emit(batch: TableBatch, transactions: Transactions, server: str) -> list[pa.
     Raises:
         DecodeError: a value or key that has no lossless form.
     """
+    _refuse_partial(batch, transactions)
     encoder = key_encoder(batch)
     images = encode(batch)
     rows = _rows(batch, encoder)
@@ -85,6 +87,18 @@ def emit_events(events: Sequence[TableEvent], transactions: Transactions, server
     ordinal = np.array([event.ordinal for event in ordered], np.int64)
     columns |= _provenance(transactions, server, transaction, ordinal, np.zeros(n, np.int16))
     return [_assemble(columns)]
+
+
+def _refuse_partial(batch: TableBatch, transactions: Transactions) -> None:
+    """Refuse documents of which the log holds only differences: left out, they would pass for unchanged."""
+    for column, images in batch.partial.items():
+        change = int(np.argmax(np.isin(batch.after_row, list(images))))
+        end = int(transactions.end_pos[batch.transaction[change]])
+        raise DecodeError(
+            f"{transactions.file}: the transaction that ends at {end} logs only differences of "
+            f"{batch.schema.full_name}.{batch.schema.columns[column].name}, and no document before them",
+            hint="SET GLOBAL binlog_row_image='FULL', or binlog_row_value_options='', and start after it.",
+        )
 
 
 def _rows(batch: TableBatch, encoder: KeyEncoder | None) -> _Rows:

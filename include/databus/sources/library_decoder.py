@@ -16,18 +16,23 @@ import pyarrow as pa
 from databus.binlog.arrow_columns import arrow_type
 from databus.binlog.capture import TableCapture
 from databus.binlog.events import HEADER_BYTES, ROWS_TYPES, EventType, parse_header
-from databus.binlog.kernels.walk import R_AT, R_SLOT, R_TRANSACTION
+from databus.binlog.kernels.walk import R_AT, R_END, R_SLOT, R_TRANSACTION
+from databus.binlog.partial_rows import PartialRowError, plain_rows
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent
+from databus.binlog.table_rows import partial_row_fault
 from databus.binlog.tablemap import TableMap
-from databus.binlog.walker import Walker, as_buffer
+from databus.binlog.walker import Walker
 from databus.core.errors import DecodeError
 from databus.rows.emit import emit, emit_events
 from databus.sources.library_values import ABSENT, UnsupportedValueError, column_value
 from databus.sources.segment_rows import in_log_order
 
 _ROWS_AT_ONCE = 10_000
+
+_Parse = Callable[[bytes, int, int], Any]
+"""Parses an event, given its offset for messages and its bytes of checksum."""
 
 
 class _Server:
@@ -53,11 +58,11 @@ class LibraryEvents:
         Raises:
             DecodeError: an event is damaged, unknown or unsupported.
         """
-        self._data = as_buffer(data)
         self._walker = Walker(file, start_pos)
-        self._walk = self._walker.walk(self._data)
+        self._walk = self._walker.walk(data)
+        self._data = self._walk.expansion.buffer
         self._capture, self._ids = capture, schema_ids
-        if self._walk.open or self._walk.consumed_bytes != len(self._data):
+        if self._walk.open or self._walk.consumed_bytes != len(data):
             raise DecodeError(f"{file}:{self._walker.position}: the segment ends inside a transaction")
 
     def rows(self, server: str, count: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
@@ -97,7 +102,7 @@ class LibraryEvents:
             number = lines.get(at)
             event = self._data[at : at + header.size_bytes].tobytes()
             if header.event_type == EventType.TABLE_MAP:
-                parse(event, at)
+                parse(event, at, self._checksum_bytes(at))
             if number is None:
                 continue
             line = self._walk.rows[number]
@@ -113,13 +118,38 @@ class LibraryEvents:
                 continue
             table = self._walk.slots[int(line[R_SLOT])]
             wanted = self._capture(table.database, table.table)
-            for row in self._rows_of(parse, event, at):
-                if wanted:
-                    yield self._change(table, header.event_type, row, transaction, ordinal, at)
-                ordinal += 1
+            plain = [(header.event_type, event, self._checksum_bytes(at))]
+            if header.event_type == EventType.PARTIAL_UPDATE_ROWS:
+                plain = [(EventType.UPDATE_ROWS, update, 0) for update in self._plain_updates(line, table)]
+            for kind, whole, checksum in plain:
+                for row in self._rows_of(parse, whole, at, checksum):
+                    if wanted:
+                        yield self._change(table, kind, row, transaction, ordinal, at)
+                    ordinal += 1
 
-    def _rows_of(self, parse: Callable[[bytes, int], Any], event: bytes, at: int) -> list[dict[str, Any]]:
-        parsed = parse(event, at)
+    def _checksum_bytes(self, at: int) -> int:
+        """Return the bytes of checksum of the event at an offset; one that was compressed has none."""
+        description = self._walker.format
+        return description.checksum_bytes if description and not self._walk.expansion.expanded(at) else 0
+
+    def _plain_updates(self, line: npt.NDArray[np.int64], table: TableMap) -> Iterator[bytes]:
+        """Yield the events without differences that stand for one with them."""
+        at = int(line[R_AT])
+        try:
+            plain = plain_rows(self._data, line[np.newaxis], np.array([-1], np.int64), table)
+        except PartialRowError as fault:
+            raise partial_row_fault(fault, self._where(at), table) from fault
+        for columns in plain.partial.values():
+            raise DecodeError(
+                f"{self._where(at)}: {table.full_name}.{table.columns[columns[0]].name}: the log holds only the "
+                "differences of the document",
+                hint='Use decoder="numba" for this table, or SET GLOBAL binlog_row_image=FULL.',
+            )
+        for event in plain.events:
+            yield plain.buffer[event[R_AT] : event[R_END]].tobytes()
+
+    def _rows_of(self, parse: _Parse, event: bytes, at: int, checksum_bytes: int) -> list[dict[str, Any]]:
+        parsed = parse(event, at, checksum_bytes)
         try:
             found: list[dict[str, Any]] = parsed.rows
         except Exception as error:  # the library raises whatever its parsing runs into
@@ -153,7 +183,7 @@ class LibraryEvents:
                 ) from None
         return image
 
-    def _parser(self) -> Callable[[bytes, int], Any]:
+    def _parser(self) -> _Parse:
         from pymysql.protocol import MysqlPacket
         from pymysqlreplication.packet import BinLogPacketWrapper
 
@@ -164,10 +194,10 @@ class LibraryEvents:
         version = tuple(int(n) for n in numbers[:3])
         allowed = _allowed_events()
 
-        def parse(event: bytes, at: int) -> Any:
+        def parse(event: bytes, at: int, checksum_bytes: int) -> Any:
             try:
                 wrapper = BinLogPacketWrapper(
-                    MysqlPacket(b"\0" + event, "utf8"), tables, server, version, description.checksum, allowed,
+                    MysqlPacket(b"\0" + event, "utf8"), tables, server, version, checksum_bytes > 0, allowed,
                     None, None, None, None, False, False, False, True, False,
                 )  # fmt: skip
                 if event[4] == EventType.TABLE_MAP:
@@ -188,7 +218,8 @@ class LibraryEvents:
             at += header.size_bytes
 
     def _where(self, at: int) -> str:
-        return f"{self._walker.file}:{at + self._walker.position - self._walk.consumed_bytes}"
+        raw = self._walk.expansion.raw_offset(at)
+        return f"{self._walker.file}:{raw + self._walker.position - self._walk.consumed_bytes}"
 
 
 class _Change:
@@ -231,7 +262,7 @@ class _Pending:
 
 _OPS: dict[int, int] = {
     **dict.fromkeys((EventType.WRITE_ROWS, EventType.WRITE_ROWS_V1), INSERT),
-    **dict.fromkeys((EventType.UPDATE_ROWS, EventType.UPDATE_ROWS_V1), UPDATE),
+    **dict.fromkeys((EventType.UPDATE_ROWS, EventType.UPDATE_ROWS_V1, EventType.PARTIAL_UPDATE_ROWS), UPDATE),
     **dict.fromkeys((EventType.DELETE_ROWS, EventType.DELETE_ROWS_V1), DELETE),
 }
 

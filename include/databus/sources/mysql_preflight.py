@@ -22,7 +22,7 @@ NO_PRIMARY_KEY = "source_no_primary_key"
 
 _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options", "gtid_mode",
-    "binlog_transaction_compression", "log_bin_compress", "binlog_expire_logs_seconds", "expire_logs_days",
+    "binlog_expire_logs_seconds", "expire_logs_days",
 )  # fmt: skip
 
 
@@ -83,30 +83,17 @@ def _settings(settings: dict[str, str], flavor: str, subject: str) -> Iterator[F
         "binlog_row_image", ("FULL",), Level.WARN,
         "SET GLOBAL binlog_row_image='FULL'; as it is, unchanged columns are absent from updates (absent is not NULL).",
     )  # fmt: skip
-    if settings.get("binlog_row_value_options"):
-        yield wants(
-            "binlog_row_value_options",
-            ("",),
-            Level.ERROR,
-            "SET GLOBAL binlog_row_value_options=''; then reconnect all sessions.",
-        )
+    if settings.get("binlog_row_value_options") and settings.get("binlog_row_image", "").upper() != "FULL":
+        yield finding(
+            "binlog_row_value_options", Level.ERROR, "updates log JSON columns as differences, without the document",
+            "SET GLOBAL binlog_row_image='FULL'; or SET GLOBAL binlog_row_value_options=''; then reconnect.",
+        )  # fmt: skip
     if flavor == "mysql":
         yield wants(
             "gtid_mode", ("ON",), Level.WARN,
             "Turn GTIDs on step by step (OFF_PERMISSIVE, ON_PERMISSIVE, ON): "
             "without them a failover cannot be followed.",
         )  # fmt: skip
-        yield wants(
-            "binlog_transaction_compression", ("OFF", ""), Level.ERROR,
-            "SET GLOBAL binlog_transaction_compression=OFF; compressed transactions are not decoded yet.",
-        )  # fmt: skip
-    else:
-        yield wants(
-            "log_bin_compress",
-            ("OFF", ""),
-            Level.ERROR,
-            "SET GLOBAL log_bin_compress=OFF; compressed events are not decoded yet.",
-        )
 
 
 def _retention(settings: dict[str, str], flavor: str, subject: str) -> Finding:

@@ -15,8 +15,9 @@ from databus.binlog.kernels.memory import INLINE, KERNEL, Bytes, Ints
 from databus.binlog.kernels.pointers import address_of, bit, cell, load_8, load_16, load_64, read_little
 from databus.binlog.kernels.walk import R_AT, R_END, R_TYPE
 
-# Columns of the matrix that describes a table's columns (one line each); C_BYTES is the size of a value in the arena.
-C_KIND, C_META, C_META2, C_VALIDITY, C_DATA, C_OFFSETS, C_CAPACITY, C_USED, C_BYTES, C_WIDTH = range(10)
+# Columns of the matrix that describes a table's columns (one line each); C_BYTES is the size of a value in the arena,
+# C_JSON is 1 for a JSON column.
+C_KIND, C_META, C_META2, C_VALIDITY, C_DATA, C_OFFSETS, C_CAPACITY, C_USED, C_BYTES, C_JSON, C_WIDTH = range(11)
 
 # Slots of a frame: addresses of the two bitmaps, columns present in each, address of the first row, images per row.
 F_BITMAP, F_BITMAP2, F_PRESENT, F_PRESENT2, F_ROWS, F_IMAGES, F_WIDTH = range(7)
@@ -64,7 +65,7 @@ def read_frame(event: int, end: int, kind: int, column_count: int, frame: Ints) 
     if columns != column_count:
         return BAD_COLUMN_COUNT
     bitmap_bytes = (columns + 7) >> 3
-    update = kind == 24 or kind == 31
+    update = kind == 24 or kind == 31 or kind == 39
     if at + bitmap_bytes * (2 if update else 1) > end:
         return CUT_SHORT
     frame[F_BITMAP] = at
@@ -133,6 +134,26 @@ def _skip_image(at: int, end: int, bitmap: int, present: int, columns: int, coun
 
 
 @njit(**KERNEL)
+def skip_options(at: int, end: int, columns: npt.NDArray[np.int64]) -> int:
+    """Return the address after what precedes an after-image in a PARTIAL_UPDATE_ROWS event, or a fault.
+
+    That is a byte of value options, and when it is 1 (PARTIAL_JSON), a bit for each JSON column of the table.
+    """
+    if at + 1 > end:
+        return CUT_SHORT
+    options = load_8(at)
+    at += 1
+    if options > 1:
+        return BAD_VALUE
+    if options == 1:
+        documents = 0
+        for c in range(columns.shape[0]):
+            documents += columns[c, C_JSON]
+        at += (documents + 7) >> 3
+    return at if at <= end else CUT_SHORT
+
+
+@njit(**KERNEL)
 def count_rows(buffer: Bytes, event: Ints, columns: npt.NDArray[np.int64]) -> int:
     """Return the number of row changes in one rows event, or a fault.
 
@@ -151,6 +172,10 @@ def count_rows(buffer: Bytes, event: Ints, columns: npt.NDArray[np.int64]) -> in
     count = 0
     while at < end:
         for image in range(frame[F_IMAGES]):
+            if image == 1 and event[R_TYPE] == 39:
+                at = skip_options(at, end, columns)
+                if at < 0:
+                    return at
             bitmap = frame[F_BITMAP] if image == 0 else frame[F_BITMAP2]
             present = frame[F_PRESENT] if image == 0 else frame[F_PRESENT2]
             at = _skip_image(at, end, bitmap, present, address_of(columns), columns.shape[0])

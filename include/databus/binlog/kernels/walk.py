@@ -14,13 +14,13 @@ from databus.binlog.kernels.crc import crc32
 from databus.binlog.kernels.memory import KERNEL, Bytes, Ints, little_endian, load_i64, load_u16, load_u32
 
 # Why the walk stopped.
-DONE, ASK, BAD_SIZE, BAD_CRC, BAD_POSITION, UNBOUND_ROWS, NESTED, NO_TRANSACTION, TOO_SHORT = range(9)
+DONE, ASK, BAD_SIZE, BAD_CRC, BAD_POSITION, UNBOUND_ROWS, NESTED, NO_TRANSACTION, TOO_SHORT, NOT_ONE = range(10)
 
 # What the walk does with an event type.
 C_ASK, C_SKIP, C_GTID, C_MARIADB_GTID, C_QUERY, C_XID, C_TABLE_MAP, C_ROWS, C_UNPLACED = range(9)
 
 # Slots of `state`.
-S_AT, S_SHIFT, S_EVENTS, S_TRANSACTIONS, S_PHASE, S_SIZE, S_COUNT = range(7)
+S_AT, S_SHIFT, S_EVENTS, S_TRANSACTIONS, S_PHASE, S_SIZE, S_SPLICE, S_PLAIN_END, S_EXPECTED, S_COUNT = range(10)
 
 # Values of S_PHASE: outside, after a GTID that awaits BEGIN or a definition statement, inside.
 OUTSIDE, ANNOUNCED, INSIDE = range(3)
@@ -47,9 +47,13 @@ NO_GTID, MYSQL_GTID, ANONYMOUS_GTID, MARIADB_GTID, TAGGED_GTID = range(5)
 R_AT, R_END, R_TYPE, R_SLOT, R_TRANSACTION, R_WIDTH = range(6)
 B_ID, B_SLOT, B_AT, B_SIZE, B_WIDTH = range(5)
 
+# Columns of `splices`: a compressed event, what it became in the buffer and where it lay in the raw bytes.
+P_FROM, P_TO, P_RAW_FROM, P_RAW_TO, P_LOG_POS, P_TYPE, P_WIDTH = range(7)
+
 _BEGIN = 0x4E49474542  # "BEGIN" read as a little-endian number
 _COMMIT = 0x54494D4D4F43
 _STANDALONE, _GROUP_COMMIT, _XA = 0x01, 0x02, 0xC0
+_PAYLOAD = 40
 
 
 @njit(**KERNEL)
@@ -116,6 +120,25 @@ def close_transaction(state: Ints, transactions: npt.NDArray[np.int64], end: int
 
 
 @njit(**KERNEL)
+def _enter(splice: Ints, state: Ints, counts: Ints) -> int:
+    """Begin with the events that a compressed one became; returns DONE or a fault.
+
+    From here on file positions count so that the last of them ends where the compressed one does.
+    """
+    state[S_SHIFT] += splice[P_RAW_TO] - splice[P_RAW_FROM] - (splice[P_TO] - splice[P_FROM])
+    state[S_PLAIN_END] = splice[P_TO]
+    state[S_SPLICE] += 1
+    counts[splice[P_TYPE]] += 1
+    if splice[P_LOG_POS] != 0 and splice[P_LOG_POS] != ((splice[P_TO] + state[S_SHIFT]) & 0xFFFFFFFF):
+        return BAD_POSITION
+    if splice[P_TYPE] == _PAYLOAD:
+        if state[S_PHASE] != ANNOUNCED:
+            return NO_TRANSACTION if state[S_PHASE] == OUTSIDE else NESTED
+        state[S_EXPECTED] = state[S_TRANSACTIONS] + 1
+    return DONE
+
+
+@njit(**KERNEL)
 def walk(
     buffer: Bytes,
     end: int,
@@ -127,6 +150,7 @@ def walk(
     rows: npt.NDArray[np.int64],
     bindings: npt.NDArray[np.int64],
     store: Bytes,
+    splices: npt.NDArray[np.int64],
 ) -> int:
     """Walk from state[S_AT] until the buffer holds no further whole event, or something needs the caller.
 
@@ -141,24 +165,36 @@ def walk(
         rows: R_… per rows event.
         bindings: B_… table id → slot of its newest TABLE_MAP; a power of two of lines, never full.
         store: bodies of the TABLE_MAP events that `bindings` points to.
+        splices: P_… per compressed event; the plain events it became have no checksum, no position.
 
     Returns:
         Why it stopped; for all but DONE state[S_AT] is the event's offset and state[S_SIZE] its size. An event that is
         asked about has passed the checks of framing, checksum and position.
     """
+    edge = splices[state[S_SPLICE], P_FROM] if state[S_SPLICE] < splices.shape[0] else end
     while True:
         at = state[S_AT]
+        if state[S_EXPECTED] != 0 and at == state[S_PLAIN_END]:
+            if state[S_PHASE] != OUTSIDE or state[S_TRANSACTIONS] != state[S_EXPECTED]:
+                return NOT_ONE
+            state[S_EXPECTED] = 0
         if at + 19 > end:
             return DONE
         size = load_u32(buffer, at + 9)
         state[S_SIZE] = size
-        if size < 19 + checksum_bytes:
+        if at == edge:
+            fault = _enter(splices[state[S_SPLICE]], state, counts)
+            if fault != DONE:
+                return fault
+            edge = splices[state[S_SPLICE], P_FROM] if state[S_SPLICE] < splices.shape[0] else end
+        checked = checksum_bytes if at >= state[S_PLAIN_END] else 0
+        if size < 19 + checked:
             return BAD_SIZE
         if at + size > end:
             return DONE
         body = at + 19
-        body_end = at + size - checksum_bytes
-        if checksum_bytes and crc32(buffer, at, body_end) != load_u32(buffer, body_end):
+        body_end = at + size - checked
+        if checked and crc32(buffer, at, body_end) != load_u32(buffer, body_end):
             return BAD_CRC
         kind = np.int64(buffer[at + 4])
         action = classes[kind]

@@ -1,0 +1,150 @@
+"""Expand compressed events: a buffer in which every event is a plain one, and from where in the log each comes.
+
+The log's own bytes stay as they are; whoever cuts or keeps them uses the offsets of this module to get back to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from databus.binlog.compressed_events import PAYLOAD, CompressedEvent, ExpansionFault, read_compressed
+from databus.binlog.events import EventType, FormatDescription
+from databus.binlog.kernels.expansion import find_events
+from databus.binlog.kernels.walk import P_FROM, P_LOG_POS, P_RAW_FROM, P_RAW_TO, P_TO, P_TYPE, P_WIDTH
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+_FOUND_AT_ONCE = 4096
+_MARIADB = tuple(range(EventType.QUERY_COMPRESSED, EventType.DELETE_ROWS_COMPRESSED + 1))
+
+
+def _wanted(*kinds: int) -> Bytes:
+    wanted = np.zeros(256, dtype=np.uint8)
+    wanted[list(kinds)] = 1
+    return wanted
+
+
+_WANTED = {"mysql": _wanted(PAYLOAD), "mariadb": _wanted(*_MARIADB)}
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """Plain events and where they come from.
+
+    Attributes:
+        buffer: the plain events; the raw ones themselves when none is compressed.
+        splices: int64[n, P_WIDTH], one line per compressed event, in order: what it became lies at P_FROM…P_TO of
+            `buffer`, without checksums and positions.
+        raw_bytes: how many of the raw bytes the buffer stands for.
+        fault: why the compressed event after them could not be expanded; None when it could.
+    """
+
+    buffer: Bytes
+    splices: Ints
+    raw_bytes: int
+    fault: ExpansionFault | None = None
+
+    def raw_offset(self, offset: int) -> int:
+        """Return the raw offset of an event in `buffer`; of one that was inside another, the outer one's."""
+        number = int(np.searchsorted(self.splices[:, P_FROM], offset, side="right")) - 1
+        if number < 0:
+            return offset
+        splice = self.splices[number]
+        if offset < splice[P_TO]:
+            return int(splice[P_RAW_FROM])
+        return int(splice[P_RAW_TO] + offset - splice[P_TO])
+
+    def expanded(self, offset: int) -> bool:
+        """Tell whether the event at an offset of `buffer` comes out of a compressed one: it has no checksum."""
+        number = int(np.searchsorted(self.splices[:, P_FROM], offset, side="right")) - 1
+        return number >= 0 and offset < int(self.splices[number, P_TO])
+
+    def raw_ends(self, offsets: Ints) -> Ints:
+        """Return the raw offsets after events that end at these offsets of `buffer`."""
+        if not len(self.splices):
+            return offsets
+        number = np.searchsorted(self.splices[:, P_TO], offsets, side="right") - 1
+        after = self.splices[np.maximum(number, 0)]
+        return np.where(number < 0, offsets, after[:, P_RAW_TO] + offsets - after[:, P_TO])
+
+
+def expand(raw: Bytes, start: int, log: FormatDescription, most_bytes: int | None = None) -> Expansion:
+    """Expand the compressed events of a buffer.
+
+    Args:
+        raw: events as they lie in the log; the last one may be cut short.
+        start: offset of the first event to look at.
+        log: the format of the events.
+        most_bytes: expand no further event once the expanded ones together take more than this.
+    """
+    compressed, fault, raw_end = _compressed(raw, start, log, most_bytes)
+    splices = np.zeros((len(compressed), P_WIDTH), dtype=np.int64)
+    if not compressed:
+        return Expansion(raw[:raw_end], splices, raw_end, fault)
+    total = raw_end + sum(event.plain_bytes - event.size_bytes for event in compressed)
+    try:
+        buffer = np.empty(total, dtype=np.uint8)
+    except MemoryError:
+        fault = ExpansionFault(compressed[-1].kind, f"would take {compressed[-1].plain_bytes} bytes of memory")
+        return _without(raw, compressed[0].at, fault)
+    raw_at = at = 0
+    for line, event in zip(splices, compressed, strict=True):
+        between = event.at - raw_at
+        buffer[at : at + between] = raw[raw_at : event.at]
+        at, raw_at = at + between, event.at + event.size_bytes
+        failed = event.expand(raw, buffer, at)
+        if failed is not None:
+            done = splices[: int(np.count_nonzero(splices[:, P_TO]))]
+            return Expansion(_read_only(buffer[:at]), done, event.at, failed)
+        line[[P_FROM, P_TO]] = at, at + event.plain_bytes
+        line[[P_RAW_FROM, P_RAW_TO, P_LOG_POS, P_TYPE]] = event.at, raw_at, event.log_pos, event.kind
+        at += event.plain_bytes
+    buffer[at:] = raw[raw_at:raw_end]
+    return Expansion(_read_only(buffer), splices, raw_end, fault)
+
+
+def unexpanded(raw: Bytes) -> Expansion:
+    """Return a buffer as it is."""
+    return Expansion(raw, np.zeros((0, P_WIDTH), dtype=np.int64), len(raw))
+
+
+def _without(raw: Bytes, end: int, fault: ExpansionFault) -> Expansion:
+    return Expansion(raw[:end], np.zeros((0, P_WIDTH), dtype=np.int64), end, fault)
+
+
+def _read_only(buffer: Bytes) -> Bytes:
+    buffer.flags.writeable = False
+    return buffer
+
+
+def _compressed(
+    raw: Bytes, start: int, log: FormatDescription, most_bytes: int | None
+) -> tuple[list[CompressedEvent], ExpansionFault | None, int]:
+    """Return the heads of the compressed events to expand, the fault of the first bad one, and the raw end."""
+    heads: list[CompressedEvent] = []
+    expanded = 0
+    for at in _offsets(raw, start, _WANTED[log.flavor]):
+        if most_bytes is not None and expanded > most_bytes:
+            return heads, None, at
+        head = read_compressed(raw, at, log)
+        if isinstance(head, ExpansionFault):
+            return heads, head, at
+        heads.append(head)
+        expanded += head.plain_bytes
+    return heads, None, len(raw)
+
+
+def _offsets(raw: Bytes, start: int, wanted: Bytes) -> Iterator[int]:
+    found = np.empty(_FOUND_AT_ONCE, dtype=np.int64)
+    while True:
+        count = int(find_events(raw, start, wanted, found))
+        yield from found[:count].tolist()
+        if count < _FOUND_AT_ONCE:
+            return
+        last = int(found[-1])
+        start = last + int.from_bytes(raw[last + 9 : last + 13].tobytes(), "little")

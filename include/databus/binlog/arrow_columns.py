@@ -13,6 +13,7 @@ from databus.binlog.column_types import Column, ColumnType
 from databus.binlog.json_binary import json_texts
 from databus.binlog.kernels import kinds as k
 from databus.binlog.kernels.images import C_DATA, C_OFFSETS, C_USED, C_VALIDITY
+from databus.binlog.logical_types import logical_texts
 
 _INTEGER_TYPES = {
     ColumnType.TINY: (pa.int8(), pa.uint8()),
@@ -54,7 +55,7 @@ def stored_type(column: Column) -> pa.DataType:
 
 def arrow_type(column: Column) -> pa.DataType:
     """Return the Arrow type of a column in a TableBatch."""
-    if column.type in (ColumnType.ENUM, ColumnType.SET, ColumnType.JSON) or column.text:
+    if column.type in (ColumnType.ENUM, ColumnType.SET, ColumnType.JSON) or column.text or column.logical:
         return pa.string()
     return stored_type(column)
 
@@ -83,6 +84,8 @@ def column_array(column: Column, number: int, arena: Arena, rows: int) -> pa.Arr
         return _set_texts(array, column.values)
     if column.type is ColumnType.JSON:
         return json_texts(array)
+    if column.logical:
+        return logical_texts(array, column.logical)
     if column.text and column.charset is not None:
         return _text(array, column.charset)
     return array

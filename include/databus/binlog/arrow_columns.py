@@ -10,6 +10,7 @@ from databus.binlog.compressed_columns import uncompressed
 from databus.binlog.json_binary import json_texts
 from databus.binlog.kernels import kinds as k
 from databus.binlog.kernels.images import C_DATA, C_OFFSETS, C_USED, C_VALIDITY
+from databus.binlog.logical_types import logical_texts
 from databus.binlog.text_columns import Undecodable, text_array
 
 _INTEGER_TYPES = {
@@ -53,7 +54,7 @@ def stored_type(column: Column) -> pa.DataType:
 
 def arrow_type(column: Column) -> pa.DataType:
     """Return the Arrow type of a column in a TableBatch."""
-    if column.type in (ColumnType.ENUM, ColumnType.SET, ColumnType.JSON) or column.text:
+    if column.type in (ColumnType.ENUM, ColumnType.SET, ColumnType.JSON) or column.text or column.logical:
         return pa.string()
     return stored_type(column)
 
@@ -90,6 +91,8 @@ def _typed(column: Column, array: pa.Array) -> pa.Array:
         return _set_texts(array, column.values)
     if column.type is ColumnType.JSON:
         return json_texts(array)
+    if column.logical:
+        return logical_texts(array, column.logical)
     return array
 
 

@@ -12,6 +12,7 @@ from databus.binlog.kernels.row_counts import count_events
 from databus.binlog.kernels.walk import R_AT, R_SLOT
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.tablemap import TableMap
+from databus.binlog.versioned_rows import delivered_counts
 from databus.binlog.walker import as_buffer
 from databus.core.errors import DecodeError
 from databus.core.tables import TableSchema
@@ -64,6 +65,10 @@ class CapturedTables:
                 f"{file}: a rows event of {table.full_name} does not fit its table "
                 f"(at byte {rows[bad, R_AT]} of a batch)"
             )
+        for number, table in enumerate(slots):
+            if table.period is not None and self._schema_of[number] >= 0:
+                chosen = np.flatnonzero(slot == number)
+                counts[chosen] = delivered_counts(as_buffer(events), table, rows[chosen], file)
         return schemas, counts
 
     def _learn(self, slots: list[TableMap]) -> None:

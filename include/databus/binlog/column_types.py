@@ -106,6 +106,7 @@ class Column:
         charset: character set of a text, ENUM or SET column; None for others and where the log does not say.
         values: texts of an ENUM or SET.
         visible: False for an INVISIBLE column.
+        logical: "uuid", "inet4" or "inet6" where a definition says that the fixed bytes are one of these.
     """
 
     name: str
@@ -117,6 +118,7 @@ class Column:
     charset: Charset | None = None
     values: tuple[str, ...] = ()
     visible: bool = True
+    logical: str = ""
 
     @property
     def kind(self) -> int:
@@ -131,7 +133,7 @@ class Column:
     @property
     def source_type(self) -> str:
         """The type in the server's words, e.g. "decimal(12,2) unsigned"."""
-        return _source_type(self)
+        return self.logical or _source_type(self)
 
     @property
     def spark_type(self) -> str:
@@ -283,4 +285,4 @@ def _spark_type(column: Column) -> str:
         return "decimal(20,0)" if column.meta2 > 63 else "bigint"
     if column.type is ColumnType.NEWDECIMAL:
         return f"decimal({column.meta},{column.meta2})" if column.meta <= MAX_DECIMAL128 else "string"
-    return _SPARK.get(column.type) or ("string" if column.text else "binary")
+    return _SPARK.get(column.type) or ("string" if column.text or column.logical else "binary")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +12,13 @@ from databus.binlog.arena import kernel_columns
 from databus.binlog.events import HEADER_BYTES, parse_header, type_name
 from databus.binlog.kernels import walk as w
 from databus.binlog.kernels.images import count_rows
+from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
 from databus.binlog.table_rows import LogPlace, TableRows, row_fault
 from databus.binlog.tablemap import TableMap
+from databus.binlog.versioned_rows import HistoryRows, current_rows
 from databus.binlog.walker import LoggedStatement, Walk, Walker, as_buffer
 from databus.core.errors import DecodeError
 
@@ -53,18 +56,37 @@ class DecodedEvents:
     def __iter__(self) -> Iterator[TableBatch | TableEvent]:
         rows = self._walk.rows
         bases = self._ordinal_bases(rows)
+        history = self._history_rows(rows, bases)
         for statement in self._walk.statements:
             event = self._table_event(statement, bases)
             if event is not None:
-                yield event
+                yield replace(event, ordinal=history.dense(event.transaction, event.ordinal))
         for slot in np.unique(rows[rows[:, w.R_SLOT] >= 0, w.R_SLOT]).tolist():
             table = self._walk.slots[slot]
             if not self._tables(table.database, table.table):
                 continue
             chosen = rows[:, w.R_SLOT] == slot
-            yield from TableRows(
+            for batch in TableRows(
                 self._buffer, table, rows[chosen], bases[chosen], self._schema_ids, self._place
-            ).batches()
+            ).batches():
+                current = batch if table.period is None else current_rows(batch, table)
+                if len(current):
+                    yield history.renumbered(current)
+
+    def _history_rows(self, rows: Ints, bases: Ints) -> HistoryRows:
+        """Find the history rows of the wanted tables WITH SYSTEM VERSIONING: they are not delivered and not counted."""
+        found = HistoryRows()
+        for slot, table in enumerate(self._walk.slots):
+            if table.period is None or not self._tables(table.database, table.table):
+                continue
+            chosen = rows[:, w.R_SLOT] == slot
+            if chosen.any():
+                versions = TableRows(
+                    self._buffer, table, rows[chosen], bases[chosen], SchemaIds(), self._place
+                ).batches()
+                for batch in versions:
+                    found.add(batch, table)
+        return found
 
     def _ordinal_bases(self, rows: Ints) -> Ints:
         """Return the ordinal of each event's first change.
@@ -118,6 +140,7 @@ def decode_events(
     base_pos: int = 4,
     tables: TableFilter = every_table,
     schema_ids: SchemaIds | None = None,
+    definitions: Definitions | None = None,
 ) -> DecodedEvents:
     """Decode whole transactions of one log file.
 
@@ -129,13 +152,14 @@ def decode_events(
             lies at 4, as in a whole file.
         tables: which tables' rows are wanted; ordinals count all.
         schema_ids: numbers for the schemas met; share one between the segments of a plan.
+        definitions: what TABLE_MAP events leave open, as the plan found it; None where the log says it all.
 
     Raises:
         DecodeError: an event is damaged, unknown or unsupported, or the buffer ends inside an event or a transaction.
             Damage inside rows shows while iterating.
     """
     array = as_buffer(buffer)
-    walker = Walker(file, base_pos)
+    walker = Walker(file, base_pos, definitions=definitions)
     walk = walker.walk(array)
     if walk.consumed_bytes != len(array) or walker.format is None:
         raise _cut_short(array, walker, walk)

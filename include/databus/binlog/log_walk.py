@@ -23,6 +23,7 @@ from databus.binlog.events import (
     type_name,
 )
 from databus.binlog.kernels.walk import R_TRANSACTION
+from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import Transactions
 from databus.binlog.walker import LoggedStatement, Walker
@@ -106,15 +107,17 @@ class LogWalk:
     add up stops the walk with its position.
     """
 
-    def __init__(self, capture: TableCapture, start: str):
+    def __init__(self, capture: TableCapture, start: str, definitions: Definitions | None = None):
         """Prepare for a dump that was asked to start at a transaction boundary.
 
         Args:
             capture: tables whose rows are counted.
             start: where the dump starts, for messages.
+            definitions: adds what TABLE_MAP events leave open; None where the log says it all.
         """
         self._capture = capture
         self._start = start
+        self._definitions = definitions
         self._tables = CapturedTables(capture)
         self._file, self._pos = "", 0
         self._walker: Walker | None = None
@@ -199,7 +202,7 @@ class LogWalk:
             description = parse_format_description(event, f"{self._file}:{self._pos}")
             # Asked for a place further on, the server sends this event with position 0, because it does not lie there.
             self._pos += size if header.log_pos != 0 and self._pos == len(MAGIC) else 0
-            self._walker = Walker(self._file, self._pos, format=description)
+            self._walker = Walker(self._file, self._pos, format=description, definitions=self._definitions)
             return _Opening(size, FileStart(self._file, self._pos, event, description.checksum, header.timestamp_s))
         return None
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from databus.binlog.schema_history.definitions import PinnedDefinition
 from databus.core.errors import CheckpointFormatError
 from databus.core.offsets import OffsetRange
 from databus.core.tables import TableSchema
@@ -83,6 +84,7 @@ class RangeIndex:
         segments: in log order.
         bytes: log bytes of the range.
         more: whether the log went on past the end when it was read.
+        definitions: what TABLE_MAP events left open, from which place on; a replay uses exactly these.
     """
 
     range: OffsetRange
@@ -91,6 +93,7 @@ class RangeIndex:
     segments: tuple[Segment, ...]
     bytes: int
     more: bool
+    definitions: tuple[PinnedDefinition, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -117,6 +120,7 @@ class RangeIndex:
             "segments": [s.to_json() for s in self.segments],
             "bytes": self.bytes,
             "more": self.more,
+            "definitions": [d.to_json() for d in self.definitions],
         }
 
     @classmethod
@@ -138,6 +142,7 @@ class RangeIndex:
             tuple(Segment.from_json(s) for s in data["segments"]),
             data["bytes"],
             data["more"],
+            tuple(PinnedDefinition.from_json(d) for d in data.get("definitions", ())),
         )
 
 

@@ -158,10 +158,12 @@ class QueryEvent:
     Attributes:
         database: the session's default database.
         statement: SQL text.
+        sql_mode: the session's sql_mode as bits.
     """
 
     database: str
     statement: str
+    sql_mode: int = 0
 
 
 _Q_CHARSET = 4
@@ -183,7 +185,14 @@ def parse_query(body: bytes) -> QueryEvent:
     if database_end >= len(body) or body[database_end] != 0:
         raise ValueError("a QUERY event is cut short")
     database = body[status_end:database_end].decode("utf-8")
-    return QueryEvent(database, _text(body[database_end + 1 :], body[13:status_end]))
+    status = body[13:status_end]
+    return QueryEvent(database, _text(body[database_end + 1 :], status), _sql_mode(status))
+
+
+def _sql_mode(status: bytes) -> int:
+    """Return Q_SQL_MODE, which stands after Q_FLAGS2 where both are written."""
+    at = 5 if status[:1] == b"\0" else 0
+    return int.from_bytes(status[at + 1 : at + 9], "little") if status[at : at + 1] == b"\1" else 0
 
 
 def _text(sql: bytes, status: bytes) -> str:

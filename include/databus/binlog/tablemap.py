@@ -32,6 +32,21 @@ from databus.core.tables import ColumnSchema, TableSchema
 
 
 @dataclass(frozen=True)
+class Period:
+    """The system time of a table WITH SYSTEM VERSIONING, by column numbers.
+
+    Attributes:
+        start: column ROW START.
+        end: column ROW END.
+        hidden: whether the server made them itself: SELECT * does not show them.
+    """
+
+    start: int
+    end: int
+    hidden: bool
+
+
+@dataclass(frozen=True)
 class TableMap:
     """One table as rows events refer to it.
 
@@ -41,7 +56,8 @@ class TableMap:
         table: table name.
         columns: columns in the order of row images.
         primary_key: names of the key columns in key order; empty without a key.
-        named: whether the log carries column names (binlog_row_metadata=FULL).
+        named: whether the columns' names are known: from the log (binlog_row_metadata=FULL), else from a definition.
+        period: system time of a table that is known to be system-versioned.
     """
 
     table_id: int
@@ -50,6 +66,7 @@ class TableMap:
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
     named: bool
+    period: Period | None = None
 
     @property
     def full_name(self) -> str:
@@ -58,8 +75,18 @@ class TableMap:
 
     def to_schema(self, schema_id: int) -> TableSchema:
         """Return the table's schema under a number of the plan."""
-        columns = tuple(ColumnSchema(c.name, c.source_type, c.spark_type, c.nullable) for c in self.columns)
+        hidden = self.hidden
+        columns = tuple(
+            ColumnSchema(c.name, c.source_type, c.spark_type, c.nullable)
+            for number, c in enumerate(self.columns)
+            if number not in hidden
+        )
         return TableSchema(schema_id, self.database, self.table, columns, self.primary_key)
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Numbers of the columns that the server made for itself."""
+        return (self.period.start, self.period.end) if self.period and self.period.hidden else ()
 
     def refusal(self) -> tuple[str, str] | None:
         """Return why this table's rows cannot be decoded and what to do, or None when they can."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import numpy as np
@@ -25,6 +25,7 @@ from databus.binlog.events import (
 from databus.binlog.expansion import Expansion, expand, unexpanded
 from databus.binlog.gtids import mariadb_gtids, mysql_gtids, parse_tagged_gtid
 from databus.binlog.kernels import walk as w
+from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.statements import QueryEvent, Statement, StatementKind, classify, parse_query
 from databus.binlog.table_batch import Transactions
 from databus.binlog.tablemap import TableMap, parse_table_map
@@ -115,6 +116,8 @@ class Walker:
         file: name of the log file, for messages and results.
         base_pos: file position of the first event after the leading FORMAT_DESCRIPTION event; 4 when that event itself
             lies at 4, as in a whole file.
+        definitions: adds to tables what TABLE_MAP events leave open, and is told of definition statements; None where
+            the log says it all.
     """
 
     file: str
@@ -122,6 +125,7 @@ class Walker:
     format: FormatDescription | None = None
     counts: Ints = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
     slots: list[TableMap] = field(default_factory=list)
+    definitions: Definitions | None = None
 
     def __post_init__(self) -> None:
         self._state = np.zeros(w.S_COUNT, dtype=np.int64)
@@ -129,6 +133,7 @@ class Walker:
         self._carry = np.zeros(w.T_WIDTH, dtype=np.int64)
         self._tagged: dict[int, str] = {}
         self._known: dict[bytes, int] = {}
+        self._slot_of: dict[TableMap, int] = {}
         self._bindings = np.full((64, w.B_WIDTH), -1, dtype=np.int64)
         self._bound = 0
         self._store = np.empty(1 << 14, dtype=np.uint8)
@@ -298,8 +303,7 @@ class Walker:
         """Bind a table id to the table its TABLE_MAP describes; ids of one and the same table share a slot."""
         slot = self._known.get(body[8:])
         if slot is None:
-            slot = len(self.slots)
-            self.slots.append(parse_table_map(body, self._where(), self.format.flavor if self.format else "mysql"))
+            slot = self._slot(body)
             self._known[body[8:]] = slot
         if 2 * self._bound >= len(self._bindings):
             self._grow_bindings()
@@ -307,6 +311,27 @@ class Walker:
         line = self._bindings[w.find_binding(self._bindings, table_id)]
         self._bound += int(line[w.B_ID] == -1)
         line[:] = (table_id, slot, self._keep(body), len(body))
+
+    def _slot(self, body: bytes) -> int:
+        flavor = self.format.flavor if self.format else "mysql"
+        table = parse_table_map(body, self._where(), flavor)
+        if self.definitions is not None:
+            pos = int(self._state[w.S_AT] + self._state[w.S_SHIFT])
+            table = self.definitions.complete(table, flavor, self.file, pos)
+            slot = self._slot_of.setdefault(replace(table, table_id=0), len(self.slots))
+            if slot < len(self.slots):
+                return slot
+        self.slots.append(table)
+        return len(self.slots) - 1
+
+    def _redefine(self, query: QueryEvent, event: bytes) -> None:
+        """Pass a definition statement on; what a TABLE_MAP stands for may be another table from here on."""
+        if self.definitions is None:
+            return
+        self.definitions.follow(query, self.file, int(self._state[w.S_AT] + self._state[w.S_SHIFT]) + len(event))
+        self._known = {}
+        self._bindings[:] = -1
+        self._bound = self._stored = 0
 
     def _keep(self, body: bytes) -> int:
         """Copy a TABLE_MAP body to where the kernel compares later ones with it; returns its offset there."""
@@ -395,6 +420,7 @@ class Walker:
         rows[place, w.R_TRANSACTION] = state[w.S_TRANSACTIONS]
         state[w.S_EVENTS] += 1
         self._statements.append(LoggedStatement(statement, query, place, int(state[w.S_TRANSACTIONS])))
+        self._redefine(query, event)
         if inside:
             return
         if (

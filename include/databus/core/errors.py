@@ -122,6 +122,12 @@ class DecodeError(SourceError):
     default_hint = "The checkpoint has not moved. Report the position; `databus peek` shows what precedes it."
 
 
+class SchemaUnknownError(DecodeError):
+    """Rows of a table whose definition at their place of the log cannot be told: they are refused, not guessed."""
+
+    code = "source_schema_unknown"
+
+
 class TransformError(DatabusError):
     """A transform cannot be applied to the rows of a batch."""
 

@@ -18,11 +18,13 @@ from databus.binlog.capture import TableCapture
 from databus.binlog.events import HEADER_BYTES, ROWS_TYPES, EventType, parse_header
 from databus.binlog.kernels.walk import R_AT, R_END, R_SLOT, R_TRANSACTION
 from databus.binlog.partial_rows import PartialRowError, plain_rows
+from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent
 from databus.binlog.table_rows import partial_row_fault
-from databus.binlog.tablemap import TableMap
+from databus.binlog.tablemap import Period, TableMap
+from databus.binlog.versioned_rows import current_op
 from databus.binlog.walker import Walker
 from databus.core.errors import DecodeError
 from databus.rows.emit import emit, emit_events
@@ -51,14 +53,20 @@ class LibraryEvents:
     """The rows of one segment."""
 
     def __init__(
-        self, data: npt.NDArray[np.uint8], file: str, start_pos: int, capture: TableCapture, schema_ids: SchemaIds
+        self,
+        data: npt.NDArray[np.uint8],
+        file: str,
+        start_pos: int,
+        capture: TableCapture,
+        schema_ids: SchemaIds,
+        definitions: Definitions | None = None,
     ):
         """Walk the segment.
 
         Raises:
             DecodeError: an event is damaged, unknown or unsupported.
         """
-        self._walker = Walker(file, start_pos)
+        self._walker = Walker(file, start_pos, definitions=definitions)
         self._walk = self._walker.walk(data)
         self._data = self._walk.expansion.buffer
         self._capture, self._ids = capture, schema_ids
@@ -123,8 +131,11 @@ class LibraryEvents:
                 plain = [(EventType.UPDATE_ROWS, update, 0) for update in self._plain_updates(line, table)]
             for kind, whole, checksum in plain:
                 for row in self._rows_of(parse, whole, at, checksum):
-                    if wanted:
-                        yield self._change(table, kind, row, transaction, ordinal, at)
+                    change = self._change(table, kind, row, transaction, ordinal, at) if wanted else None
+                    if change is not None and table.period is not None and not change.keep_current(table.period):
+                        continue
+                    if change is not None:
+                        yield change
                     ordinal += 1
 
     def _checksum_bytes(self, at: int) -> int:
@@ -173,6 +184,12 @@ class LibraryEvents:
     def _image(self, table: TableMap, values: dict[str, Any], sources: dict[str, str], at: int) -> list[Any]:
         image = []
         for column in table.columns:
+            if column.name not in values:
+                raise DecodeError(
+                    f"{self._where(at)}: {table.full_name} is logged without column names, which "
+                    "python-mysql-replication needs",
+                    hint='Use decoder="numba", or SET GLOBAL binlog_row_metadata=FULL and start after it.',
+                )
             try:
                 image.append(column_value(column, values[column.name], sources.get(column.name, "null")))
             except UnsupportedValueError as error:
@@ -239,6 +256,17 @@ class _Change:
         self.table, self.op, self.before, self.after = table, op, before, after
         self.transaction, self.ordinal = transaction, ordinal
 
+    def keep_current(self, period: Period) -> bool:
+        """Turn a change of a versioned row into what SELECT shows of it; False for history rows."""
+        ends = [None if image is None else image[period.end] for image in (self.before, self.after)]
+        op = current_op(self.op, *(None if end is ABSENT else end for end in ends))
+        if op is None:
+            return False
+        if op == DELETE:
+            self.after = None
+        self.op = op
+        return True
+
 
 class _Pending:
     """Row changes and table events that wait to be emitted together."""
@@ -286,13 +314,15 @@ def _table_batch(table: TableMap, changes: list[_Change], ids: SchemaIds) -> Tab
                 place[number] = len(images)
                 images.append(image)
     presence, sets = _presence(images, len(table.columns))
+    sets = tuple(np.delete(bits, table.hidden) for bits in sets)
+    shown = [(c, column) for c, column in enumerate(table.columns) if c not in table.hidden]
     arrays = [
         pa.array([None if image[c] is ABSENT else image[c] for image in images], arrow_type(column))
-        for c, column in enumerate(table.columns)
+        for c, column in shown
     ]
     return TableBatch(
         ids.number(table.to_schema(-1)),
-        pa.RecordBatch.from_arrays(arrays, [c.name for c in table.columns]),
+        pa.RecordBatch.from_arrays(arrays, [column.name for _, column in shown]),
         np.array([c.op for c in changes], np.int8),
         before,
         after,

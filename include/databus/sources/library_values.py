@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from databus.binlog.column_types import MAX_DECIMAL128, Column, ColumnType
+from databus.binlog.logical_types import logical_text
 
 ABSENT = object()
 """Stands for a column that the row image does not carry."""
@@ -58,7 +59,8 @@ def _text(column: Column, value: Any) -> Any:
         return value
     raw = value.encode("latin-1") if isinstance(value, str) else bytes(value)
     # BINARY(n) is logged without its trailing zero bytes.
-    return raw.ljust(column.meta2, b"\0") if column.type is ColumnType.STRING else raw
+    raw = raw.ljust(column.meta2, b"\0") if column.type is ColumnType.STRING else raw
+    return logical_text(raw, column.logical) if column.logical else raw
 
 
 def _decimal(column: Column, value: Decimal) -> Any:

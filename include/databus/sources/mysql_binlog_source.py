@@ -12,6 +12,7 @@ from databus.binlog.capture import TableCapture
 from databus.binlog.dump import Dump, DumpRequest
 from databus.binlog.log_walk import LogWalk
 from databus.binlog.range_staging import RangeBounds, RangeStager
+from databus.binlog.schema_history.store import HistoryStore
 from databus.binlog.segment_store import SegmentStore
 from databus.binlog.segments import RangeIndex
 from databus.core.batch import SourcePlan
@@ -22,6 +23,7 @@ from databus.core.flow import Batching, FlowContext
 from databus.core.lag import Lag
 from databus.core.offsets import BinlogOffset, Offset, OffsetRange
 from databus.sources.mysql_binlog import MysqlBinlog
+from databus.sources.mysql_definitions import DefinitionMissingError, MysqlDefinitions
 from databus.sources.mysql_positions import MysqlPositions, request_after
 from databus.sources.mysql_preflight import preflight
 from databus.sources.mysql_server import MysqlServer
@@ -45,6 +47,7 @@ class MysqlBinlogSource:
         self._capture = TableCapture(spec.tables, spec.exclude_tables)
         self._server = MysqlServer(connection, spec.flavor)
         self._positions = MysqlPositions(self._server, self._dump)
+        self._definitions = MysqlDefinitions(self._server, self._capture, self._history_store, self._dump)
         self._server_id = 0
         self._dumping: Dump | None = None
         self._known_store: SegmentStore | None = None
@@ -129,7 +132,7 @@ class MysqlBinlogSource:
             passed += segment.size_bytes
         server = self._binlog(index.range.end).server
         return [
-            SegmentSplit(tuple(g), self._capture, index.tables, server, self._spec.decoder)
+            SegmentSplit(tuple(g), self._capture, index.tables, server, self._spec.decoder, index.definitions)
             for _, g in sorted(groups.items())
         ]
 
@@ -184,8 +187,16 @@ class MysqlBinlogSource:
 
     def _stage(self, start: BinlogOffset, bounds: RangeBounds, deadline: float | None) -> RangeIndex | None:
         """Dump a range into the store: to the head of the log, or with a deadline following it until something came."""
+        while True:
+            try:
+                return self._stage_once(start, bounds, deadline)
+            except DefinitionMissingError as missing:
+                self._definitions.learn(missing, start)
+
+    def _stage_once(self, start: BinlogOffset, bounds: RangeBounds, deadline: float | None) -> RangeIndex | None:
+        definitions = self._definitions.begin(start)
         staging = self._store().stage()
-        walk = LogWalk(self._capture, f"{self._server.place}: {start}")
+        walk = LogWalk(self._capture, f"{self._server.place}: {start}", definitions)
         stager = RangeStager(staging.folder, walk, self._capture, start, bounds)
         try:
             full = self._follow(start, walk, stager, deadline)
@@ -197,6 +208,9 @@ class MysqlBinlogSource:
                 head = self._server.head()
                 end = self._binlog(index.range.end)
                 index = dataclasses.replace(index, more=(end.file_number, end.pos) < (head.file_number, head.pos))
+            end = self._binlog(index.range.end)
+            self._definitions.end(end)
+            index = dataclasses.replace(index, definitions=definitions.used(end))
             self._store().publish(staging, index)
         except BaseException:
             stager.discard()
@@ -236,6 +250,9 @@ class MysqlBinlogSource:
                 self._context.settings.segment_store, self._context.flow, self._server.identity
             )
         return self._known_store
+
+    def _history_store(self) -> HistoryStore:
+        return HistoryStore(self._context.settings.segment_store, self._context.flow, self._server.identity)
 
     def _binlog(self, offset: Offset) -> BinlogOffset:
         if not isinstance(offset, BinlogOffset):

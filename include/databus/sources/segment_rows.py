@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from databus.binlog.decode import DecodedEvents, decode_events
+from databus.binlog.schema_history.definitions import PinnedDefinitions
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.segments import TARGET_BYTES
 from databus.binlog.table_batch import TableBatch, TableEvent
@@ -36,7 +37,9 @@ def segment_rows(data: npt.NDArray[np.uint8], segment: SegmentAddress, split: Se
     if split.decoder == "library":
         from databus.sources.library_decoder import LibraryEvents
 
-        library = LibraryEvents(data, segment.file, segment.start_pos, split.capture, SchemaIds(split.tables))
+        library = LibraryEvents(
+            data, segment.file, segment.start_pos, split.capture, SchemaIds(split.tables), _definitions(split)
+        )
         yield from library.rows(split.server, counted.add)
     else:
         yield from _numba_rows(data, segment, split, counted)
@@ -59,7 +62,7 @@ def _numba_rows(
     data: npt.NDArray[np.uint8], segment: SegmentAddress, split: SegmentSplit, counted: _Counted
 ) -> Iterator[pa.RecordBatch]:
     ids = SchemaIds(split.tables)
-    decoded = _decode(data, segment, split.capture, ids)
+    decoded = _decode(data, segment, split.capture, ids, split)
     names = sorted({(t.database, t.table) for t in decoded.table_maps if split.capture(t.database, t.table)})
     if len(data) <= _WHOLE_BYTES or len(names) <= 1:
         if len(names) <= 1 and not _has_table_events(decoded):
@@ -69,7 +72,7 @@ def _numba_rows(
         return
     streams = [_emitted(decoded, _events_of(decoded), split.server, counted.add)]
     for database, table in names:
-        alone = _decode(data, segment, _Only(database, table), ids)
+        alone = _decode(data, segment, _Only(database, table), ids, split)
         streams.append(_emitted(alone, (x for x in alone if isinstance(x, TableBatch)), split.server, counted.add))
     yield from _merged(streams)
 
@@ -85,9 +88,24 @@ class _Only:
 
 
 def _decode(
-    data: npt.NDArray[np.uint8], segment: SegmentAddress, tables: Callable[[str, str], bool], ids: SchemaIds
+    data: npt.NDArray[np.uint8],
+    segment: SegmentAddress,
+    tables: Callable[[str, str], bool],
+    ids: SchemaIds,
+    split: SegmentSplit,
 ) -> DecodedEvents:
-    return decode_events(data, file=segment.file, base_pos=segment.start_pos, tables=tables, schema_ids=ids)
+    return decode_events(
+        data,
+        file=segment.file,
+        base_pos=segment.start_pos,
+        tables=tables,
+        schema_ids=ids,
+        definitions=_definitions(split),
+    )
+
+
+def _definitions(split: SegmentSplit) -> PinnedDefinitions | None:
+    return PinnedDefinitions(split.definitions) if split.definitions else None
 
 
 def _events_of(decoded: DecodedEvents) -> Iterator[TableEvent]:

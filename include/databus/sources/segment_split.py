@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from databus.binlog.capture import TableCapture
+from databus.binlog.schema_history.definitions import PinnedDefinition
 from databus.core.errors import DecodeError
 from databus.core.tables import TableSchema
 
@@ -41,6 +42,7 @@ class SegmentSplit:
         tables: schemas of the plan.
         server: first part of every event id.
         decoder: "numba" or "library".
+        definitions: what TABLE_MAP events leave open, as planned.
     """
 
     segments: tuple[SegmentAddress, ...]
@@ -48,6 +50,7 @@ class SegmentSplit:
     tables: tuple[TableSchema, ...]
     server: str
     decoder: Literal["numba", "library"] = "numba"
+    definitions: tuple[PinnedDefinition, ...] = ()
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield batches of `ROW_COLUMNS` in log order across tables; the same rows at every call.

@@ -1,0 +1,81 @@
+"""Where a walk over the log gets what TABLE_MAP events leave open; and the definitions that a plan pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from databus.binlog.schema_history.attach import MismatchError, attach, lacks
+from databus.binlog.schema_history.definition import TableDefinition, TableName, place_of
+from databus.binlog.statements import QueryEvent
+from databus.binlog.tablemap import TableMap
+from databus.core.errors import SchemaUnknownError
+
+
+class Definitions(Protocol):
+    """Asked and told by a walk in log order."""
+
+    def complete(self, table: TableMap, flavor: str, file: str, pos: int) -> TableMap:
+        """Return a table that was met at file:pos with all that is known of it; as it is when the log says it all.
+
+        Raises:
+            SchemaUnknownError: what the log leaves open cannot be told.
+        """
+        ...
+
+    def follow(self, query: QueryEvent, file: str, end_pos: int) -> None:
+        """Take note of a definition statement that ends at file:end_pos."""
+        ...
+
+
+@dataclass(frozen=True)
+class PinnedDefinition:
+    """A definition that a plan used.
+
+    Attributes:
+        file: log file.
+        pos: position of the TABLE_MAP event from which on it holds.
+        definition: the definition.
+    """
+
+    file: str
+    pos: int
+    definition: TableDefinition
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"file": self.file, "pos": self.pos, "definition": self.definition.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PinnedDefinition:
+        """Read what `to_json` wrote."""
+        return cls(data["file"], data["pos"], TableDefinition.from_json(data["definition"]))
+
+
+class PinnedDefinitions:
+    """Answers a walk with a plan's definitions: the same at every replay, whatever the server says by now."""
+
+    def __init__(self, pinned: Iterable[PinnedDefinition]):
+        self._of: dict[TableName, list[PinnedDefinition]] = {}
+        for line in pinned:
+            self._of.setdefault(line.definition.name, []).append(line)
+
+    def complete(self, table: TableMap, flavor: str, file: str, pos: int) -> TableMap:
+        """Complete a table by the last definition pinned at or before a place."""
+        lines = self._of.get(TableName(table.database, table.table))
+        if lines is None or not lacks(table, flavor):
+            return table
+        here = place_of(file, pos)
+        held = [line for line in lines if place_of(line.file, line.pos) <= here]
+        if not held:
+            return table
+        try:
+            return attach(table, held[-1].definition)
+        except MismatchError as error:
+            raise SchemaUnknownError(
+                f"{file}:{pos}: {table.full_name} is not the table that was planned: {error}"
+            ) from None
+
+    def follow(self, query: QueryEvent, file: str, end_pos: int) -> None:
+        """Nothing to learn: the plan has been through these statements."""

@@ -1,0 +1,137 @@
+"""Table definitions as information_schema gives them now: names, declared types, keys, system versioning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from databus.binlog.schema_history.declared_types import type_of_text
+from databus.binlog.schema_history.definition import ColumnDefinition, TableDefinition, TableName
+from databus.binlog.schema_history.sql_tokens import UndecidedError
+from databus.core.errors import SourceError
+from databus.sources.mysql_server import MysqlServer
+
+_TABLE_TYPES = ("BASE TABLE", "SYSTEM VERSIONED")
+
+
+class MysqlColumns:
+    """Reads definitions of whole databases."""
+
+    def __init__(self, server: MysqlServer):
+        self._server = server
+
+    def table_names(self) -> list[TableName]:
+        """Return all tables that the account can see."""
+        rows = self._server.query(
+            "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE IN %s", _TABLE_TYPES
+        )
+        return [TableName(_text(d), _text(t)) for d, t in rows]
+
+    def wait_for_definition_statements(self, tables: Iterable[TableName]) -> None:
+        """Wait until no definition statement on these tables is under way.
+
+        SHOW CREATE TABLE takes the lock that such a statement holds until it is both logged and visible.
+        """
+        for name in tables:
+            try:
+                self._server.query(f"SHOW CREATE TABLE {_quoted(name.database)}.{_quoted(name.table)}")
+            except SourceError as error:
+                if not any(f"MySQL error {code})" in error.message for code in (1146, 1049, 1142, 1044)):
+                    raise  # the table, its database or the right to see it may be gone
+
+    def definitions(self, databases: Sequence[str]) -> dict[TableName, TableDefinition]:
+        """Return the tables of some databases; a table with a type that is not known here is left out.
+
+        The database itself stands under an empty table name, for its default character set.
+        """
+        if not databases:
+            return {}
+        wanted = tuple(databases)
+        found = self._databases(wanted)
+        flavor = self._server.flavor
+        keys = self._keys(wanted)
+        columns = self._columns(wanted)
+        for row in self._server.query(
+            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COLLATION FROM information_schema.TABLES "
+            "WHERE TABLE_SCHEMA IN %s AND TABLE_TYPE IN %s",
+            wanted,
+            _TABLE_TYPES,
+        ):
+            database, table, kind, collation = map(_text, row)
+            name = TableName(database, table)
+            try:
+                defined = tuple(_column(facts, flavor) for facts in columns.get(name, ()))
+            except UndecidedError:
+                continue
+            end = next((c.name for c in defined if c.generated == "row end"), None)
+            key = tuple(k for k in keys.get(name, ()) if k != end)
+            versioned = kind == "SYSTEM VERSIONED"
+            found[name] = TableDefinition(database, table, defined, key, charset_of_collation(collation), versioned)
+        return found
+
+    def _databases(self, wanted: tuple[str, ...]) -> dict[TableName, TableDefinition]:
+        rows = self._server.query(
+            "SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME IN %s",
+            wanted,
+        )
+        return {
+            TableName(_text(d), ""): TableDefinition(_text(d), "", (), (), normal_charset(_text(charset)))
+            for d, charset in rows
+        }
+
+    def _keys(self, wanted: tuple[str, ...]) -> dict[TableName, list[str]]:
+        keys: dict[TableName, list[str]] = {}
+        for database, table, column in self._server.query(
+            "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME FROM information_schema.STATISTICS "
+            "WHERE INDEX_NAME = 'PRIMARY' AND TABLE_SCHEMA IN %s ORDER BY TABLE_SCHEMA, TABLE_NAME, SEQ_IN_INDEX",
+            wanted,
+        ):
+            keys.setdefault(TableName(_text(database), _text(table)), []).append(_text(column))
+        return keys
+
+    def _columns(self, wanted: tuple[str, ...]) -> dict[TableName, list[Sequence[Any]]]:
+        columns: dict[TableName, list[Sequence[Any]]] = {}
+        for row in self._server.query(
+            "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME, IS_NULLABLE, EXTRA, "
+            "GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE TABLE_SCHEMA IN %s "
+            "ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION",
+            wanted,
+        ):
+            columns.setdefault(TableName(_text(row[0]), _text(row[1])), []).append(row[2:])
+        return columns
+
+
+def normal_charset(name: str) -> str:
+    """Return a character set under the name by which decoding knows it."""
+    return "utf8mb3" if name.lower() == "utf8" else name.lower()
+
+
+def charset_of_collation(collation: str) -> str:
+    """Return the character set of a collation's name."""
+    return normal_charset(collation.partition("_")[0])
+
+
+def _column(facts: Sequence[Any], flavor: str) -> ColumnDefinition:
+    name, kind, charset, nullable, extra, expression = map(_text, facts)
+    extra = extra.upper()
+    generated = ""
+    if "GENERATED" in extra and "DEFAULT_GENERATED" not in extra:
+        generated = "virtual" if "VIRTUAL" in extra else "stored"
+        if expression.upper() in ("ROW START", "ROW END"):
+            generated = expression.lower()
+    return ColumnDefinition(
+        name,
+        type_of_text(kind, flavor),
+        normal_charset(charset),
+        nullable.upper() == "YES",
+        "INVISIBLE" not in extra,
+        generated,
+    )
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -22,7 +22,8 @@ NO_PRIMARY_KEY = "source_no_primary_key"
 
 _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options", "gtid_mode",
-    "binlog_transaction_compression", "log_bin_compress", "binlog_expire_logs_seconds", "expire_logs_days",
+    "gtid_strict_mode", "binlog_transaction_compression", "log_bin_compress", "binlog_expire_logs_seconds",
+    "expire_logs_days",
 )  # fmt: skip
 
 
@@ -101,6 +102,11 @@ def _settings(settings: dict[str, str], flavor: str, subject: str) -> Iterator[F
             "SET GLOBAL binlog_transaction_compression=OFF; compressed transactions are not decoded yet.",
         )  # fmt: skip
     else:
+        yield wants(
+            "gtid_strict_mode", ("ON", "1"), Level.WARN,
+            "SET GLOBAL gtid_strict_mode=ON; without it a domain may take numbers twice, "
+            "and a failover then stops at them.",
+        )  # fmt: skip
         yield wants(
             "log_bin_compress",
             ("OFF", ""),

@@ -315,13 +315,19 @@ def test_gtid_sets_that_no_place_stands_for_are_refused(make_shop: Callable[[str
         shop.open(start=f"gtid:{uuid}:1-{last + 10}").start_offset()
 
 
+def ahead_of(gtids: str) -> str:
+    """Return GTIDs that no server has yet."""
+    return gtids + "00000"
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [
         (lambda o: {"pos": o.pos + 3}, OffsetInvalidError),
         (lambda o: {"pos": o.pos + (1 << 30)}, OffsetInvalidError),
         (lambda o: {"file": f"{o.file.rpartition('.')[0]}.099999"}, OffsetInvalidError),
-        (lambda _: {"server": "another"}, SourceDivergedError),
+        (lambda _: {"server": "another", "gtids": ""}, SourceDivergedError),
+        (lambda o: {"server": "another", "gtids": ahead_of(o.gtids)}, SourceDivergedError),
     ],
 )
 def test_offsets_of_no_transaction_are_refused(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from databus.binlog.capture import TableCapture
+from databus.binlog.delivered import Delivered
 from databus.binlog.executed_gtids import ExecutedGtids
 from databus.binlog.log_walk import FileStart, LogWalk, Stretch
 from databus.binlog.segments import TARGET_BYTES, RangeIndex, Segment, segment_name
@@ -28,12 +29,14 @@ class RangeBounds:
         max_bytes: log bytes; None for no bound.
         end: exactly here; None when the other bounds decide.
         segment_bytes: a segment ends at the first boundary after this many bytes.
+        without: transactions to leave out: they are passed over, and lie in no segment. None for none.
     """
 
     max_rows: int | None = None
     max_bytes: int | None = None
     end: BinlogOffset | None = None
     segment_bytes: int = TARGET_BYTES
+    without: Delivered | None = None
 
 
 class RangeStager:
@@ -67,13 +70,13 @@ class RangeStager:
             return self._full
         stop = self._stop(piece)
         last = len(piece.offsets) if stop is None else stop + 1
-        done = 0
-        for cut in self._cuts(piece, last):
-            self._write(piece, done, cut)
+        done, left_out = 0, self._left_out(piece)
+        for cut in self._cuts(piece, last, left_out):
+            self._take_run(piece, done, cut, left_out)
             self._end_segment()
             done = cut
         if done < last:
-            self._write(piece, done, last)
+            self._take_run(piece, done, last, left_out)
         if stop is not None:
             self._full = True
             self._end_segment()
@@ -139,9 +142,27 @@ class RangeStager:
                 reached |= self._bytes + piece.transactions.end_pos - self._mark[1] >= bounds.max_bytes
         return int(np.argmax(reached)) if reached.any() else None
 
-    def _cuts(self, piece: Stretch, last: int) -> list[int]:
+    def _left_out(self, piece: Stretch) -> npt.NDArray[np.bool_]:
+        without = self._bounds.without
+        return np.zeros(len(piece.offsets), np.bool_) if without is None else without.mask(piece.transactions.gtid)
+
+    def _take_run(self, piece: Stretch, first: int, last: int, left_out: npt.NDArray[np.bool_]) -> None:
+        """Write transactions first … last − 1, or pass over them: a run is left out as a whole or not at all."""
+        if not left_out[first]:
+            self._write(piece, first, last)
+            return
+        self._end_segment()  # drops what the segment has of the first of them
+        if first == 0:
+            self._open_rows = {}
+        self._end = (piece.transactions.file, int(piece.transactions.end_pos[last - 1]))
+        self._bytes += self._end[1] - self._mark[1]
+        self._mark = self._end
+        self.transactions += last - first
+
+    def _cuts(self, piece: Stretch, last: int, left_out: npt.NDArray[np.bool_]) -> list[int]:
         """Return after how many transactions of the piece a segment ends."""
         cuts = {i + 1 for i in piece.table_events if i < last}
+        cuts |= {int(i) + 1 for i in np.flatnonzero(left_out[1:last] != left_out[: last - 1])} if last else set()
         written, at = (self._writer.written if self._writer else 0), 0
         while True:
             after = int(np.searchsorted(piece.offsets[:last], at + self._bounds.segment_bytes - written))

@@ -53,7 +53,7 @@ def emit(batch: TableBatch, transactions: Transactions, server: str) -> list[pa.
     Args:
         batch: row changes of one table.
         transactions: what `batch.transaction` points into.
-        server: server_uuid (MySQL) or server_id in text (MariaDB); first part of every event id.
+        server: server_uuid (MySQL) or server_id in text (MariaDB); part of the event ids of rows without GTID.
 
     Raises:
         DecodeError: a value or key that has no lossless form.
@@ -184,7 +184,7 @@ def _provenance(
     gtid = transactions.gtid.take(pa.array(used))
     position = transactions.end_pos[used]
     names = [
-        f"{server}:{text or f'{transactions.file}:{end}'}"
+        text or f"{server}:{transactions.file}:{end}"  # a GTID names the same transaction on every server
         for text, end in zip(gtid.to_pylist(), position.tolist(), strict=True)
     ]
     index = pa.array(of_row)

@@ -77,7 +77,7 @@ class LibraryEvents:
         """Yield batches of `ROW_COLUMNS` in log order.
 
         Args:
-            server: first part of every event id.
+            server: part of the event ids of rows without GTID.
             count: told the row changes of each batch.
 
         Raises:

@@ -17,13 +17,14 @@ from databus.binlog.segment_store import SegmentStore
 from databus.binlog.segments import RangeIndex
 from databus.core.batch import SourcePlan
 from databus.core.connections import Connection
-from databus.core.errors import DatabusError, OffsetInvalidError
+from databus.core.errors import DatabusError, OffsetInvalidError, SourceDivergedError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Batching, FlowContext
 from databus.core.lag import Lag
 from databus.core.offsets import BinlogOffset, Offset, OffsetRange
 from databus.sources.mysql_binlog import MysqlBinlog
 from databus.sources.mysql_definitions import DefinitionMissingError, MysqlDefinitions
+from databus.sources.mysql_failover import MysqlFailover, Resumption
 from databus.sources.mysql_positions import MysqlPositions, request_after
 from databus.sources.mysql_preflight import preflight
 from databus.sources.mysql_server import MysqlServer
@@ -48,9 +49,10 @@ class MysqlBinlogSource:
         self._server = MysqlServer(connection, spec.flavor)
         self._positions = MysqlPositions(self._server, self._dump)
         self._definitions = MysqlDefinitions(self._server, self._capture, self._history_store, self._dump)
+        self._failover = MysqlFailover(self._server, self._positions)
         self._server_id = 0
         self._dumping: Dump | None = None
-        self._known_store: SegmentStore | None = None
+        self._stores: dict[str, SegmentStore] = {}
 
     def preflight(self, start: Offset | None) -> Sequence[Finding]:
         """Probe settings, grants, retention, tables and the start offset; changes nothing."""
@@ -61,8 +63,10 @@ class MysqlBinlogSource:
             return [Finding(f"{subject}: connection", Level.ERROR, error.message, error.hint, error.code)]
         try:
             place = self.start_offset() if start is None else start
-            if start is not None:
-                self._positions.check(self._binlog(start))
+            switch = None if start is None else self._continued(self._binlog(start))
+            if switch is not None:
+                text = "Nothing is to be done: the next batch starts there."
+                findings.append(Finding(f"{subject}: failover", Level.WARN, str(switch), text, "source_failover"))
             findings.append(Finding(f"{subject}: start", Level.OK, f"the log can be read from {place}"))
         except DatabusError as error:
             findings.append(Finding(f"{subject}: start", Level.ERROR, error.message, error.hint, error.code))
@@ -92,17 +96,21 @@ class MysqlBinlogSource:
         Rotations and heartbeats alone are no range.
 
         Raises:
-            SourceDivergedError, OffsetPurgedError, OffsetInvalidError: `after` is no place of this server's log.
+            SourceDivergedError, OffsetPurgedError, OffsetInvalidError: `after` is no place of this server's log, and
+                reading cannot go on there by GTID either.
             DecodeError: the log holds something that cannot be decoded; nothing is planned past it.
             SourceUnavailableError: the connection was lost.
         """
         start = self._binlog(after)
-        self._positions.check(start)
+        switch = self._continued(start)
         bounds = RangeBounds(limit.max_rows, limit.max_bytes)
-        head = self._server.head()
-        index = None if (head.file, head.pos) == (start.file, start.pos) else self._stage(start, bounds, None)
+        if switch is not None:
+            log.warning("flow %s: %s", self._context.flow, switch)
+            bounds = RangeBounds(end=switch.until) if switch.until else bounds
+        place, head = switch.place if switch else start, self._server.head()
+        index = None if (head.file, head.pos) == (place.file, place.pos) else self._stage(start, switch, bounds, None)
         if index is None:
-            index = self._stage(start, bounds, time.monotonic() + limit.max_seconds)
+            index = self._stage(start, switch, bounds, time.monotonic() + limit.max_seconds)
         return None if index is None else _plan(index)
 
     def reopen(self, planned: OffsetRange) -> SourcePlan:
@@ -116,7 +124,7 @@ class MysqlBinlogSource:
     def splits(self, plan: SourcePlan, count: int) -> Sequence[SegmentSplit]:
         """Group the segments that hold anything for this flow into at most `count` splits of about equal size."""
         index = self._index(plan.range)
-        store = self._store()
+        store = self._store(self._binlog(plan.range.end).server)
         wanted = [s for s in index.segments if s.rows or s.table_events]
         if not wanted:
             return []
@@ -138,12 +146,13 @@ class MysqlBinlogSource:
 
     def release(self, plan: SourcePlan) -> None:
         """Delete the segments of a committed range."""
-        self._store().delete(plan.range)
+        self._store(self._binlog(plan.range.end).server).delete(plan.range)
 
     def lag(self, committed: Offset) -> Lag:
         """Measure bytes to the head, and the age of the first transaction that is not committed."""
         offset = self._binlog(committed)
-        self._positions.check(offset)
+        switch = self._continued(offset)
+        offset = switch.place if switch else offset
         head, files = self._server.head(), self._server.log_files()
         behind = (
             sum(f.size_bytes for f in files if offset.file_number <= f.number < head.file_number)
@@ -166,15 +175,29 @@ class MysqlBinlogSource:
         self._server_id = 0
         self._server.close()
 
+    def _continued(self, offset: BinlogOffset) -> Resumption | None:
+        """Return how a checkpoint of another server is read on; check one of this server, and return None."""
+        if self._failover.concerns(offset):
+            return self._failover.resume(offset)
+        self._positions.check(offset)
+        return None
+
     def _index(self, planned: OffsetRange) -> RangeIndex:
-        index = self._store().find(planned)
+        start, end = self._binlog(planned.start), self._binlog(planned.end)
+        index = self._store(end.server).find(planned)
         if index is not None and index.capture == str(self._capture):
             return index
-        start, end = self._binlog(planned.start), self._binlog(planned.end)
-        self._positions.check(start)
+        if self._failover.concerns(end):
+            raise SourceDivergedError(
+                f"{self._server.place}: the range {planned} was planned from server {end.server}, and its "
+                f"segments are gone; this is server {self._server.identity}",
+                hint="Bring back the segment store (DATABUS_SEGMENT_STORE) or the former server until this one batch "
+                "is committed; what follows is read by GTID.",
+            )
+        switch = self._continued(start)
         self._positions.check(end)
         log.info("segments of %s are not in the store: dumping the range again", planned)
-        again = self._stage(start, RangeBounds(end=end), None)
+        again = self._stage(start, switch, RangeBounds(end=end), None)
         if again is None or again.range != planned:
             got = "nothing" if again is None else f"{again.range} with GTIDs {self._binlog(again.range.end).gtids}"
             raise OffsetInvalidError(
@@ -185,15 +208,24 @@ class MysqlBinlogSource:
             )
         return again
 
-    def _stage(self, start: BinlogOffset, bounds: RangeBounds, deadline: float | None) -> RangeIndex | None:
+    def _stage(
+        self, after: BinlogOffset, switch: Resumption | None, bounds: RangeBounds, deadline: float | None
+    ) -> RangeIndex | None:
         """Dump a range into the store: to the head of the log, or with a deadline following it until something came."""
+        start = switch.place if switch else after
+        if switch is not None:
+            bounds = dataclasses.replace(bounds, without=switch.delivered)
         while True:
             try:
-                return self._stage_once(start, bounds, deadline)
+                index = self._stage_once(start, after, bounds, deadline)
             except DefinitionMissingError as missing:
                 self._definitions.learn(missing, start)
+            else:
+                return index
 
-    def _stage_once(self, start: BinlogOffset, bounds: RangeBounds, deadline: float | None) -> RangeIndex | None:
+    def _stage_once(
+        self, start: BinlogOffset, after: BinlogOffset, bounds: RangeBounds, deadline: float | None
+    ) -> RangeIndex | None:
         definitions = self._definitions.begin(start)
         staging = self._store().stage()
         walk = LogWalk(self._capture, f"{self._server.place}: {start}", definitions)
@@ -210,7 +242,10 @@ class MysqlBinlogSource:
                 index = dataclasses.replace(index, more=(end.file_number, end.pos) < (head.file_number, head.pos))
             end = self._binlog(index.range.end)
             self._definitions.end(end)
-            index = dataclasses.replace(index, definitions=definitions.used(end))
+            # After a failover the range begins where it was planned: in the former server's log.
+            index = dataclasses.replace(
+                index, definitions=definitions.used(end), range=OffsetRange(after, index.range.end)
+            )
             self._store().publish(staging, index)
         except BaseException:
             stager.discard()
@@ -244,12 +279,12 @@ class MysqlBinlogSource:
     def _address(self) -> str:
         return f"{self._connection.host or 'localhost'}:{self._connection.port or 3306}"
 
-    def _store(self) -> SegmentStore:
-        if self._known_store is None:
-            self._known_store = SegmentStore(
-                self._context.settings.segment_store, self._context.flow, self._server.identity
-            )
-        return self._known_store
+    def _store(self, server: str = "") -> SegmentStore:
+        """Return the store of this server's segments, or of a former server's."""
+        server = server or self._server.identity
+        if server not in self._stores:
+            self._stores[server] = SegmentStore(self._context.settings.segment_store, self._context.flow, server)
+        return self._stores[server]
 
     def _history_store(self) -> HistoryStore:
         return HistoryStore(self._context.settings.segment_store, self._context.flow, self._server.identity)

@@ -53,7 +53,7 @@ class MysqlPositions:
 
     def earliest(self) -> BinlogOffset:
         """Return the start of the oldest file."""
-        return self._file_start(self._server.log_files()[0])
+        return self.file_start(self._server.log_files()[0])
 
     def check(self, offset: BinlogOffset) -> None:
         """Refuse a checkpoint that this server's log does not continue, before anything is read.
@@ -68,8 +68,7 @@ class MysqlPositions:
             raise SourceDivergedError(
                 f"{server.place}: the checkpoint {offset} is of {offset.flavor} server "
                 f"{offset.server}, this is {server.flavor} {server.identity}",
-                hint="Point the connection at the former server. Following a failover by GTID is "
-                "not supported yet; else rewind knowingly.",
+                hint="Point the connection at the former server.",
             )
         files = {f.name: f for f in server.log_files()}
         if offset.file not in files:
@@ -93,9 +92,9 @@ class MysqlPositions:
         offset = BinlogOffset(file, pos, "", self._server.flavor, self._server.identity)
         self.check(offset)
         if pos == _FIRST_POSITION:
-            return self._file_start(LogFile(file, pos))
+            return self.file_start(LogFile(file, pos))
         gtids, boundary, behind = None, False, _FIRST_POSITION
-        for piece in self._read(file):
+        for piece in self.read(file):
             if isinstance(piece, FileStart):
                 if piece.name != file:
                     break
@@ -158,7 +157,7 @@ class MysqlPositions:
             found = self._last_before(file.name, first_ms_from(when))
             if found is not None:
                 return found
-        return self._file_start(files[0])
+        return self.file_start(files[0])
 
     def first_commit_ms(self, after: BinlogOffset) -> int | None:
         """Return the commit time of the first transaction after a place, None when there is none."""
@@ -175,7 +174,7 @@ class MysqlPositions:
         found: int | None = None
         gtids: ExecutedGtids | None = None
         waiting: ExecutedGtids | None = None
-        for piece in self._read(file):
+        for piece in self.read(file):
             if isinstance(piece, FileStart):
                 if piece.name != file:
                     break
@@ -194,9 +193,10 @@ class MysqlPositions:
         offset = BinlogOffset(file, found, "", self._server.flavor, self._server.identity)
         return self._with_gtids(offset, gtids.text())
 
-    def _file_start(self, file: LogFile) -> BinlogOffset:
+    def file_start(self, file: LogFile) -> BinlogOffset:
+        """Return the start of a file with the GTIDs executed before it."""
         gtids = ""
-        for piece in self._read(file.name):
+        for piece in self.read(file.name):
             if isinstance(piece, Stretch):
                 gtids = _previous_gtids(piece)
                 break
@@ -208,7 +208,7 @@ class MysqlPositions:
             gtids = self._server.gtids_at(offset.file, offset.pos)
         return BinlogOffset(offset.file, offset.pos, gtids, offset.flavor, offset.server)
 
-    def _read(self, file: str) -> Iterator[FileStart | Stretch]:
+    def read(self, file: str) -> Iterator[FileStart | Stretch]:
         """Walk the log from the start of a file to its head."""
         walk = LogWalk(_NO_TABLES, f"{file}:{_FIRST_POSITION}")
         with self._open_dump(DumpRequest(file, _FIRST_POSITION, self._server.flavor)) as dump:
@@ -216,7 +216,7 @@ class MysqlPositions:
                 yield from walk.walk(batch)
 
     def _created_s(self, file: LogFile) -> int:
-        return next(p.created_s for p in self._read(file.name) if isinstance(p, FileStart))
+        return next(p.created_s for p in self.read(file.name) if isinstance(p, FileStart))
 
     def _size(self, file: str) -> int:
         return next(f.size_bytes for f in self._server.log_files() if f.name == file)

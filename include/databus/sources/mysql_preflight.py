@@ -22,7 +22,7 @@ NO_PRIMARY_KEY = "source_no_primary_key"
 
 _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options", "gtid_mode",
-    "binlog_expire_logs_seconds", "expire_logs_days",
+    "gtid_strict_mode", "binlog_expire_logs_seconds", "expire_logs_days",
 )  # fmt: skip
 
 
@@ -93,6 +93,12 @@ def _settings(settings: dict[str, str], flavor: str, subject: str) -> Iterator[F
             "gtid_mode", ("ON",), Level.WARN,
             "Turn GTIDs on step by step (OFF_PERMISSIVE, ON_PERMISSIVE, ON): "
             "without them a failover cannot be followed.",
+        )  # fmt: skip
+    else:
+        yield wants(
+            "gtid_strict_mode", ("ON", "1"), Level.WARN,
+            "SET GLOBAL gtid_strict_mode=ON; without it a domain may take numbers twice, "
+            "and a failover then stops at them.",
         )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ class SegmentSplit:
         segments: what to read.
         capture: tables whose rows are wanted.
         tables: schemas of the plan.
-        server: first part of every event id.
+        server: part of the event ids of rows without GTID.
         decoder: "numba" or "library".
         definitions: what TABLE_MAP events leave open, as planned.
     """

@@ -79,7 +79,7 @@ def test_one_row_of_each_kind(read: Read) -> None:
         "gtid": "source:1",
         "ordinal": 0,
         "part": 0,
-        "event_id": "srv:source:1:0:0",
+        "event_id": "source:1:0:0",
         "ts_ms": 1_700_000_000_000,
         "server_id": 1,
         "statement": None,
@@ -107,7 +107,7 @@ def test_a_changed_key_becomes_delete_and_insert(read: Read) -> None:
         {"id": 2, "v": "b"},
     )
     assert old["ordinal"] == new["ordinal"] == 1
-    assert (old["event_id"], new["event_id"]) == ("srv:source:1:1:0", "srv:source:1:1:1")
+    assert (old["event_id"], new["event_id"]) == ("source:1:1:0", "source:1:1:1")
     assert (first["ordinal"], last["ordinal"]) == (0, 2)
 
 
@@ -248,7 +248,7 @@ def test_statements_have_neither_key_nor_images() -> None:
     piece.validate(full=True)
     assert piece.column("before").field("value").null_count == 0
     truncate, ddl = piece.to_pylist()
-    assert (truncate["op"], truncate["table"], truncate["event_id"]) == ("t", "orders", "srv:source:1:2:0")
+    assert (truncate["op"], truncate["table"], truncate["event_id"]) == ("t", "orders", "source:1:2:0")
     assert (ddl["op"], ddl["table"], ddl["statement"]) == ("m", "", "CREATE DATABASE shop")
     for row in (truncate, ddl):
         assert (row["schema_id"], row["key"], row["key_hash"], row["before"], row["after"]) == (-1, None, 0, None, None)

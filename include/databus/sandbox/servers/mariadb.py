@@ -71,6 +71,7 @@ class MariaDb(SqlServer):
             "collation-server": "utf8mb4_general_ci",
             # Drops plugins that the system's option files would load.
             "loose-plugin-load-add": "",
+            **context.options.sql_options.get(context.name, {}),
         }
 
 

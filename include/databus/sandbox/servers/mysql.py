@@ -101,6 +101,7 @@ class MySql(SqlServer):
             "innodb_redo_log_capacity": "256M",
             "innodb_doublewrite": "OFF",
             "default_authentication_plugin": "mysql_native_password",
+            **context.options.sql_options.get(context.name, {}),
         }
 
     def _program(self, context: Context) -> Path:

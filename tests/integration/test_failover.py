@@ -1,0 +1,521 @@
+"""Failover by GTID on real servers: a source and its replica with log files of its own names; nothing lost or twice.
+
+The oracle: the rows read before and after, folded by key, are what SELECT gives on the new server; no event id comes
+twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from databus.core.connections import Connection
+from databus.core.errors import OffsetPurgedError, SourceDivergedError
+from databus.core.findings import Level
+from databus.core.flow import Batching, FlowContext
+from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.settings import Settings
+from databus.sandbox import Sandbox, SandboxOptions
+from databus.sinks.elasticsearch_version import versioning
+from databus.sources.mysql_binlog import MysqlBinlog
+from databus.sources.mysql_binlog_source import MysqlBinlogSource
+from tests.contract.source_contract import EVERYTHING, IMPATIENT, Row, rows_of
+from tests.integration.binlog_shop import Connections
+
+pytestmark = pytest.mark.integration
+
+DEADLINE_S = 30.0
+_NUMBERS = itertools.count(1)
+
+
+class Server:
+    """One server of one flavor, and SQL on it."""
+
+    def __init__(self, flavor: str, sandbox: Sandbox):
+        self.flavor, self.sandbox = flavor, sandbox
+        host, port = sandbox.address(flavor).split(":")
+        self.connection = Connection(conn_id="shop", conn_type="mysql", host=host, port=int(port), login="root")
+        self._sql: pymysql.connections.Connection[Any] | None = None
+
+    def session(self) -> pymysql.connections.Connection[Any]:
+        return pymysql.connect(
+            host=self.connection.host, port=self.connection.port or 0, user="root", autocommit=True, charset="utf8mb4"
+        )
+
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
+        if self._sql is None:
+            self._sql = self.session()
+        rows: Any = ()
+        with self._sql.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+                rows = cursor.fetchall()
+        return list(rows)
+
+    def close(self) -> None:
+        if self._sql is not None:
+            self._sql.close()
+            self._sql = None
+
+
+@dataclasses.dataclass
+class Pair:
+    source: Server
+    replica: Server
+
+    def link(self) -> None:
+        """Make the replica follow the source by GTID, from where both are now."""
+        port = self.source.connection.port
+        if self.source.flavor == "mysql":
+            self.replica.sql(
+                f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={port}, SOURCE_USER='root', "
+                "SOURCE_AUTO_POSITION=1, SOURCE_CONNECT_RETRY=1",
+                "START REPLICA",
+            )
+        else:
+            self.replica.sql(
+                f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='root', "
+                "MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1",
+                "START SLAVE",
+            )
+
+    def replica_has(self, gtids: str) -> None:
+        """Wait until the replica has applied these transactions."""
+        if self.source.flavor == "mysql":
+            assert self.replica.sql(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', 30)") == [(0,)]
+        else:
+            assert self.replica.sql(f"SELECT MASTER_GTID_WAIT('{gtids}', 30)") == [(0,)]
+
+    def promote(self) -> None:
+        """Let the replica finish its relay log, and make it a primary."""
+        old = self.source.flavor == "mysql"
+        status = "SHOW REPLICA STATUS" if old else "SHOW SLAVE STATUS"
+        word = "REPLICA" if old else "SLAVE"
+        self.replica.sql(f"STOP {word} IO_THREAD")
+        deadline, last = time.monotonic() + DEADLINE_S, ()
+        while time.monotonic() < deadline:  # the same place twice: nothing is left in the relay log
+            session = self.replica.session()
+            with session, session.cursor(pymysql.cursors.DictCursor) as cursor:
+                cursor.execute(status)
+                row = cursor.fetchone()
+            assert row is not None
+            state = str(row.get("Replica_SQL_Running_State") or row.get("Slave_SQL_Running_State"))
+            now = (row["Relay_Log_File"], row["Relay_Log_Pos"])
+            if "read all relay log" in state and now == last:
+                break
+            last = now
+            time.sleep(0.1)
+        self.replica.sql(f"STOP {word}", f"RESET {word} ALL")
+
+
+class Flow:
+    """A flow without Spark: plans, reads, commits; its connection can be pointed elsewhere."""
+
+    def __init__(self, name: str, folder: Path, server: Server):
+        self.name, self.folder = name, folder
+        self.connection = server.connection
+        self.rows: list[Row] = []
+        self.checkpoint: BinlogOffset = self.open().latest_offset()
+
+    def open(self) -> MysqlBinlogSource:
+        spec = MysqlBinlog(conn_id="shop", tables=(f"{self.name}.*",))
+        context = FlowContext(self.name, Settings("test", str(self.folder / "segments"), ""))
+        source = spec.open(Connections(self.connection), context)
+        assert isinstance(source, MysqlBinlogSource)
+        return source
+
+    def batch(self, limit: Batching = IMPATIENT) -> int:
+        source = self.open()
+        try:
+            plan = source.plan(self.checkpoint, limit)
+            if plan is None:
+                return 0
+            rows = rows_of(source, plan)
+            assert sum(r["part"] == 0 and r["schema_id"] >= 0 for r in rows) == plan.rows
+            self.rows += rows
+            source.release(plan)
+            assert isinstance(plan.range.end, BinlogOffset)
+            self.checkpoint = BinlogOffset(**{k: v for k, v in plan.range.end.to_json().items() if k != "kind"})
+            return 1
+        finally:
+            source.close()
+
+    def drain(self, limit: Batching = IMPATIENT) -> None:
+        while self.batch(limit):
+            pass
+
+    def folded(self) -> dict[int, dict[str, Any]]:
+        """The state of the table `t` after all rows, as a keyed sink would hold it."""
+        return fold(self.rows)
+
+    def unique(self) -> None:
+        ids = [r["event_id"] for r in self.rows]
+        assert len(ids) == len(set(ids))
+
+
+def fold(rows: Sequence[Row]) -> dict[int, dict[str, Any]]:
+    from pyspark.sql.types import VariantVal
+
+    state: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        if row["op"] not in "cud":
+            continue
+        key = json.loads(row["key"])["id"]
+        if row["op"] == "d":
+            state.pop(key, None)
+        else:
+            state[key] = json.loads(VariantVal(row["after"]["value"], row["after"]["metadata"]).toJson())
+    return state
+
+
+def selected(server: Server, name: str) -> dict[int, dict[str, Any]]:
+    return {int(i): {"id": i, "v": v, "n": n} for i, v, n in server.sql(f"SELECT id, v, n FROM {name}.t")}
+
+
+@pytest.fixture(scope="module")
+def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, Sandbox]]:
+    first = Sandbox(tmp_path_factory.mktemp("source"), ports_from=28_000, options=SandboxOptions())
+    own = {"log-bin": "promoted-bin"}
+    options = SandboxOptions(
+        sql_options={"mysql": {**own, "server-id": "2002"}, "mariadb": {**own, "server-id": "1002"}}
+    )
+    second = Sandbox(tmp_path_factory.mktemp("replica"), ports_from=28_100, options=options)
+    try:
+        first.up(("mysql", "mariadb"))
+        second.up(("mysql", "mariadb"))
+        yield first, second
+    finally:
+        first.destroy()
+        second.destroy()
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def flavor(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def pair_of(sandboxes: tuple[Sandbox, Sandbox]) -> Iterator[Callable[[str], Pair]]:
+    made: list[Pair] = []
+
+    def make(flavor: str) -> Pair:
+        made.append(Pair(Server(flavor, sandboxes[0]), Server(flavor, sandboxes[1])))
+        return made[-1]
+
+    yield make
+    for pair in made:
+        pair.source.close()
+        pair.replica.close()
+
+
+@pytest.fixture
+def name() -> str:
+    return f"f{os.getpid()}_{next(_NUMBERS)}"
+
+
+class Writer:
+    """Writes to a server until it is told to stop or the server dies; in MariaDB in two domains."""
+
+    def __init__(self, server: Server, name: str, first: int):
+        self.server, self.name, self.first = server, name, first
+        self.stop = threading.Event()
+        self.written = 0
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            session = self.server.session()
+            with session, session.cursor() as cursor:
+                for i in itertools.count(self.first):
+                    if self.stop.is_set():
+                        return
+                    if self.server.flavor == "mariadb":
+                        cursor.execute(f"SET SESSION gtid_domain_id = {i % 2}")
+                    cursor.execute("BEGIN")
+                    cursor.execute(f"INSERT INTO {self.name}.t VALUES ({i}, 'v{i}', 0)")
+                    cursor.execute(f"UPDATE {self.name}.t SET n = n + {i} WHERE id > {i - 6} AND id % 2 = {i % 2}")
+                    cursor.execute(f"DELETE FROM {self.name}.t WHERE id = {i - 40}")
+                    cursor.execute(f"UPDATE {self.name}.t SET id = -id WHERE id = {i - 10}")
+                    cursor.execute("COMMIT")
+                    self.written += 1
+        except pymysql.MySQLError:
+            return
+
+    def wait_for(self, count: int) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while self.written < count and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert self.written >= count
+
+    def end(self) -> None:
+        self.stop.set()
+        self.thread.join(DEADLINE_S)
+
+
+def create(server: Server, name: str) -> None:
+    server.sql(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT PRIMARY KEY, v VARCHAR(20), n BIGINT)")
+
+
+def test_source_dies_amid_writes_and_the_replica_goes_on(
+    pair_of: Callable[[str], Pair], flavor: str, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pair = pair_of(flavor)
+    create(pair.source, name)
+    pair.link()
+    pair.replica_has(Flow(name, tmp_path, pair.source).checkpoint.gtids)
+    for _ in range(3):
+        pair.replica.sql("FLUSH BINARY LOGS")
+    flow, from_replica = Flow(name, tmp_path, pair.source), Flow(name, tmp_path / "replica", pair.replica)
+    writer = Writer(pair.source, name, 0)
+    for count in (20, 60, 100):
+        writer.wait_for(count)
+        flow.batch(Batching(max_rows=90, max_seconds=2))
+        pair.replica.sql("FLUSH BINARY LOGS")
+    pair.replica_has(flow.checkpoint.gtids)
+    former = flow.checkpoint
+    twin = Flow(name, tmp_path / "twin", pair.source)
+    twin.checkpoint = former
+    pair.source.sandbox.kill(flavor)
+    writer.end()
+    pair.promote()
+    pair.replica.sql("FLUSH BINARY LOGS")
+    more = Writer(pair.replica, name, 1000)
+    more.wait_for(30)
+
+    flow.connection = twin.connection = pair.replica.connection
+    source = flow.open()
+    findings = {f.subject.partition(": ")[2]: f for f in source.preflight(former)}
+    assert findings["failover"].level is Level.WARN
+    assert former.server in findings["failover"].message
+    assert findings["start"].level is Level.OK
+    assert not source.lag(former).caught_up
+    source.close()
+    with caplog.at_level(logging.WARNING, "databus.sources"):
+        assert flow.batch(Batching(max_rows=50, max_seconds=2))
+    assert f"failover from server {former.server} at {former}" in caplog.text
+    assert flow.checkpoint.server not in ("", former.server)
+    assert flow.checkpoint.file.startswith("promoted-bin.")
+    assert flow.checkpoint.timeline == former.timeline + 1
+    more.end()
+    flow.drain(Batching(max_rows=100, max_seconds=0.3))
+    assert flow.folded() == selected(pair.replica, name)
+    flow.unique()
+    twin.drain()
+    seen = len(flow.rows) - len(twin.rows)
+    assert [r["event_id"] for r in flow.rows[seen:]] == [r["event_id"] for r in twin.rows]
+
+    # A transaction has the same event ids on either server.
+    from_replica.drain()
+    assert {r["event_id"] for r in from_replica.rows} == {r["event_id"] for r in flow.rows}
+    assert {r["part"] for r in flow.rows} == {0, 1}
+
+    # Versions of the search sink only grow, though the new server's files have lower numbers.
+    assert versioning(flow.checkpoint)("promoted-bin.000001", 4) > versioning(former)("mysql-bin.400000", 1 << 33)
+    pair.source.sandbox.up((flavor,))
+
+
+class Script:
+    """Writes transactions with chosen GTIDs on the replica, as its applier would; `former` is a server that is gone."""
+
+    def __init__(self, pair: Pair, name: str, folder: Path):
+        self.server, self.name = pair.replica, name
+        self.flavor = pair.replica.flavor
+        create(self.server, name)
+        self.flow = Flow(name, folder, self.server)
+        self.origin = str(uuid.uuid4()) if self.flavor == "mysql" else str(next(_NUMBERS) + 5000)
+        self.domain = 10 * next(_NUMBERS)
+        self.begin = self.flow.checkpoint
+
+    def applied(self, number: int, key: int, value: int, domain: int = 0) -> str:
+        """A transaction of the former server."""
+        change = f"REPLACE INTO {self.name}.t VALUES ({key}, 'x', {value})"
+        if self.flavor == "mysql":
+            gtid = f"{self.origin}:{number}"
+            self.server.sql(f"SET GTID_NEXT = '{gtid}'", change, "SET GTID_NEXT = 'AUTOMATIC'")
+            return gtid
+        gtid = f"{self.domain + domain}-{self.origin}-{number}"
+        place = {"gtid_domain_id": self.domain + domain, "server_id": self.origin, "gtid_seq_no": number}
+        self.server.sql(*(f"SET SESSION {name} = {value}" for name, value in place.items()), change)
+        return gtid
+
+    def own(self, key: int, value: int) -> str:
+        """A transaction that the server made itself."""
+        session = self.server.session()
+        with session, session.cursor() as cursor:
+            if self.flavor == "mariadb":
+                cursor.execute(f"SET SESSION gtid_domain_id = {self.domain}")
+            cursor.execute(f"REPLACE INTO {self.name}.t VALUES ({key}, 'own', {value})")
+        return self.flow.open().latest_offset().gtids
+
+    def checkpoint(self, delivered: str) -> BinlogOffset:
+        """What a flow has committed that had read these from the former server."""
+        gtids = ",".join(filter(None, (self.begin.gtids, delivered)))
+        return BinlogOffset("former-bin.000777", 4711, gtids, self.flavor, "the-former", 3)
+
+
+@pytest.fixture
+def script(pair_of: Callable[[str], Pair], name: str, tmp_path: Path) -> Callable[[str], Script]:
+    return lambda flavor: Script(pair_of(flavor), name, tmp_path)
+
+
+def read_on(flow: Flow) -> list[str]:
+    flow.drain()
+    flow.unique()
+    return [r["gtid"] for r in flow.rows]
+
+
+def test_holes_of_a_mysql_set_are_filled_and_delivered_ones_behind_them_skipped(
+    script: Callable[[str], Script],
+) -> None:
+    s = script("mysql")
+    for number in (1, 2, 4, 7, 3, 5, 6, 9, 8):
+        s.applied(number, number, number)
+        if number in (4, 5):
+            s.server.sql("FLUSH BINARY LOGS")
+    flow = s.flow
+    # Delivered were 1-3 and 6, in the order of a server whose writers ran in parallel.
+    flow.checkpoint = s.checkpoint(f"{s.origin}:1-3:6")
+    assert flow.batch()
+    assert [r["gtid"] for r in flow.rows] == [f"{s.origin}:{n}" for n in (4, 7, 5)]
+    assert flow.checkpoint.timeline == 4
+    assert read_on(flow) == [f"{s.origin}:{n}" for n in (4, 7, 5, 9, 8)]
+    assert f"{s.origin}:1-9" in flow.checkpoint.gtids
+
+
+def test_domains_of_mariadb_are_followed_each_on_its_own(script: Callable[[str], Script]) -> None:
+    s = script("mariadb")
+    order = [(0, 1), (1, 1), (0, 2), (0, 3), (1, 2), (1, 3), (0, 4)]
+    names = {place: s.applied(place[1], 10 * place[0] + place[1], 1, place[0]) for place in order}
+    flow = s.flow
+    flow.checkpoint = s.checkpoint(f"{names[0, 1]},{names[1, 2]}")
+    assert flow.batch()
+    assert [r["gtid"] for r in flow.rows] == [names[0, 2], names[0, 3]]
+    assert read_on(flow) == [names[p] for p in ((0, 2), (0, 3), (1, 3), (0, 4))]
+
+
+def test_a_replanned_switch_is_the_same(script: Callable[[str], Script], flavor: str) -> None:
+    s = script(flavor)
+    if flavor == "mysql":
+        gtids = [s.applied(n, n, n) for n in (1, 3, 2, 4)]
+        delivered = f"{s.origin}:1-2"
+    else:
+        gtids = [s.applied(n, 10 * d + n, n, d) for d, n in ((0, 1), (0, 2), (1, 1), (0, 3))]
+        delivered = f"{gtids[0]},{gtids[2]}"
+    after = s.checkpoint(delivered)
+    for limit in (1, 10):  # the overlap is one range, what follows is another
+        source = s.flow.open()
+        plan = source.plan(after, Batching(max_rows=limit, max_seconds=1))
+        assert plan is not None
+        rows = rows_of(source, plan)
+        source.release(plan)
+        again = source.reopen(OffsetRange.from_json(json.loads(json.dumps(plan.range.to_json()))))
+        assert (again.range, rows_of(source, again)) == (plan.range, rows)
+        assert plan.range.start.compare(after).value == "equal"
+        source.close()
+        assert isinstance(plan.range.end, BinlogOffset)
+        s.flow.rows += rows
+        after = plan.range.end
+    assert [r["gtid"] for r in s.flow.rows] == [gtids[1], gtids[3]]
+
+
+def test_errant_transactions_are_named(script: Callable[[str], Script], flavor: str) -> None:
+    s = script(flavor)
+    first = s.applied(1, 1, 1)
+    s.own(5, 5)
+    later = s.applied(1, 2, 2, 1) if flavor == "mariadb" else s.applied(2, 2, 2)
+    s.flow.checkpoint = s.checkpoint(f"{first},{later}")
+    with pytest.raises(SourceDivergedError, match=r"errant .*(promoted-bin)") as caught:
+        s.flow.batch()
+    uuid_or_domain = s.server.sql("SELECT @@server_uuid")[0][0] if flavor == "mysql" else f"{s.domain}-1002-2"
+    assert uuid_or_domain in str(caught.value)
+    assert caught.value.hint
+    source = s.flow.open()
+    found = [f for f in source.preflight(s.flow.checkpoint) if f.subject.endswith("start")]
+    assert [f.level for f in found] == [Level.ERROR]
+    source.close()
+    # Behind all that was delivered it has its place: the new server's order.
+    s.flow.checkpoint = s.checkpoint(first)
+    gtids = read_on(s.flow)
+    assert len(gtids) == 2
+    assert gtids[1] == later
+
+
+def test_an_errant_number_of_a_mariadb_domain_is_named(script: Callable[[str], Script]) -> None:
+    s = script("mariadb")
+    first = s.applied(1, 1, 1)
+    s.own(5, 5)
+    s.flow.checkpoint = s.checkpoint(f"{first.rpartition('-')[0]}-2")
+    with pytest.raises(SourceDivergedError, match=rf"{s.domain}-1002-2 in place of {s.domain}-{s.origin}-2"):
+        s.flow.batch()
+
+
+def test_lacking_and_purged_transactions_are_named(script: Callable[[str], Script], flavor: str) -> None:
+    s = script(flavor)
+    gtids = [s.applied(n, n, n) for n in (1, 2, 3)]
+    ahead = f"{gtids[0].rpartition(':')[0]}:1-9" if flavor == "mysql" else f"{gtids[0].rpartition('-')[0]}-9"
+    s.flow.checkpoint = s.checkpoint(ahead)
+    with pytest.raises(SourceDivergedError, match="lacks transactions that were delivered") as caught:
+        s.flow.batch()
+    assert (f"{s.origin}:4-9" if flavor == "mysql" else ahead) in str(caught.value)
+    s.server.sql("FLUSH BINARY LOGS")
+    last = str(s.server.sql("SHOW BINARY LOGS")[-1][0])
+    deadline = time.monotonic() + DEADLINE_S
+    while s.server.sql("SHOW BINARY LOGS")[0][0] != last and time.monotonic() < deadline:
+        s.server.sql(f"PURGE BINARY LOGS TO '{last}'")
+    s.flow.checkpoint = s.checkpoint(gtids[0])
+    named = f"{s.origin}:2-3" if flavor == "mysql" else rf"{s.domain}-…-2 to {gtids[2]}"
+    with pytest.raises(OffsetPurgedError, match=named):
+        s.flow.batch()
+
+
+def test_a_plan_of_the_dead_server_is_finished_from_its_segments(
+    pair_of: Callable[[str], Pair], flavor: str, name: str, tmp_path: Path
+) -> None:
+    pair = pair_of(flavor)
+    flow = Flow(name, tmp_path, pair.source)
+    create(pair.source, name)
+    pair.source.sql(*(f"INSERT INTO {name}.t VALUES ({i}, 'a', 1)" for i in range(5)))
+    source = flow.open()
+    plan = source.plan(flow.checkpoint, EVERYTHING)
+    assert plan is not None
+    rows = rows_of(source, plan)
+    source.close()
+    flow.connection = pair.replica.connection
+    source = flow.open()
+    again = source.reopen(plan.range)
+    assert rows_of(source, again) == rows
+    source.release(again)
+    with pytest.raises(SourceDivergedError, match="its segments are gone"):
+        source.reopen(plan.range)
+    source.close()
+
+
+@pytest.mark.parametrize("gtids", ["", "on"])
+def test_without_gtids_a_failover_is_refused(script: Callable[[str], Script], gtids: str) -> None:
+    s = script("mysql")
+    checkpoint = s.checkpoint("")
+    if not gtids:
+        s.flow.checkpoint = dataclasses.replace(checkpoint, gtids="")
+        with pytest.raises(SourceDivergedError, match=r"by GTID only.* has no GTIDs"):
+            s.flow.batch()
+        return
+    s.flow.checkpoint = checkpoint
+    try:
+        s.server.sql("SET GLOBAL gtid_mode = ON_PERMISSIVE")
+        with pytest.raises(SourceDivergedError, match="gtid_mode=ON_PERMISSIVE"):
+            s.flow.batch()
+    finally:
+        s.server.sql("SET GLOBAL gtid_mode = ON")

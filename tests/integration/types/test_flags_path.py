@@ -25,7 +25,7 @@ def test_rows_that_are_flagged_arrive_whole(world: World, database: str) -> None
         cursor.execute("SET SESSION sql_mode='ALLOW_INVALID_DATES'")
         cursor.execute("CREATE TABLE t (k VARCHAR(9) CHARACTER SET greek PRIMARY KEY, born DATE, v INT)")
         cursor.execute(f"INSERT INTO t VALUES (x'{BAD.hex()}', '2024-02-30', 1), (x'E1', '2024-02-29', 2)")
-        cursor.execute(f"UPDATE t SET born = NULL, v = 3 WHERE k = x'{BAD.hex()}'")
+        cursor.execute("UPDATE t SET born = NULL, v = 3 WHERE v = 1")
     fields = {"k": {"type": "keyword"}, "born": {"type": "keyword"}, "n": {"type": "long"}}
     flow = Flow(
         name="path_flags",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
 from typing import Any
 
@@ -68,13 +69,13 @@ def library_images(server: Server, file: str) -> list[tuple[int, dict[str, Any]]
         only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
     )  # fmt: skip
     images: list[tuple[int, dict[str, Any]]] = []
-    for event in stream:
-        for row in event.rows:
-            if isinstance(event, UpdateRowsEvent):
-                images += [(1, row["before_values"]), (1, row["after_values"])]
-            else:
-                images.append((0 if isinstance(event, WriteRowsEvent) else 2, row["values"]))
-    stream.close()
+    with closing(stream):
+        for event in stream:
+            for row in event.rows:
+                if isinstance(event, UpdateRowsEvent):
+                    images += [(1, row["before_values"]), (1, row["after_values"])]
+                else:
+                    images.append((0 if isinstance(event, WriteRowsEvent) else 2, row["values"]))
     return images
 
 
@@ -116,3 +117,18 @@ def test_the_library_reads_the_same(server: Server, monkeypatch: pytest.MonkeyPa
     assert {name: first for name, first in wrong.items() if name not in KNOWN_WRONG} == {}
     assert wrong.keys() == KNOWN_WRONG.keys()
     assert len(theirs) > 1500
+
+
+@pytest.mark.parametrize("name", FAILS)
+def test_what_the_library_fails_on_it_still_fails_on(server: Server, name: str) -> None:
+    columns = tuple(c for c in columns_for("mysql") if c.name == name)
+    create(server, "failing", columns)
+    server.new_log()
+    r = random.Random(21)
+    for number in range(40):
+        server.run("INSERT INTO types.failing VALUES (%s, %s)", (number, columns[0].make(r)))
+    (batch,) = [x for x in server.decode_log() if isinstance(x, TableBatch)]
+    assert not batch.exceptions
+    assert batch.images.num_rows == 40
+    with pytest.raises(UnicodeError):
+        library_images(server, server.run("SHOW BINARY LOGS")[-1][0])

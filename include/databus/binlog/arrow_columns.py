@@ -11,6 +11,7 @@ from databus.binlog.json_binary import json_texts
 from databus.binlog.kernels import kinds as k
 from databus.binlog.kernels.images import C_DATA, C_OFFSETS, C_USED, C_VALIDITY
 from databus.binlog.logical_types import logical_texts
+from databus.binlog.member_texts import member_texts
 from databus.binlog.text_columns import Undecodable, text_array
 
 _INTEGER_TYPES = {
@@ -63,7 +64,7 @@ def column_array(column: Column, number: int, arena: Arena, rows: int) -> tuple[
     """Return the Arrow array of one column, and the bytes that are no text of its character set.
 
     Raises:
-        ValueError: a value is not JSON, or not a member of its ENUM, or a compressed value is damaged.
+        ValueError: a value is not JSON, or a compressed value is damaged.
     """
     place = arena.columns[number]
     block = pa.py_buffer(arena.memory)
@@ -79,24 +80,8 @@ def column_array(column: Column, number: int, arena: Arena, rows: int) -> tuple[
         array = uncompressed(array)
     if column.text and column.charset is not None:
         return text_array(array.view(pa.string()) if column.charset.utf8 else array, column.charset)
-    return _typed(column, array), {}
-
-
-def _typed(column: Column, array: pa.Array) -> pa.Array:
-    if column.type is ColumnType.ENUM:
-        return pa.DictionaryArray.from_arrays(
-            array.cast(pa.int32()), pa.array(["", *column.values], pa.string())
-        ).dictionary_decode()
-    if column.type is ColumnType.SET:
-        return _set_texts(array, column.values)
-    if column.type is ColumnType.JSON:
-        return json_texts(array)
+    if column.type in (ColumnType.ENUM, ColumnType.SET):
+        return member_texts(array, column)
     if column.logical:
-        return logical_texts(array, column.logical)
-    return array
-
-
-def _set_texts(array: pa.UInt64Array, values: tuple[str, ...]) -> pa.StringArray:
-    encoded = array.dictionary_encode()
-    texts = [",".join(v for bit, v in enumerate(values) if mask >> bit & 1) for mask in encoded.dictionary.to_pylist()]
-    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(texts, pa.string())).dictionary_decode()
+        return logical_texts(array, column.logical), {}
+    return json_texts(array) if column.type is ColumnType.JSON else array, {}

@@ -104,7 +104,8 @@ class Column:
         unsigned: whether a number is UNSIGNED.
         nullable: whether NULL is allowed.
         charset: character set of a text, ENUM or SET column; None for others and where the log does not say.
-        values: texts of an ENUM or SET.
+        values: texts of an ENUM or SET; None for one whose bytes are no text of the character set.
+        stored_values: the bytes of `values`, where one of them is None.
         visible: False for an INVISIBLE column.
         logical: "uuid", "inet4" or "inet6" where a definition says that the fixed bytes are one of these.
     """
@@ -116,7 +117,8 @@ class Column:
     unsigned: bool = False
     nullable: bool = True
     charset: Charset | None = None
-    values: tuple[str, ...] = ()
+    values: tuple[str | None, ...] = ()
+    stored_values: tuple[bytes, ...] = ()
     visible: bool = True
     logical: str = ""
 

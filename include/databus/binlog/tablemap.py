@@ -215,9 +215,7 @@ def _describe(columns: list[Column], fields: dict[int, bytes], character: frozen
         if field in fields:
             of_kind = [i for i in listed if columns[i].type is kind]
             for i, values in zip(of_kind, _value_lists(fields[field]), strict=True):
-                charset = columns[i].charset
-                decode = charset.decode if charset else bytes.decode
-                columns[i] = replace(columns[i], values=tuple(decode(v) for v in values), meta2=len(values))
+                columns[i] = _with_values(columns[i], values)
     if _VECTOR_DIMENSIONALITY in fields:
         vectors = [i for i, c in enumerate(columns) if c.type is ColumnType.VECTOR]
         for i, dimensions in zip(vectors, _integers(fields[_VECTOR_DIMENSIONALITY]), strict=True):
@@ -226,6 +224,20 @@ def _describe(columns: list[Column], fields: dict[int, bytes], character: frozen
         bits = fields[_VISIBILITY]
         columns = [replace(c, visible=bool(bits[i >> 3] & (0x80 >> (i & 7)))) for i, c in enumerate(columns)]
     return columns
+
+
+def _with_values(column: Column, stored: list[bytes]) -> Column:
+    """Add the members of an ENUM or SET; servers take such as their character set has no text for."""
+    texts: list[str | None] = []
+    for value in stored:
+        try:
+            texts.append(column.charset.decode(value) if column.charset else value.decode("utf-8"))
+        except UnicodeError:
+            if column.charset is None:
+                raise
+            texts.append(None)
+    kept = tuple(stored) if None in texts else ()
+    return replace(column, values=tuple(texts), stored_values=kept, meta2=len(stored))
 
 
 def _set_charsets(columns: list[Column], chosen: list[int], fields: dict[int, bytes], default: int, each: int) -> None:

@@ -125,3 +125,21 @@ def test_a_row_with_undecodable_text_is_delivered_and_flagged(server: Server) ->
     assert rows["flags"].to_pylist() == [["after.a:undecodable"], None, ["before.a:undecodable"]]
     assert batch.images.column("a").to_pylist() == [None, "α", None, "β"]
     assert batch.exceptions == {1: {0: b"\xe1\xaa", 2: b"\xe1\xaa"}}
+
+
+def test_members_without_text_are_kept(server: Server) -> None:
+    server.run("DROP TABLE IF EXISTS cells.members")
+    server.run(
+        "CREATE TABLE cells.members (id INT PRIMARY KEY, e ENUM(x'AA','a') CHARACTER SET greek, "
+        "s SET(x'81AD','a') CHARACTER SET sjis)"
+    )
+    server.new_log()
+    server.run("INSERT INTO cells.members VALUES (1, 1, 3), (2, 2, 2), (3, 1, 1), (4, NULL, '')")
+    shown = server.run("SELECT HEX(e), HEX(s) FROM cells.members ORDER BY id")
+    (batch,) = [x for x in server.decode_log() if isinstance(x, TableBatch)]
+    for number, name in ((1, "e"), (2, "s")):
+        kept = batch.exceptions[number]
+        texts = batch.images.column(name).to_pylist()
+        ours = [kept.get(row, None if text is None else text.encode()) for row, text in enumerate(texts)]
+        assert ours == [None if row[number - 1] is None else from_hex(row[number - 1]) for row in shown]
+        assert sorted(kept) == [0, 2]

@@ -352,7 +352,7 @@ def test_flipped_bits_without_checksum_never_break_the_decoder(make: Callable[..
         else:
             harmless += 1
     assert detected + harmless == len(places)
-    assert detected > len(places) // 3
+    assert detected > len(places) // 5  # the rest flips values: text that is none is kept and flagged
 
 
 @BOTH

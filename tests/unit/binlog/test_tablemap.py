@@ -61,7 +61,7 @@ def test_a_table_without_key_has_none() -> None:
 
 
 def test_metadata_fields_that_are_not_known_are_passed_over() -> None:
-    table = parse_table_map(bare([int_col()], (4, b"\x02id"), (7, b"\x01"), (13, b"\x05"), (99, b"new")))
+    table = parse_table_map(bare([int_col()], (4, b"\x02id"), (7, b"\x01"), (77, b"\x05"), (99, b"new")))
     assert table.columns[0].name == "id"
 
 

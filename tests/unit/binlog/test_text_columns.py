@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from databus.binlog.charsets import charset_of
 from databus.binlog.decode import decode_events
 from databus.binlog.table_batch import TableBatch
-from tests.unit.binlog.log_encoder import Log, int_col, text_col
+from tests.unit.binlog.log_encoder import Col, Log, int_col, table_map_body, text_col
 from tests.unit.binlog.value_encoder import integer, prefixed
 
 
@@ -61,3 +61,23 @@ def test_every_value_is_its_text_or_its_bytes(collation: int) -> None:
                 assert text == (None if value is None else charset.decode(value))
 
     check()
+
+
+@pytest.mark.parametrize(("collation", "comma"), [(25, b","), (35, b"\0,")])  # greek, ucs2
+def test_members_without_text_are_kept(collation: int, comma: bytes) -> None:
+    """An ENUM and a SET of one member without text and one with; the server takes ENUM(x'AA') in greek."""
+    bad, good = (b"\xaa", b"a") if collation == 25 else (b"\xd8\0", b"\0a")
+    columns = [int_col(), Col("e", 254, b"\xf7\x01", real=247), Col("s", 254, b"\xf8\x01", real=248)]
+    lists = b"\x02" + b"".join(bytes([len(v)]) + v for v in (bad, good))
+    names = b"\x04\x07\x02id\x01e\x01s"
+    charset = bytes([11, 2, collation, collation])
+    body = table_map_body(1, "shop", "t", columns, full=False) + names
+    body += charset + b"".join(bytes([number, len(lists)]) + lists for number in (5, 6))
+    log = Log()
+    log.gtid().begin().add(19, body)
+    rows = [[integer(n, 4), bytes([e]), bytes([m])] for n, (e, m) in enumerate([(0, 0), (1, 1), (2, 2), (1, 3)])]
+    log.rows(30, 1, 3, [*rows, [integer(9, 4), None, None]]).xid()
+    (batch,) = [b for b in decode_events(bytes(log.data), file="f.000001") if isinstance(b, TableBatch)]
+    assert batch.images.column("e").to_pylist() == ["", None, "a", None, None]
+    assert batch.images.column("s").to_pylist() == ["", None, "a", None, None]
+    assert batch.exceptions == {1: {1: bad, 3: bad}, 2: {1: bad, 3: bad + comma + good}}

@@ -42,16 +42,22 @@ class DecodedEvents:
         table_maps: every table map met, also of tables that are not wanted.
         event_counts: int64[256], events seen per type.
         server_version: version of the server that wrote the log.
+        plain_bytes: size of the events if nothing were compressed.
     """
 
     def __init__(self, walker: Walker, walk: Walk, tables: TableFilter, schema_ids: SchemaIds) -> None:
-        self._walk, self._tables, self._schema_ids = walk, tables, schema_ids
+        self._walker, self._walk, self._tables, self._schema_ids = walker, walk, tables, schema_ids
         self._buffer = walk.expansion.buffer
         self._place = LogPlace(walker.file, walker.position - walk.consumed_bytes, walk.expansion)
+        self.plain_bytes = len(self._buffer)
         self.transactions: Transactions = walk.transactions
         self.table_maps: tuple[TableMap, ...] = tuple(walk.slots)
         self.event_counts = walker.counts
         self.server_version = walker.format.server_version if walker.format else ""
+
+    def only(self, tables: TableFilter) -> DecodedEvents:
+        """Return the same events with another choice of tables; nothing is read again."""
+        return DecodedEvents(self._walker, self._walk, tables, self._schema_ids)
 
     def __iter__(self) -> Iterator[TableBatch | TableEvent]:
         rows = self._walk.rows

@@ -72,6 +72,14 @@ class Expansion:
         after = self.splices[np.maximum(number, 0)]
         return np.where(number < 0, offsets, after[:, P_RAW_TO] + offsets - after[:, P_TO])
 
+    def plain_ends(self, raw_offsets: Ints) -> Ints:
+        """Return the offsets in `buffer` after events that end at these raw offsets."""
+        if not len(self.splices):
+            return raw_offsets
+        number = np.searchsorted(self.splices[:, P_RAW_TO], raw_offsets, side="right") - 1
+        after = self.splices[np.maximum(number, 0)]
+        return np.where(number < 0, raw_offsets, after[:, P_TO] + raw_offsets - after[:, P_RAW_TO])
+
 
 def expand(raw: Bytes, start: int, log: FormatDescription, most_bytes: int | None = None) -> Expansion:
     """Expand the compressed events of a buffer.

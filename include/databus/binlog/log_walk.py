@@ -82,6 +82,8 @@ class Stretch:
         pos: file position of the first of them.
         transactions: the transactions that ended.
         offsets: int64[n], offset in `events` after each transaction.
+        plain_offsets: int64[n], the same if nothing were compressed.
+        plain_bytes: size of the events if nothing were compressed.
         row_transactions: int64[e], index of the transaction of each captured rows event; n for the one still open.
         row_schemas: int64[e], `schema_id` of its table.
         row_counts: int64[e], its row changes.
@@ -93,6 +95,8 @@ class Stretch:
     pos: int
     transactions: Transactions
     offsets: Ints
+    plain_offsets: Ints
+    plain_bytes: int
     row_transactions: Ints
     row_schemas: Ints
     row_counts: Ints
@@ -168,6 +172,8 @@ class LogWalk:
             pos,
             walk.transactions,
             walk.transaction_offsets,
+            walk.expansion.plain_ends(walk.transaction_offsets),
+            len(walk.expansion.buffer),
             walk.rows[captured, R_TRANSACTION],
             schemas[captured],
             counts[captured],

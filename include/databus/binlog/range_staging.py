@@ -28,7 +28,8 @@ class RangeBounds:
         max_rows: row changes of captured tables; None for no bound.
         max_bytes: log bytes; None for no bound.
         end: exactly here; None when the other bounds decide.
-        segment_bytes: a segment ends at the first boundary after this many bytes.
+        segment_bytes: a segment ends at the first boundary after this many bytes, counted as if nothing were
+            compressed: that is what reading it takes.
         without: transactions to leave out: they are passed over, and lie in no segment. None for none.
     """
 
@@ -163,13 +164,13 @@ class RangeStager:
         """Return after how many transactions of the piece a segment ends."""
         cuts = {i + 1 for i in piece.table_events if i < last}
         cuts |= {int(i) + 1 for i in np.flatnonzero(left_out[1:last] != left_out[: last - 1])} if last else set()
-        written, at = (self._writer.written if self._writer else 0), 0
+        written, at = (self._writer.plain_bytes if self._writer else 0), 0
         while True:
-            after = int(np.searchsorted(piece.offsets[:last], at + self._bounds.segment_bytes - written))
+            after = int(np.searchsorted(piece.plain_offsets[:last], at + self._bounds.segment_bytes - written))
             if after >= last:
                 break
             cuts.add(after + 1)
-            written, at = 0, int(piece.offsets[after])
+            written, at = 0, int(piece.plain_offsets[after])
         return sorted(cuts)
 
     def _write(self, piece: Stretch, first: int, last: int) -> None:
@@ -178,6 +179,7 @@ class RangeStager:
         end = int(piece.offsets[last - 1])
         writer = self._writing(piece, begin)
         writer.append(piece.events[begin:end])
+        writer.plain_bytes += int(piece.plain_offsets[last - 1]) - (int(piece.plain_offsets[first - 1]) if first else 0)
         log = piece.transactions
         chosen = (piece.row_transactions >= first) & (piece.row_transactions < last)
         for schema, count in zip(piece.row_schemas[chosen].tolist(), piece.row_counts[chosen].tolist(), strict=True):
@@ -199,7 +201,9 @@ class RangeStager:
     def _write_tail(self, piece: Stretch, last: int) -> None:
         begin = int(piece.offsets[last - 1]) if last else 0
         if begin < len(piece.events):
-            self._writing(piece, begin).append(piece.events[begin:])
+            writer = self._writing(piece, begin)
+            writer.append(piece.events[begin:])
+            writer.plain_bytes += piece.plain_bytes - (int(piece.plain_offsets[last - 1]) if last else 0)
         still_open = piece.row_transactions >= last
         for schema, count in zip(
             piece.row_schemas[still_open].tolist(), piece.row_counts[still_open].tolist(), strict=True
@@ -233,7 +237,7 @@ class _SegmentWriter:
         self._path = folder / segment_name(file.name, start_pos)
         self.file: BinaryIO = self._path.open("wb", buffering=0)
         self.file.write(file.description)
-        self.written = 0
+        self.written = self.plain_bytes = 0
         self._kept = 0
         self._end_pos = start_pos
         self._stamps: list[Ints] = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _WHOLE_BYTES = 4 * TARGET_BYTES
-"""A segment up to this size is decoded in one pass and sorted; a larger one is merged table by table."""
+"""A segment up to this size, decompressed, is decoded in one pass and sorted; a larger one is merged table by table."""
 _ORDER = ("position", "ordinal", "part")
 
 
@@ -64,7 +64,7 @@ def _numba_rows(
     ids = SchemaIds(split.tables)
     decoded = _decode(data, segment, split.capture, ids, split)
     names = sorted({(t.database, t.table) for t in decoded.table_maps if split.capture(t.database, t.table)})
-    if len(data) <= _WHOLE_BYTES or len(names) <= 1:
+    if decoded.plain_bytes <= _WHOLE_BYTES or len(names) <= 1:
         if len(names) <= 1 and not _has_table_events(decoded):
             yield from _emitted(decoded, decoded, split.server, counted.add)
         else:
@@ -72,7 +72,7 @@ def _numba_rows(
         return
     streams = [_emitted(decoded, _events_of(decoded), split.server, counted.add)]
     for database, table in names:
-        alone = _decode(data, segment, _Only(database, table), ids, split)
+        alone = decoded.only(_Only(database, table))
         streams.append(_emitted(alone, (x for x in alone if isinstance(x, TableBatch)), split.server, counted.add))
     yield from _merged(streams)
 

@@ -51,6 +51,13 @@ class Shop:
                 rows = cursor.fetchall()
         return list(rows)
 
+    def connect(self) -> pymysql.connections.Connection[Any]:
+        """Return one more connection to the database; the caller closes it."""
+        return pymysql.connect(
+            host=str(self.connection.host), port=int(self.connection.port or 0), user="root", database=self.name,
+            charset="utf8mb4",
+        )  # fmt: skip
+
     def transaction(self, *statements: str) -> None:
         self.sql("BEGIN", *statements, "COMMIT")
 

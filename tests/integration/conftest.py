@@ -86,6 +86,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         sandbox.destroy()
 
 
+@pytest.fixture(scope="session")
+def binlog_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A MySQL and a MariaDB for tests of definitions; tests make databases of their own on them."""
+    sandbox = Sandbox(tmp_path_factory.mktemp("definitions"), ports_from=24_100, options=SandboxOptions())
+    try:
+        sandbox.up(("mysql", "mariadb"))
+        yield sandbox
+    finally:
+        sandbox.destroy()
+
+
 @pytest.fixture
 def database(world: World) -> Iterator[str]:
     """A database of the test's own."""

@@ -185,7 +185,20 @@ def test_row_metadata_not_full(bench: Bench) -> None:
     with mysql_set(bench, "binlog_row_metadata", "MINIMAL"):
         diagnosed(bench, flow, "source_setting")
         bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
-    refused(bench, flow, "source_decode", "")
+        mended(bench, flow, {'{"id":1}', '{"id":2}'})
+        bench.execute("INSERT INTO orders VALUES (3, 3, 'three')", "CREATE TABLE parted AS SELECT 1 AS n")
+        bench.execute("ALTER TABLE orders RENAME COLUMN note TO remark", "INSERT INTO orders VALUES (4, 4, 'four')")
+        mended(bench, flow, {'{"id":1}', '{"id":2}', '{"id":3}', '{"id":4}'})
+
+
+def test_rows_of_an_unknown_definition(bench: Bench) -> None:
+    flow = bench.flow()
+    bench.start(flow)
+    with mysql_set(bench, "binlog_row_metadata", "MINIMAL"):
+        bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
+        bench.execute("ALTER TABLE orders RENAME COLUMN note TO remark")
+        error = refused(bench, flow, "source_schema_unknown", "binlog_row_metadata=FULL")
+    assert "RENAME COLUMN note TO remark" in error.message
 
 
 def test_no_primary_key_is_refused_by_search(bench: Bench) -> None:

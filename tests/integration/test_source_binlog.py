@@ -15,10 +15,10 @@ from pydantic import SecretStr
 
 from databus.binlog.dump import Dump, DumpRequest
 from databus.core.errors import (
-    DatabusError,
     DecodeError,
     OffsetInvalidError,
     OffsetPurgedError,
+    SchemaUnknownError,
     SourceAccessError,
     SourceDivergedError,
     SourceUnavailableError,
@@ -436,7 +436,7 @@ def test_preflight_names_what_is_missing(shop: Shop) -> None:
             shop.sql(f"SET GLOBAL {name} = '{value}'")
     assert {name: found[name].level for name in settings} == {
         "binlog_format": Level.ERROR,
-        "binlog_row_metadata": Level.ERROR,
+        "binlog_row_metadata": Level.WARN,
         "binlog_row_image": Level.WARN,
     }
     assert all(name in found[name].hint for name in settings)
@@ -446,14 +446,30 @@ def test_preflight_names_what_is_missing(shop: Shop) -> None:
     source.close()
 
 
-def test_rows_without_column_names_stop_with_their_position(shop: Shop) -> None:
+def test_rows_without_column_names_have_those_of_their_definition(shop: Shop) -> None:
+    before = shop.sql("SELECT @@GLOBAL.binlog_row_metadata")[0][0]
+    shop.sql(f"CREATE TABLE {shop.name}.t (id INT PRIMARY KEY, big BIGINT UNSIGNED)")
+    begin = shop.open().latest_offset()
+    try:
+        shop.sql("SET GLOBAL binlog_row_metadata = 'MINIMAL'", f"INSERT INTO {shop.name}.t VALUES (1, 1 << 63)")
+    finally:
+        shop.sql(f"SET GLOBAL binlog_row_metadata = '{before}'")
+    (row,) = shop.read(begin)
+    assert (row["key"], fields(row["after"])) == (b'{"id":1}', {"id": 1, "big": 1 << 63})
+
+
+def test_rows_whose_definition_cannot_be_told_stop_with_their_position(shop: Shop) -> None:
     before = shop.sql("SELECT @@GLOBAL.binlog_row_metadata")[0][0]
     shop.sql(f"CREATE TABLE {shop.name}.t (id INT PRIMARY KEY)")
+    begin = shop.open().latest_offset()
     try:
         shop.sql("SET GLOBAL binlog_row_metadata = 'MINIMAL'", f"INSERT INTO {shop.name}.t VALUES (1)")
     finally:
         shop.sql(f"SET GLOBAL binlog_row_metadata = '{before}'")
-    with pytest.raises(DecodeError, match=f"{shop.name}.t is logged without column names") as caught:
-        shop.open().plan(shop.begin, IMPATIENT)
-    assert isinstance(caught.value, DatabusError)
+    shop.sql(f"ALTER TABLE {shop.name}.t RENAME COLUMN id TO other")
+    changed = shop.open().latest_offset()
+    with pytest.raises(SchemaUnknownError, match=f"rows of {shop.name}.t are logged as") as caught:
+        shop.open().plan(begin, IMPATIENT)
+    assert f"RENAME COLUMN id TO other (at {changed})" in caught.value.message
     assert "binlog_row_metadata=FULL" in caught.value.hint
+    assert shop.open(start=str(changed)).start_offset().pos == changed.pos

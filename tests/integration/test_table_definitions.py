@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from databus.core.errors import SchemaUnknownError
-from databus.sandbox import Sandbox, SandboxOptions
+from databus.sandbox import Sandbox
 from tests.contract.source_contract import EVERYTHING, Row, changes, rows_of
 from tests.integration.binlog_shop import Shop
 from tests.integration.versioned_writer import VERSIONED, VersionedWriter
@@ -22,29 +22,19 @@ pytestmark = pytest.mark.integration
 Image = dict[str, Any] | None
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("definitions"), ports_from=24_100, options=SandboxOptions())
-    try:
-        sandbox.up(("mariadb",))
-        yield sandbox
-    finally:
-        sandbox.destroy()
-
-
 @pytest.fixture(params=["numba", "library"])
-def shop(servers: Sandbox, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Shop]:
-    shop = Shop("mariadb", servers.address("mariadb"), tmp_path, request.param)
+def shop(binlog_servers: Sandbox, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Shop]:
+    shop = Shop("mariadb", binlog_servers.address("mariadb"), tmp_path, request.param)
     yield shop
     shop.drop()
 
 
 @pytest.fixture
-def make_shop(servers: Sandbox, tmp_path: Path) -> Iterator[Callable[[], Shop]]:
+def make_shop(binlog_servers: Sandbox, tmp_path: Path) -> Iterator[Callable[[], Shop]]:
     made: list[Shop] = []
 
     def make() -> Shop:
-        made.append(Shop("mariadb", servers.address("mariadb"), tmp_path, "numba"))
+        made.append(Shop("mariadb", binlog_servers.address("mariadb"), tmp_path, "numba"))
         return made[-1]
 
     yield make

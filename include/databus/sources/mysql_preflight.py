@@ -76,8 +76,10 @@ def _settings(settings: dict[str, str], flavor: str, subject: str) -> Iterator[F
     yield wants("log_bin", ("ON", "1"), Level.ERROR, "Start the server with --log-bin and a --server-id of its own.")
     yield wants("binlog_format", ("ROW",), Level.ERROR, "SET GLOBAL binlog_format='ROW'; then reconnect all sessions.")
     yield wants(
-        "binlog_row_metadata", ("FULL",), Level.ERROR,
-        "SET GLOBAL binlog_row_metadata='FULL'; and start after it: older events carry no column names.",
+        "binlog_row_metadata", ("FULL",), Level.WARN,
+        "SET GLOBAL binlog_row_metadata='FULL'; as it is, columns come from a schema history that follows the log's "
+        "ALTER statements from the flow's first run on; one that it cannot follow stops the flow by name. "
+        "decoder='library' cannot do without it.",
     )  # fmt: skip
     yield wants(
         "binlog_row_image", ("FULL",), Level.WARN,
@@ -151,11 +153,17 @@ def _grants(server: MysqlServer, capture: TableCapture, subject: str) -> Iterato
     else:
         yield finding("REPLICATION CLIENT", has("REPLICATION CLIENT"), Level.ERROR)
     if not has("SELECT") and not any("SELECT" in p or "ALL PRIVILEGES" in p for p in scopes.values()):
+        described = server.variables("binlog_row_metadata").get("binlog_row_metadata", "").upper() == "FULL"
+        doubtful = " of tables without BINARY(4), BINARY(16) and versioned rows" if server.flavor == "mariadb" else ""
         yield Finding(
             f"{subject}: grant SELECT",
-            Level.WARN,
-            f"{account} may not SELECT from the captured tables ({capture}); "
-            "streaming works, probing and snapshots do not",
+            Level.WARN if described else Level.ERROR,
+            f"{account} may not SELECT from the captured tables ({capture}), so information_schema does not show them; "
+            + (
+                f"streaming{doubtful} works, probing and snapshots do not"
+                if described
+                else "without binlog_row_metadata=FULL their columns cannot be told"
+            ),
             f"GRANT SELECT ON {_scope(capture)} TO {quoted};",
             _ACCESS,
         )

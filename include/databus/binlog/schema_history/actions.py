@@ -40,9 +40,15 @@ class DropTables:
 
 @dataclass(frozen=True)
 class RenameTables:
-    """RENAME TABLE: pairs of old and new name, one after the other."""
+    """RENAME TABLE.
+
+    Attributes:
+        pairs: old and new names, renamed one after the other.
+        if_exists: tables that are not there are passed over.
+    """
 
     pairs: tuple[tuple[TableName, TableName], ...]
+    if_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -196,7 +202,7 @@ def _drop(reader: TokenReader, database: str) -> Action | None:
 def _rename(reader: TokenReader, database: str) -> Action | None:
     if not (reader.take("TABLE") or reader.take("TABLES")):
         return None
-    reader.take("IF", "EXISTS")
+    if_exists = reader.take("IF", "EXISTS")
     pairs = []
     while True:
         old = TableName(*reader.qualified(database))
@@ -205,7 +211,7 @@ def _rename(reader: TokenReader, database: str) -> Action | None:
             return Unreadable(EVERY_TABLE, "RENAME TABLE without TO")
         pairs.append((old, TableName(*reader.qualified(database))))
         if not reader.take_sign(","):
-            return RenameTables(tuple(pairs))
+            return RenameTables(tuple(pairs), if_exists)
 
 
 def _database(reader: TokenReader, verb: str, default: str) -> Database:

@@ -79,7 +79,16 @@ def read_type(reader: TokenReader, flavor: str) -> ReadType:
         name = "double"
     if name in _INTEGERS or name in ("float", "double", "text", "blob") or name in GEOMETRY:
         numbers = ()
-    return ReadType(DeclaredType(name, numbers, unsigned, values), charset, sized, word == "serial")
+    return ReadType(DeclaredType(name, _spelled_out(name, numbers), unsigned, values), charset, sized, word == "serial")
+
+
+def _spelled_out(name: str, numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a type's numbers with those that the server adds."""
+    if name == "decimal":
+        return (*numbers, *(10, 0)[len(numbers) :]) if numbers[:1] != (0,) else (10, *numbers[1:], 0)[:2]
+    if name in ("bit", "char", "binary"):
+        return numbers or (1,)
+    return () if name in ("datetime", "timestamp", "time") and numbers == (0,) else numbers
 
 
 def sized_type(kind: DeclaredType, length: int) -> DeclaredType:

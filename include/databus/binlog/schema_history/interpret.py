@@ -68,7 +68,8 @@ def interpret(
         new.update(dict.fromkeys(action.names, Entry(place)))
     elif isinstance(action, RenameTables):
         for old, fresh in action.pairs:
-            _rename(new, state, old, fresh, place)
+            if not (action.if_exists and _is_absent(state, old)):
+                _rename(new, state, old, fresh, place)
     elif isinstance(action, Database):
         new.update(_database(action, history, place))
     elif isinstance(action, CreateTable):
@@ -80,6 +81,15 @@ def interpret(
 
 def _main_table(action: Action | None) -> TableName:
     return action.name if isinstance(action, CreateTable | AlterTable) else EVERY_TABLE
+
+
+def _is_absent(state: State, name: TableName) -> bool:
+    """Whether there is no such table: it was dropped, or its database was seen without it."""
+    found = state(name)
+    if found is not None:
+        return found.definition is None and not found.unknown
+    database = state(TableName(name.database, ""))
+    return database is not None and database.definition is not None
 
 
 def _rename(new: dict[TableName, Entry], state: State, old: TableName, fresh: TableName, place: Place) -> None:
@@ -118,7 +128,7 @@ def _create(
     flavor: str,
 ) -> None:
     before = state(action.name)
-    if action.if_absent and (before is None or before.definition is not None or before.unknown):
+    if action.if_absent and not _is_absent(state, action.name):
         if before is None or before.unknown:
             unknown(action.name, "IF NOT EXISTS of a table of which it cannot be told whether it was there")
         return

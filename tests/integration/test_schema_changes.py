@@ -1,0 +1,144 @@
+"""Tables that change while they are written to, on real servers: each row has the columns of its own place.
+
+With binlog_row_metadata=FULL the log describes itself; with the least that a server writes (MariaDB NO_LOG, MySQL
+MINIMAL) the columns come from the schema history. Sizes: DATABUS_STORM_ALTERS (default 30), DATABUS_SWAPS (3).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from databus.core.offsets import BinlogOffset
+from databus.sandbox import Sandbox
+from tests.contract.source_contract import EVERYTHING, Row, changes, rows_of
+from tests.integration.binlog_shop import Shop
+from tests.integration.online_change import Writer, changes_in_turn, gh_ost, pt_osc
+from tests.integration.schema_storm import SchemaStorm
+
+pytestmark = pytest.mark.integration
+
+ALTERS = int(os.environ.get("DATABUS_STORM_ALTERS", "30"))
+SWAPS = int(os.environ.get("DATABUS_SWAPS", "3"))
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def flavor(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def make_shop(binlog_servers: Sandbox, tmp_path: Path) -> Iterator[Callable[..., Shop]]:
+    made: list[Shop] = []
+
+    def make(flavor: str, decoder: str = "numba") -> Shop:
+        made.append(Shop(flavor, binlog_servers.address(flavor), tmp_path, decoder))
+        return made[-1]
+
+    yield make
+    for shop in made:
+        shop.drop()
+
+
+@pytest.fixture(params=["FULL", "least"])
+def metadata(request: pytest.FixtureRequest, binlog_servers: Sandbox, flavor: str, tmp_path: Path) -> Iterator[str]:
+    """Set binlog_row_metadata for one test."""
+    with contextlib.closing(_sql(binlog_servers.address(flavor))) as connection, connection.cursor() as cursor:
+        least = "NO_LOG" if flavor == "mariadb" else "MINIMAL"
+        cursor.execute(f"SET GLOBAL binlog_row_metadata={'FULL' if request.param == 'FULL' else least}")
+        yield str(request.param)
+        cursor.execute("SET GLOBAL binlog_row_metadata=FULL")
+
+
+def _sql(address: str) -> pymysql.connections.Connection[Any]:
+    host, port = address.split(":")
+    return pymysql.connect(host=host, port=int(port), user="root", autocommit=True)
+
+
+def begin_history(shop: Shop, **options: Any) -> BinlogOffset:
+    """Do what a flow's first run does on a log where nothing happens; returns the offset it would commit."""
+    source = shop.open(**options)
+    start = source.latest_offset()
+    assert source.plan(start, EVERYTHING.model_copy(update={"max_seconds": 0.1})) is None
+    source.close()
+    return start
+
+
+def fields(variant: dict[str, bytes] | None) -> dict[str, Any] | None:
+    from pyspark.sql.types import VariantVal
+
+    return None if variant is None else json.loads(VariantVal(variant["value"], variant["metadata"]).toJson())
+
+
+def in_random_ranges(shop: Shop, start: BinlogOffset, seed: int, **options: Any) -> list[Row]:
+    """Read from a place to the head in ranges of any size; each is read again after its segments were lost."""
+    r = random.Random(seed)
+    source, after, rows = shop.open(**options), start, []
+    while True:
+        plan = source.plan(after, EVERYTHING.model_copy(update={"max_rows": r.randint(1, 40), "max_seconds": 0.3}))
+        if plan is None:
+            break
+        got = rows_of(source, plan, r.randint(1, 4))
+        assert changes(got) == plan.rows
+        if r.random() < 0.15:
+            source.release(plan)
+            source.close()
+            source = shop.open(**options)
+            assert rows_of(source, source.reopen(plan.range)) == got
+        source.release(plan)
+        rows += got
+        after = plan.range.end
+    source.close()
+    return rows
+
+
+def story(rows: list[Row], table: str) -> list[tuple[str, Any, Any]]:
+    return [
+        (r["op"], fields(r["before"]), fields(r["after"])) for r in rows if r["table"] == table and r["op"] in "cud"
+    ]
+
+
+@pytest.mark.usefixtures("metadata")
+def test_alter_storm(make_shop: Callable[..., Shop], flavor: str) -> None:
+    shop = make_shop(flavor)
+    start = begin_history(shop)
+    storm = SchemaStorm(shop, 31)
+    storm.run(ALTERS)
+    rows = in_random_ranges(shop, start, 32)
+    assert story(rows, "storm") == storm.changes
+    assert all(json.loads(r["key"]) == {"id": (fields(r["after"]) or fields(r["before"]) or {})["id"]}
+               for r in rows if r["op"] in "cud")  # fmt: skip
+
+
+def test_alter_storm_through_the_library(make_shop: Callable[..., Shop], flavor: str) -> None:
+    shop = make_shop(flavor, "library")
+    storm = SchemaStorm(shop, 33)
+    storm.run(min(ALTERS, 15))
+    assert story(shop.read(), "storm") == storm.changes
+
+
+@pytest.mark.usefixtures("metadata")
+@pytest.mark.parametrize("tool", [gh_ost, pt_osc])
+def test_swaps_under_load(make_shop: Callable[..., Shop], flavor: str, tool: Callable[[Shop, str], None]) -> None:
+    shop = make_shop(flavor)
+    shop.sql(f"CREATE TABLE {shop.name}.t (id BIGINT NOT NULL PRIMARY KEY, a BIGINT NOT NULL)")
+    shop.sql(f"INSERT INTO {shop.name}.t SELECT seq.n, seq.n * 7 FROM ({_NUMBERS}) seq")
+    start = begin_history(shop, tables=(f"{shop.name}.t",))
+    with Writer(shop, 41) as writer:
+        for change in changes_in_turn(SWAPS):
+            tool(shop, change)
+    assert len({tuple(after) for _, _, after in writer.changes if after}) > SWAPS  # writes saw every definition
+    rows = in_random_ranges(shop, start, 42, tables=(f"{shop.name}.t",))
+    assert story(rows, "t") == writer.changes
+    assert {r["table"] for r in rows if r["op"] in "cud"} == {"t"}
+
+
+_NUMBERS = " UNION ALL ".join(f"SELECT {n} n" for n in range(1, 300))

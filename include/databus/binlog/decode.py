@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
 from databus.binlog.table_rows import LogPlace, TableRows, row_fault
 from databus.binlog.tablemap import TableMap
 from databus.binlog.walker import LoggedStatement, Walk, Walker, as_buffer
+from databus.binlog.xa import CommitPlace, PreparedRows, answer_commits, walk_prepared
 from databus.core.errors import DecodeError
 
 Ints = npt.NDArray[np.int64]
@@ -119,6 +121,7 @@ def decode_events(
     base_pos: int = 4,
     tables: TableFilter = every_table,
     schema_ids: SchemaIds | None = None,
+    prepared: PreparedRows = "inside",
 ) -> DecodedEvents:
     """Decode whole transactions of one log file.
 
@@ -130,12 +133,19 @@ def decode_events(
             lies at 4, as in a whole file.
         tables: which tables' rows are wanted; ordinals count all.
         schema_ids: numbers for the schemas met; share one between the segments of a plan.
+        prepared: where the rows of XA COMMITs are. "inside": at an XA PREPARE before them in the buffer, whose rows
+            come out as the commit's; those without a commit do not come out. "elsewhere": another segment holds them.
+            A place: the buffer is one prepared transaction, and its rows come out as that of the commit at this place.
 
     Raises:
-        DecodeError: an event is damaged, unknown or unsupported, or the buffer ends inside an event or a transaction.
-            Damage inside rows shows while iterating.
+        DecodeError: an event is damaged, unknown or unsupported, or the buffer ends inside an event or a transaction,
+            or an XA COMMIT lacks its prepare. Damage inside rows shows while iterating.
     """
     array = as_buffer(buffer)
+    if isinstance(prepared, CommitPlace):
+        walker = Walker(file, base_pos, prepared=True)
+        walk = replace(walk_prepared(walker, array), transactions=prepared.transactions)
+        return DecodedEvents(array, walker, walk, tables, schema_ids or SchemaIds())
     walker = Walker(file, base_pos)
     walk = walker.walk(array)
     if walk.consumed_bytes != len(array) or walker.format is None:
@@ -145,6 +155,8 @@ def decode_events(
             f"{file}:{walker.position}: the events end inside a transaction",
             hint="A segment must hold whole transactions: cut it where Walk.transaction_offsets say.",
         )
+    if prepared == "inside":
+        walk = answer_commits(walk, file)
     return DecodedEvents(array, walker, walk, tables, schema_ids or SchemaIds())
 
 

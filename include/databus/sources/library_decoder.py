@@ -22,10 +22,12 @@ from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent
 from databus.binlog.tablemap import TableMap
 from databus.binlog.walker import Walker, as_buffer
+from databus.binlog.xa import walk_prepared
 from databus.core.errors import DecodeError
 from databus.rows.emit import emit, emit_events
 from databus.sources.library_values import ABSENT, UnsupportedValueError, column_value
 from databus.sources.segment_rows import in_log_order
+from databus.sources.segment_split import SegmentAddress
 
 _ROWS_AT_ONCE = 10_000
 
@@ -46,7 +48,7 @@ class LibraryEvents:
     """The rows of one segment."""
 
     def __init__(
-        self, data: npt.NDArray[np.uint8], file: str, start_pos: int, capture: TableCapture, schema_ids: SchemaIds
+        self, data: npt.NDArray[np.uint8], segment: SegmentAddress, capture: TableCapture, schema_ids: SchemaIds
     ):
         """Walk the segment.
 
@@ -54,8 +56,10 @@ class LibraryEvents:
             DecodeError: an event is damaged, unknown or unsupported.
         """
         self._data = as_buffer(data)
-        self._walker = Walker(file, start_pos)
-        self._walk = self._walker.walk(self._data)
+        file, commits = segment.file, segment.commits
+        self._walker = Walker(file, segment.start_pos, prepared=commits is not None)
+        self._walk = walk_prepared(self._walker, self._data) if commits else self._walker.walk(self._data)
+        self._log = commits.transactions if commits else self._walk.transactions
         self._capture, self._ids = capture, schema_ids
         if self._walk.open or self._walk.consumed_bytes != len(self._data):
             raise DecodeError(f"{file}:{self._walker.position}: the segment ends inside a transaction")
@@ -79,7 +83,7 @@ class LibraryEvents:
         yield from self._flush(pending, server, count)
 
     def _flush(self, pending: _Pending, server: str, count: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
-        log = self._walk.transactions
+        log = self._log
         batches = emit_events(pending.events, log, server)
         for table, changes in pending.tables.values():
             batch = _table_batch(table, changes, self._ids)

@@ -14,6 +14,7 @@ from databus.binlog.decode import DecodedEvents, decode_events
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.segments import TARGET_BYTES
 from databus.binlog.table_batch import TableBatch, TableEvent
+from databus.binlog.xa import PreparedRows
 from databus.core.errors import DecodeError
 from databus.rows.emit import emit, emit_events
 from databus.sources.segment_split import SegmentAddress, SegmentSplit, check_count
@@ -36,7 +37,7 @@ def segment_rows(data: npt.NDArray[np.uint8], segment: SegmentAddress, split: Se
     if split.decoder == "library":
         from databus.sources.library_decoder import LibraryEvents
 
-        library = LibraryEvents(data, segment.file, segment.start_pos, split.capture, SchemaIds(split.tables))
+        library = LibraryEvents(data, segment, split.capture, SchemaIds(split.tables))
         yield from library.rows(split.server, counted.add)
     else:
         yield from _numba_rows(data, segment, split, counted)
@@ -87,7 +88,11 @@ class _Only:
 def _decode(
     data: npt.NDArray[np.uint8], segment: SegmentAddress, tables: Callable[[str, str], bool], ids: SchemaIds
 ) -> DecodedEvents:
-    return decode_events(data, file=segment.file, base_pos=segment.start_pos, tables=tables, schema_ids=ids)
+    # Segments are cut at XA COMMITs, so a commit's rows never lie in its own segment.
+    prepared: PreparedRows = segment.commits or "elsewhere"
+    return decode_events(
+        data, file=segment.file, base_pos=segment.start_pos, tables=tables, schema_ids=ids, prepared=prepared
+    )
 
 
 def _events_of(decoded: DecodedEvents) -> Iterator[TableEvent]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pymysql
+from pymysql.constants import COMMAND
 
 from databus.core.connections import Connection
 from databus.core.flow import FlowContext
@@ -18,6 +22,13 @@ from databus.sources.mysql_binlog_source import MysqlBinlogSource
 from tests.contract.source_contract import EVERYTHING, Row, changes, rows_of
 
 _NUMBERS = itertools.count(1)
+
+
+def fields(variant: dict[str, bytes] | None) -> dict[str, Any] | None:
+    """Return a VARIANT object as Spark reads it."""
+    from pyspark.sql.types import VariantVal
+
+    return None if variant is None else json.loads(VariantVal(variant["value"], variant["metadata"]).toJson())
 
 
 class Connections:
@@ -38,10 +49,19 @@ class Shop:
         self.flavor, self.folder, self.decoder = flavor, folder, decoder
         self.connection = Connection(conn_id="shop", conn_type="mysql", host=host, port=int(port), login="root")
         self.name = f"s{os.getpid()}_{next(_NUMBERS)}"
-        self._sql = pymysql.connect(host=host, port=int(port), user="root", autocommit=True, charset="utf8mb4")
+        self._sql = self._session()
         self.sql(f"CREATE DATABASE {self.name} CHARACTER SET utf8mb4")
         self.begin = self.open().latest_offset()
         self._grown = 0
+
+    def reconnect(self) -> None:
+        """Go on in a new session."""
+        self._sql.close()
+        self._sql = self._session()
+
+    def _session(self) -> pymysql.connections.Connection[Any]:
+        host, port = self.connection.host, int(self.connection.port or 0)
+        return pymysql.connect(host=host, port=port, user="root", autocommit=True, charset="utf8mb4")
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
         rows: tuple[tuple[Any, ...], ...] = ()
@@ -57,6 +77,21 @@ class Shop:
             host=str(self.connection.host), port=int(self.connection.port or 0), user="root", database=self.name,
             charset="utf8mb4",
         )  # fmt: skip
+
+    def send(self, statement: str) -> None:
+        """Begin a statement without waiting for it; `receive` waits."""
+        self._sql._execute_command(COMMAND.COM_QUERY, statement)
+
+    def receive(self) -> None:
+        """Wait for the statement that `send` began."""
+        self._sql._read_query_result()
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
 
     def transaction(self, *statements: str) -> None:
         self.sql("BEGIN", *statements, "COMMIT")
@@ -99,6 +134,13 @@ class Shop:
         source.release(plan)
         source.close()
         return rows
+
+    def purge_to(self, file: str) -> None:
+        """Delete the log files before one."""
+        deadline = time.monotonic() + 20
+        while self.sql("SHOW BINARY LOGS")[0][0] != file:
+            assert time.monotonic() < deadline, file
+            self.sql(f"PURGE BINARY LOGS TO '{file}'")  # MariaDB keeps a file until its engines passed a checkpoint
 
     def dump_threads(self) -> list[int]:
         return [

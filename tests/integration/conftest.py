@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from databus.runtime.window import WindowControl, WindowLimits, WindowResult
 from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.accounts import ROOT
 from databus.sandbox.connections import airflow_connections
+from tests.integration.binlog_shop import Shop
 
 SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark")
 _NUMBERS = itertools.count(1)
@@ -106,3 +107,28 @@ def database(world: World) -> Iterator[str]:
     yield name
     with world.sql() as connection, connection.cursor() as cursor:
         cursor.execute(f"DROP DATABASE {name}")
+
+
+@pytest.fixture(scope="session")
+def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A MySQL and a MariaDB server for tests of what only transactions of real servers hold."""
+    sandbox = Sandbox(tmp_path_factory.mktemp("databases"), ports_from=22_100, options=SandboxOptions())
+    try:
+        sandbox.up(("mysql", "mariadb"))
+        yield sandbox
+    finally:
+        sandbox.destroy()
+
+
+@pytest.fixture
+def make_shop(databases: Sandbox, tmp_path: Path) -> Iterator[Callable[[str, str], Shop]]:
+    """Make databases of the test's own by flavor and decoder."""
+    made: list[Shop] = []
+
+    def make(flavor: str, decoder: str) -> Shop:
+        made.append(Shop(flavor, databases.address(flavor), tmp_path, decoder))
+        return made[-1]
+
+    yield make
+    for shop in made:
+        shop.drop()

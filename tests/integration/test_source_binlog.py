@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ from databus.core.findings import Level
 from databus.core.offsets import BinlogOffset, Ordering
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.contract.source_contract import EVERYTHING, IMPATIENT, SourceContract, changes, rows_of
-from tests.integration.binlog_shop import Shop
+from tests.integration.binlog_shop import Shop, fields
 
 pytestmark = pytest.mark.integration
 
@@ -82,13 +81,6 @@ class TestLibraryContract(SourceContract):
 @pytest.fixture(params=["numba", "library"])
 def either(make_shop: Callable[[str, str], Shop], flavor: str, request: pytest.FixtureRequest) -> Shop:
     return make_shop(flavor, request.param)
-
-
-def fields(variant: dict[str, bytes] | None) -> dict[str, Any] | None:
-    """Return a VARIANT object as Spark reads it."""
-    from pyspark.sql.types import VariantVal
-
-    return None if variant is None else json.loads(VariantVal(variant["value"], variant["metadata"]).toJson())
 
 
 def test_images_keys_and_order(either: Shop) -> None:
@@ -219,14 +211,45 @@ def test_excluded_tables_are_left_out(shop: Shop) -> None:
     assert {r["table"] for r in rows} == {"orders"}
 
 
-def test_rotations_alone_are_idle(shop: Shop) -> None:
+def test_rotations_alone_move_the_checkpoint_once(shop: Shop) -> None:
     source = shop.open()
     after = source.latest_offset()
     shop.sql("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
-    assert source.plan(after, IMPATIENT) is None
     assert source.lag(after).caught_up
+    moved = source.plan(after, IMPATIENT)
+    assert moved is not None
+    assert (moved.rows, moved.bytes, moved.tables, moved.statements) == (0, 0, (), 0)
+    end = moved.range.end
+    assert isinstance(end, BinlogOffset)
+    assert (end.file, end.pos, end.gtids) == (source.latest_offset().file, 4, after.gtids)
+    assert source.splits(moved, 4) == []
+    assert source.plan(end, IMPATIENT) is None
+    assert source.plan(end, IMPATIENT) is None
+    assert source.lag(end).caught_up
+    source.release(moved)
     shop.sql(f"CREATE TABLE {shop.name}.t (id INT PRIMARY KEY)", f"INSERT INTO {shop.name}.t VALUES (1)")
-    plan = source.plan(after, EVERYTHING)
+    assert source.reopen(moved.range).range == moved.range
+    for start in (after, end):
+        plan = source.plan(start, EVERYTHING)
+        assert plan is not None
+        assert plan.rows == 1
+    source.close()
+
+
+def test_an_idle_flow_outlives_the_deletion_of_old_files(shop: Shop) -> None:
+    source = shop.open()
+    offset = source.latest_offset()
+    for _ in range(3):
+        shop.sql("FLUSH BINARY LOGS")
+        plan = source.plan(offset, IMPATIENT)
+        assert plan is not None
+        assert plan.rows == 0
+        source.release(plan)
+        assert isinstance(plan.range.end, BinlogOffset)
+        offset = plan.range.end
+        shop.purge_to(offset.file)
+    shop.sql(f"CREATE TABLE {shop.name}.t (id INT PRIMARY KEY)", f"INSERT INTO {shop.name}.t VALUES (1)")
+    plan = source.plan(offset, EVERYTHING)
     assert plan is not None
     assert plan.rows == 1
     source.close()
@@ -365,9 +388,7 @@ def test_purged_log_is_named(shop: Shop) -> None:
     shop.grow()
     source = shop.open()
     last = source.latest_offset().file
-    deadline = time.monotonic() + DEADLINE_S
-    while shop.sql("SHOW BINARY LOGS")[0][0] != last and time.monotonic() < deadline:
-        shop.sql(f"PURGE BINARY LOGS TO '{last}'")  # MariaDB keeps a file until its engines have passed a checkpoint
+    shop.purge_to(last)
     with pytest.raises(OffsetPurgedError, match=rf"{shop.begin.file}:{shop.begin.pos} to {last}:4"):
         source.plan(shop.begin, IMPATIENT)
     source.close()

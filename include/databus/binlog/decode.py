@@ -20,6 +20,7 @@ from databus.binlog.table_rows import LogPlace, TableRows, row_fault
 from databus.binlog.tablemap import TableMap
 from databus.binlog.versioned_rows import HistoryRows, current_rows
 from databus.binlog.walker import LoggedStatement, Walk, Walker, as_buffer
+from databus.binlog.xa import CommitPlace, PreparedRows, answer_commits, walk_prepared
 from databus.core.errors import DecodeError
 
 Ints = npt.NDArray[np.int64]
@@ -139,7 +140,7 @@ class DecodedEvents:
         )
 
 
-def decode_events(
+def decode_events(  # noqa: PLR0913 - what a stretch of bytes does not say of itself
     buffer: bytes | memoryview | npt.NDArray[np.uint8],
     *,
     file: str,
@@ -147,6 +148,7 @@ def decode_events(
     tables: TableFilter = every_table,
     schema_ids: SchemaIds | None = None,
     definitions: Definitions | None = None,
+    prepared: PreparedRows = "inside",
 ) -> DecodedEvents:
     """Decode whole transactions of one log file.
 
@@ -159,12 +161,19 @@ def decode_events(
         tables: which tables' rows are wanted; ordinals count all.
         schema_ids: numbers for the schemas met; share one between the segments of a plan.
         definitions: what TABLE_MAP events leave open, as the plan found it; None where the log says it all.
+        prepared: where the rows of XA COMMITs are. "inside": at an XA PREPARE before them in the buffer, whose rows
+            come out as the commit's; those without a commit do not come out. "elsewhere": another segment holds them.
+            A place: the buffer is one prepared transaction, and its rows come out as that of the commit at this place.
 
     Raises:
-        DecodeError: an event is damaged, unknown or unsupported, or the buffer ends inside an event or a transaction.
-            Damage inside rows shows while iterating.
+        DecodeError: an event is damaged, unknown or unsupported, or the buffer ends inside an event or a transaction,
+            or an XA COMMIT lacks its prepare. Damage inside rows shows while iterating.
     """
     array = as_buffer(buffer)
+    if isinstance(prepared, CommitPlace):
+        walker = Walker(file, base_pos, prepared=True, definitions=definitions)
+        walk = replace(walk_prepared(walker, array), transactions=prepared.transactions)
+        return DecodedEvents(walker, walk, tables, schema_ids or SchemaIds())
     walker = Walker(file, base_pos, definitions=definitions)
     walk = walker.walk(array)
     if walk.consumed_bytes != len(array) or walker.format is None:
@@ -174,6 +183,8 @@ def decode_events(
             f"{file}:{walker.position}: the events end inside a transaction",
             hint="A segment must hold whole transactions: cut it where Walk.transaction_offsets say.",
         )
+    if prepared == "inside":
+        walk = answer_commits(walk, file)
     return DecodedEvents(walker, walk, tables, schema_ids or SchemaIds())
 
 

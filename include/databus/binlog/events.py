@@ -132,10 +132,6 @@ REFUSED_TYPES: dict[int, tuple[str, str]] = {
     EventType.APPEND_BLOCK: ("file contents for a LOAD DATA statement", _STATEMENT),
     EventType.EXECUTE_LOAD_QUERY: ("a LOAD DATA statement", _STATEMENT),
     EventType.DELETE_FILE: ("the end of a LOAD DATA statement", _STATEMENT),
-    EventType.XA_PREPARE: (
-        "the end of the first phase of an XA transaction, not supported yet",
-        "Keep XA transactions off the captured server, or start after the XA COMMIT.",
-    ),
     EventType.START_ENCRYPTION: (
         "the start of an encrypted log file",
         "Read the log through the server's dump protocol, which decrypts it, rather than from the file.",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,12 @@ from databus.binlog.events import (
     type_name,
 )
 from databus.binlog.kernels.walk import R_TRANSACTION
+from databus.binlog.open_rows import OpenRows
 from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import Transactions
 from databus.binlog.walker import LoggedStatement, Walker
+from databus.binlog.xa import XaEvent, walk_prepared
 from databus.core.errors import DecodeError, OffsetInvalidError
 from databus.core.tables import TableSchema
 
@@ -89,6 +91,8 @@ class Stretch:
         row_counts: int64[e], its row changes.
         table_events: indices of transactions that truncate a captured table or change definitions.
         open: whether a transaction has begun and not ended.
+        xa: XA phases among the transactions.
+        taken_back: `schema_id` → row changes, counted as open in earlier stretches, that their transaction took back.
     """
 
     events: npt.NDArray[np.uint8]
@@ -102,6 +106,42 @@ class Stretch:
     row_counts: Ints
     table_events: tuple[int, ...]
     open: bool
+    xa: Sequence[XaEvent] = ()
+    taken_back: Mapping[int, int] = field(default_factory=dict)
+
+
+def part(piece: Stretch, first: int, last: int) -> Stretch:
+    """Return the transactions first … last − 1 of a stretch, with what lies before them; the last part has the tail."""
+    n, log = len(piece.offsets), piece.transactions
+    if (first, last) == (0, n):
+        return piece
+    begin = int(piece.offsets[first - 1]) if first else 0
+    end = int(piece.offsets[last - 1]) if last < n else len(piece.events)
+    rows = slice(
+        int(np.searchsorted(piece.row_transactions, first)),
+        int(np.searchsorted(piece.row_transactions, last)) if last < n else len(piece.row_transactions),
+    )
+    some = slice(first, last)
+    plain_begin = int(piece.plain_offsets[first - 1]) if first else 0
+    plain_end = int(piece.plain_offsets[last - 1]) if last < n else piece.plain_bytes
+    return Stretch(
+        piece.events[begin:end],
+        piece.pos + begin,
+        Transactions(
+            log.file, log.start_pos[some], log.end_pos[some], log.gtid.slice(first, last - first), log.ts_ms[some],
+            log.server_id[some],
+        ),
+        piece.offsets[some] - begin,
+        piece.plain_offsets[some] - plain_begin,
+        plain_end - plain_begin,
+        piece.row_transactions[rows] - first,
+        piece.row_schemas[rows],
+        piece.row_counts[rows],
+        tuple(i - first for i in piece.table_events if first <= i < last),
+        piece.open and last == n,
+        [replace(x, transaction=x.transaction - first) for x in piece.xa if first <= x.transaction < last],
+        piece.taken_back if first == 0 else {},
+    )  # fmt: skip
 
 
 class LogWalk:
@@ -128,6 +168,7 @@ class LogWalk:
         self._description = b""
         self._first = True
         self._open = False
+        self._open_rows = OpenRows()
 
     @property
     def tables(self) -> tuple[TableSchema, ...]:
@@ -167,6 +208,7 @@ class LogWalk:
         self._open = walk.open
         schemas, counts = self._tables.count(walk.expansion.buffer, walk.rows, walk.slots, f"{self._file}")
         captured = schemas >= 0
+        taken_back = self._open_rows.follow(walk.rows, schemas, counts, len(walk.transactions), walk.kept)
         return Stretch(
             events[: walk.consumed_bytes],
             pos,
@@ -179,7 +221,32 @@ class LogWalk:
             counts[captured],
             tuple(sorted({s.transaction for s in walk.statements if self._concerns(s)})),
             walk.open,
+            walk.xa,
+            taken_back,
         )
+
+    def count_prepared(self, data: npt.NDArray[np.uint8], file: str, start_pos: int, xid: str) -> Mapping[int, int]:
+        """Count the captured row changes of a prepared transaction, in the numbering of this walk's tables.
+
+        Args:
+            data: FORMAT_DESCRIPTION and the transaction.
+            file: log file of the transaction.
+            start_pos: its position.
+            xid: the transaction that it must be.
+
+        Returns:
+            `schema_id` → row changes, in order of appearance.
+
+        Raises:
+            DecodeError: it is another transaction, or cannot be decoded.
+        """
+        walk = walk_prepared(Walker(file, start_pos, prepared=True), data, xid)
+        schemas, counts = self._tables.count(data, walk.rows, walk.slots, file)
+        found: dict[int, int] = {}
+        for schema, count in zip(schemas.tolist(), counts.tolist(), strict=True):
+            if schema >= 0:
+                found[schema] = found.get(schema, 0) + count
+        return found
 
     def _concerns(self, logged: LoggedStatement) -> bool:
         """Whether a statement may change a captured table; one that names none or several may."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,11 +12,14 @@ import numpy.typing as npt
 
 from databus.binlog.capture import TableCapture
 from databus.binlog.delivered import Delivered
+from databus.binlog.events import MAGIC
 from databus.binlog.executed_gtids import ExecutedGtids
-from databus.binlog.log_walk import FileStart, LogWalk, Stretch
+from databus.binlog.log_walk import FileStart, LogWalk, Stretch, part
+from databus.binlog.pending_xa import FetchPrepare, PendingXa, StagedPrepare, in_log_order, nowhere_to_fetch
 from databus.binlog.segments import TARGET_BYTES, RangeIndex, Segment, segment_name
+from databus.binlog.xa import CommitPlace, XaEvent, XaPhase
 from databus.core.errors import OffsetInvalidError
-from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 
 Ints = npt.NDArray[np.int64]
 
@@ -31,6 +35,7 @@ class RangeBounds:
         segment_bytes: a segment ends at the first boundary after this many bytes, counted as if nothing were
             compressed: that is what reading it takes.
         without: transactions to leave out: they are passed over, and lie in no segment. None for none.
+        fetch_prepare: finds the events of XA transactions that were prepared before the range and committed in it.
     """
 
     max_rows: int | None = None
@@ -38,6 +43,7 @@ class RangeBounds:
     end: BinlogOffset | None = None
     segment_bytes: int = TARGET_BYTES
     without: Delivered | None = None
+    fetch_prepare: FetchPrepare = nowhere_to_fetch
 
 
 class RangeStager:
@@ -54,6 +60,8 @@ class RangeStager:
         self._rows = self._bytes = 0
         self._open_rows: dict[int, int] = {}
         self._full = False
+        self._written: StagedPrepare | None = None
+        self._xa = PendingXa(folder, walk, start, bounds.fetch_prepare)
         self.transactions = 0
 
     def take(self, piece: FileStart | Stretch) -> bool:
@@ -68,16 +76,40 @@ class RangeStager:
             self._file = piece
             if piece.name != self._mark[0]:
                 self._mark = (piece.name, piece.pos)
+            wanted = self._bounds.end
+            if wanted is not None and (wanted.file, wanted.pos) == (piece.name, len(MAGIC)):
+                self._full = True
             return self._full
+        for schema, count in piece.taken_back.items():
+            self._open_rows[schema] -= count
+        if not piece.xa:
+            return self._take(piece)
+        # An XA phase is a part of its own: what it does shows before the next transaction is looked at.
+        edges = {0, len(piece.offsets)}
+        for event in piece.xa:
+            edges |= {event.transaction, event.transaction + 1}
+        return any(self._take(part(piece, first, last)) for first, last in pairwise(sorted(edges)))
+
+    def _take(self, piece: Stretch) -> bool:
+        left_out = self._left_out(piece)
+        phases = [event for event in piece.xa if not left_out[event.transaction]]
+        for event in phases:
+            if event.phase is XaPhase.COMMIT:
+                self._commit(event, piece)
         stop = self._stop(piece)
         last = len(piece.offsets) if stop is None else stop + 1
-        done, left_out = 0, self._left_out(piece)
+        done = 0
         for cut in self._cuts(piece, last, left_out):
             self._take_run(piece, done, cut, left_out)
             self._end_segment()
             done = cut
         if done < last:
             self._take_run(piece, done, last, left_out)
+        for event in phases:
+            if event.phase is XaPhase.PREPARE:
+                self._prepare(event, piece)
+            elif event.phase is XaPhase.ROLLBACK:
+                self._xa.rollback(event.xid)
         if stop is not None:
             self._full = True
             self._end_segment()
@@ -86,7 +118,7 @@ class RangeStager:
         return False
 
     def finish(self, *, more: bool) -> RangeIndex | None:
-        """End the range at the last boundary seen; None when no transaction ended in it.
+        """End the range at the last boundary seen; None when no transaction ended in it and no later file began.
 
         Args:
             more: whether the log is known to go on after the range.
@@ -100,25 +132,41 @@ class RangeStager:
             raise OffsetInvalidError(
                 f"the log ends before {wanted}", hint="The server lost part of its log: compare SHOW BINARY LOGS."
             )
-        if self._end is None:
-            return None
         start = self._start
-        end = BinlogOffset(self._end[0], self._end[1], self._gtids.text(), start.flavor, start.server, start.timeline)
-        used = max((schema for s in self._segments for schema in s.rows), default=-1)
-        return RangeIndex(
-            OffsetRange(start, end),
-            str(self._capture),
-            self._walk.tables[: used + 1],
-            tuple(self._segments),
-            self._bytes,
-            more,
+        if self._end is None:
+            if self._file is None or self._file.name == start.file:
+                return None
+            # Rotations alone: the start of the newest file is a boundary, and the older files may now be deleted.
+            self._end = (self._file.name, len(MAGIC))
+        end = BinlogOffset(
+            self._end[0], self._end[1], self._gtids.text(), start.flavor, start.server, start.timeline, self._xa.pending
         )
+        segments, tables = in_log_order(self._segments, self._walk.tables)
+        return RangeIndex(OffsetRange(start, end), str(self._capture), tables, segments, self._bytes, more)
+
+    def pins(self, folder: Path) -> list[Path]:
+        """Write the events of what the range prepared and left pending into a folder; after `finish`."""
+        return self._xa.pin(folder)
 
     def discard(self) -> None:
         """Close what is open; the folder is the caller's."""
         if self._writer is not None:
             self._writer.file.close()
             self._writer = None
+
+    def _commit(self, event: XaEvent, piece: Stretch) -> None:
+        """Put the rows of a committed XA transaction between the segments before and behind its XA COMMIT."""
+        segment = self._xa.commit(event.xid, CommitPlace.of(piece.transactions, event.transaction))
+        if segment is not None:
+            self._end_segment()
+            self._segments.append(segment)
+            self._rows += sum(segment.rows.values())
+
+    def _prepare(self, event: XaEvent, piece: Stretch) -> None:
+        log = piece.transactions
+        start, end = int(log.start_pos[event.transaction]), int(log.end_pos[event.transaction])
+        assert self._written is not None  # noqa: S101 - its events have just been written
+        self._xa.prepare(PreparedTransaction(event.xid, log.file, start, end), self._written)
 
     def _stop(self, piece: Stretch) -> int | None:
         """Return the index of the transaction that ends the range, None when it goes on."""
@@ -188,10 +236,13 @@ class RangeStager:
         if first == 0:
             self._rows += sum(self._open_rows.values())
             for schema, count in self._open_rows.items():
+                if count == 0:  # all of them taken back
+                    continue
                 writer.rows[schema] = writer.rows.get(schema, 0) + count
             self._open_rows = {}
         writer.boundary(log.ts_ms[first:last], int(log.end_pos[last - 1]))
         writer.table_events.extend(int(log.end_pos[i]) for i in piece.table_events if first <= i < last)
+        self._written = writer.staged()
         self._gtids.add(log.gtid[first:last])
         self._end = (log.file, int(log.end_pos[last - 1]))
         self._bytes += self._end[1] - self._mark[1]
@@ -255,6 +306,11 @@ class _SegmentWriter:
         """Note that transactions with these commit times end where the file ends now."""
         self._stamps.append(ts_ms)
         self._kept, self._end_pos = self.written, end_pos
+
+    def staged(self) -> StagedPrepare:
+        """Return where the last transaction that was written ends."""
+        size = len(self._log.description)
+        return StagedPrepare(self._path, size, size + self._kept)
 
     def close(self) -> Segment | None:
         """Cut the file at its last boundary and describe it; None, and no file, when no transaction ended in it."""

@@ -3,6 +3,7 @@
 Layout: `<root>/<flow>/<server>/<file>.<pos>-<file>.<pos>/` holds the segment files of one range and `index.json`. A
     range is staged in a
 folder beside it and moved at its end; the index is written last, so a folder with an index is whole.
+`<root>/<flow>/<server>/prepared/` keeps the events of XA transactions that are pending at the end of a range.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from databus.binlog.segments import RangeIndex, Segment
+from databus.binlog.segments import RangeIndex, Segment, pinned_name
 from databus.core.errors import SourceUnavailableError
-from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 
 _INDEX = "index.json"
+_PINS = "prepared"
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,34 @@ class SegmentStore:
     def address(self, index: RangeIndex, segment: Segment) -> str:
         """Return the URI under which every worker reads a segment."""
         return str(self._files.unstrip_protocol(f"{self._folder(index.range)}/{segment.name}"))
+
+    def pin(self, path: Path) -> None:
+        """Keep the events of a prepared transaction until `unpin`; replaces a copy that is there."""
+        target = f"{self._home}/{_PINS}/{path.name}"
+        try:
+            if self._local:
+                Path(target).parent.mkdir(parents=True, exist_ok=True)
+                path.replace(target)
+            else:
+                self._files.put_file(str(path), target)
+                path.unlink()
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def load_pin(self, prepared: PreparedTransaction, path: Path) -> bool:
+        """Copy the kept events of a prepared transaction to a local file; False when none are kept."""
+        try:
+            self._files.get_file(f"{self._home}/{_PINS}/{pinned_name(prepared)}", str(path))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._unusable(error) from error
+        return True
+
+    def unpin(self, prepared: PreparedTransaction) -> None:
+        """Delete the kept events of a prepared transaction; safe when there are none."""
+        with contextlib.suppress(FileNotFoundError):
+            self._files.rm_file(f"{self._home}/{_PINS}/{pinned_name(prepared)}")
 
     def delete(self, planned: OffsetRange) -> None:
         """Delete a staged range; safe when it is not there."""

@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from databus.binlog.schema_history.definitions import PinnedDefinition
+from databus.binlog.xa import CommitPlace
 from databus.core.errors import CheckpointFormatError
-from databus.core.offsets import OffsetRange
+from databus.core.offsets import OffsetRange, PreparedTransaction
 from databus.core.tables import TableSchema
 
 FORMAT_VERSION = 1
@@ -41,6 +42,8 @@ class Segment:
         checksum: whether its events end with a CRC32.
         table_events: positions of the transactions that changed tables (TRUNCATE, other definition statements), which
             end the segment.
+        commits: None, or the place of the XA COMMIT to which the rows of this segment belong. The segment is then the
+            transaction that XA PREPARE ended: `file`, `start_pos` and `end_pos` are the prepare's, times the commit's.
     """
 
     name: str
@@ -55,11 +58,15 @@ class Segment:
     max_ts_ms: int
     checksum: bool
     table_events: tuple[int, ...] = ()
+    commits: CommitPlace | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
+        values = asdict(self)
+        if self.commits is None:
+            del values["commits"]
         return {
-            **asdict(self),
+            **values,
             "rows": {str(k): v for k, v in self.rows.items()},
             "table_events": list(self.table_events),
         }
@@ -70,6 +77,8 @@ class Segment:
         values = dict(data)
         values["rows"] = {int(k): v for k, v in values["rows"].items()}
         values["table_events"] = tuple(values["table_events"])
+        if "commits" in values:
+            values["commits"] = CommitPlace.from_json(values["commits"])
         return cls(**values)
 
 
@@ -149,3 +158,13 @@ class RangeIndex:
 def segment_name(file: str, start_pos: int) -> str:
     """Return the file name of a segment; two dumps of one range give the same names."""
     return f"{file}.{start_pos:020d}.events"
+
+
+def committed_name(file: str, start_pos: int) -> str:
+    """Return the file name of the segment whose rows an XA COMMIT at this place commits."""
+    return f"{file}.{start_pos:020d}.xa"
+
+
+def pinned_name(prepared: PreparedTransaction) -> str:
+    """Return the file name under which the events of a prepared transaction are kept until it is resolved."""
+    return f"{prepared.file}.{prepared.start_pos:020d}.prepared"

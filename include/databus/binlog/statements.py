@@ -126,6 +126,12 @@ def _control(words: list[str]) -> StatementKind | None:
     return StatementKind.XA if first == "XA" else None
 
 
+def savepoint_name(sql: str) -> str:
+    """Return the name in a SAVEPOINT, RELEASE SAVEPOINT or ROLLBACK TO statement, as names are compared."""
+    tokens = _tokens(sql, 10)
+    return tokens[-1].name.casefold() if tokens else ""
+
+
 def _definition(tokens: list[_Token], words: list[str]) -> Statement:
     verb = words[0]
     if verb not in ("CREATE", "ALTER", "DROP", "RENAME"):

@@ -20,23 +20,18 @@ _FAULTS = {
     w.TOO_SHORT: "is too short for its type",
 }
 
-_KEEP_APART = "Keep tables of engines such as MyISAM out of transactions, or start after this one."
 _STATEMENTS = {
     StatementKind.XA: (
-        "XA transactions are not supported yet",
-        "Keep XA transactions off the captured server, or start after the XA COMMIT.",
+        "this form or place of an XA statement is not known",
+        "Compare with mysqlbinlog at this position; the log is damaged, or of a newer server.",
     ),
     StatementKind.ROWS: (
         "changes rows by statement",
         "Set binlog_format=ROW for every session (SHOW VARIABLES LIKE 'binlog_format') and start after it.",
     ),
-    StatementKind.ROLLBACK: (
-        "takes back a transaction that also changed a non-transactional table, not supported yet",
-        _KEEP_APART,
-    ),
     StatementKind.ROLLBACK_TO: (
-        "takes back part of a transaction that also changed a non-transactional table, not supported yet",
-        _KEEP_APART,
+        "rolls back to a savepoint that the transaction has not set",
+        "Compare with mysqlbinlog at this position: which rows stay cannot be told.",
     ),
 }
 _MISPLACED = (

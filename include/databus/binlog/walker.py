@@ -23,13 +23,15 @@ from databus.binlog.events import (
     type_name,
 )
 from databus.binlog.expansion import Expansion, expand, unexpanded
-from databus.binlog.gtids import mariadb_gtids, mysql_gtids, parse_tagged_gtid
+from databus.binlog.gtids import mariadb_gtids, mysql_gtids, parse_mariadb_gtid, parse_tagged_gtid
 from databus.binlog.kernels import walk as w
 from databus.binlog.schema_history.definitions import Definitions
-from databus.binlog.statements import QueryEvent, Statement, StatementKind, classify, parse_query
+from databus.binlog.statements import QueryEvent, Statement, StatementKind, classify, parse_query, savepoint_name
 from databus.binlog.table_batch import Transactions
 from databus.binlog.tablemap import TableMap, parse_table_map
+from databus.binlog.taken_back import TakenBack
 from databus.binlog.walk_faults import refuse_statement, walk_fault
+from databus.binlog.xa import XaEvent, XaPhase, parse_prepare, parse_second_phase
 from databus.core.errors import DecodeError
 
 Bytes = npt.NDArray[np.uint8]
@@ -96,6 +98,9 @@ class Walk:
         slots: table maps that R_SLOT of `rows` counts; grows for the life of the walker.
         open: whether a transaction has begun and not ended.
         expansion: the plain events that `rows` points into; the other offsets are those of the raw bytes.
+        xa: XA phases in log order; a prepare's rows are no rows of the walk.
+        kept: None, or how many rows events of the transaction that was open before still count, the others having been
+            taken back.
     """
 
     consumed_bytes: int
@@ -106,6 +111,8 @@ class Walk:
     slots: list[TableMap]
     open: bool
     expansion: Expansion
+    xa: list[XaEvent] = field(default_factory=list)
+    kept: int | None = None
 
 
 @dataclass
@@ -118,11 +125,13 @@ class Walker:
             lies at 4, as in a whole file.
         definitions: adds to tables what TABLE_MAP events leave open, and is told of definition statements; None where
             the log says it all.
+        prepared: whether XA_PREPARE ends a transaction like a commit, because its XA COMMIT is known.
     """
 
     file: str
     base_pos: int = 4
     format: FormatDescription | None = None
+    prepared: bool = False
     counts: Ints = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
     slots: list[TableMap] = field(default_factory=list)
     definitions: Definitions | None = None
@@ -141,6 +150,9 @@ class Walker:
         self._stored = 0
         self._statements: list[LoggedStatement] = []
         self._expansion = unexpanded(as_buffer(b""))
+        self._taken_back = TakenBack()
+        self._xa: list[XaEvent] = []
+        self._undecided = -1
 
     @property
     def position(self) -> int:
@@ -169,6 +181,8 @@ class Walker:
         transactions[0] = self._carry
         rows = np.empty((len(buffer) // HEADER_BYTES + 1, w.R_WIDTH), dtype=np.int64)
         self._statements = []
+        self._taken_back.start_walk(int(self._carry[w.T_ROW_EVENTS]))
+        self._xa = []
         if self._carry[w.T_KIND] != w.TAGGED_GTID:
             self._tagged = {}
         if not known:
@@ -206,8 +220,15 @@ class Walker:
         if count in self._tagged:
             self._tagged = {0: self._tagged[count]}
         offsets = self._expansion.raw_ends(done[:, w.T_OFFSET].copy())
-        events, is_open = rows[: state[w.S_EVENTS]].copy(), bool(state[w.S_PHASE])
-        walk = Walk(consumed, found, offsets, events, self._statements, self.slots, is_open, self._expansion)
+        lines, statements = rows[: state[w.S_EVENTS]], self._statements
+        places = self._taken_back.places(len(lines))
+        if places is not None:
+            lines = lines[places[0]]
+            statements = [replace(s, row_event=int(places[1][s.row_event])) for s in statements]
+        walk = Walk(
+            consumed, found, offsets, lines.copy(), statements, self.slots, bool(state[w.S_PHASE]), self._expansion,
+            self._xa, self._taken_back.kept,
+        )  # fmt: skip
         self._statements = []
         return walk
 
@@ -290,6 +311,8 @@ class Walker:
                 self._begin_tagged(body, event, transactions)
             elif kind == EventType.MARIADB_GTID:
                 self._begin_mariadb(body, event, transactions)
+            elif kind == EventType.XA_PREPARE:
+                self._prepare(body, event, transactions, rows)
             elif kind == EventType.FORMAT_DESCRIPTION:
                 self.format = parse_format_description(event, self._where())
                 if parse_header(event).flags & FLAG_ARTIFICIAL or parse_header(event).log_pos == 0:
@@ -297,7 +320,10 @@ class Walker:
             else:
                 raise refuse(kind, self._where())
         except (ValueError, KeyError, IndexError) as error:
-            raise DecodeError(f"{self._where()}: event {type_name(kind)} cannot be read: {error}") from error
+            raise DecodeError(
+                f"{self._where()}: event {type_name(kind)} cannot be read: {error}",
+                hint="Compare with mysqlbinlog at this position; the log is damaged, or of a newer server.",
+            ) from error
 
     def _bind(self, body: bytes) -> None:
         """Bind a table id to the table its TABLE_MAP describes; ids of one and the same table share a slot."""
@@ -367,50 +393,93 @@ class Walker:
 
     def _begin_mariadb(self, body: bytes, event: bytes, transactions: Ints) -> None:
         """Begin a MariaDB transaction whose GTID event carries more than the kernel reads."""
-        flags = body[12]
-        if flags & 0xC0:
-            raise DecodeError(
-                f"{self._where()}: event {type_name(event[4])} begins a phase of an XA transaction, not supported yet",
-                hint="Keep XA transactions off the captured server, or start after the XA COMMIT.",
-            )
-        extra = body[21 if flags & 0x02 else 13]
-        if extra != 1:  # 1: more than one transactional engine, no meaning for a reader
-            raise DecodeError(
-                f"{self._where()}: event {type_name(event[4])} belongs to a two-phase ALTER TABLE, not supported yet",
-                hint="SET GLOBAL binlog_alter_two_phase=OFF on the MariaDB server and start after the ALTER.",
-            )
+        if self.format is None or self.format.flavor != "mariadb":
+            raise refuse(event[4], self._where())
+        gtid = parse_mariadb_gtid(body)
         line = self._begin(event, transactions)
-        line[w.T_KIND], line[w.T_NUMBER] = w.MARIADB_GTID, int.from_bytes(body[:8], "little", signed=True)
-        line[w.T_DOMAIN] = int.from_bytes(body[8:12], "little")
-        self._state[w.S_PHASE] = w.ANNOUNCED if flags & 1 else w.INSIDE
+        line[w.T_KIND], line[w.T_NUMBER], line[w.T_DOMAIN] = w.MARIADB_GTID, gtid.sequence, gtid.domain
+        self._state[w.S_PHASE] = w.ANNOUNCED if gtid.standalone else w.INSIDE
+        self._undecided = int(line[w.T_START]) if gtid.undecided_alter else -1
 
     def _query(self, body: bytes, event: bytes, transactions: Ints, rows: Ints) -> None:
         query = parse_query(body)
         statement = classify(query.statement)
         state = self._state
         inside = state[w.S_PHASE] == w.INSIDE
-        row_events = int(transactions[state[w.S_TRANSACTIONS], w.T_ROW_EVENTS])
         kind = statement.kind
-        if kind in (StatementKind.SAVEPOINT, StatementKind.NOTHING):
+        if kind is StatementKind.NOTHING:
             return
-        if kind is StatementKind.BEGIN and not inside:
+        if kind is StatementKind.SAVEPOINT:
+            self._savepoint(query.statement, transactions[state[w.S_TRANSACTIONS]])
+        elif kind is StatementKind.BEGIN and not inside:
             if state[w.S_PHASE] == w.OUTSIDE:
                 self._begin(event, transactions)
             state[w.S_PHASE] = w.INSIDE
         elif kind is StatementKind.COMMIT and inside:
             self._close(event, transactions)
-        elif kind in (StatementKind.ROLLBACK, StatementKind.ROLLBACK_TO) and (inside and row_events == 0):
-            if kind is StatementKind.ROLLBACK:
-                self._close(event, transactions)
+        elif kind is StatementKind.ROLLBACK and inside:
+            self._taken_back.drop(0, state, transactions, rows)
+            self._close(event, transactions)
+        elif kind is StatementKind.ROLLBACK_TO and inside:
+            self._rollback_to(query.statement, transactions, rows)
+        elif kind is StatementKind.XA:
+            self._second_phase(query.statement, event, transactions)
         elif kind in (StatementKind.TRUNCATE, StatementKind.DEFINITION):
             self._define(statement, query, event, transactions, rows)
         else:
             raise refuse_statement(kind, query.statement, self._where())
 
+    def _savepoint(self, sql: str, transaction: Ints) -> None:
+        name = savepoint_name(sql)
+        if sql.lstrip()[:7].upper() == "RELEASE":
+            self._taken_back.release(name, transaction)
+        else:
+            self._taken_back.savepoint(name, transaction)
+
+    def _rollback_to(self, sql: str, transactions: Ints, rows: Ints) -> None:
+        line = transactions[self._state[w.S_TRANSACTIONS]]
+        first = self._taken_back.rollback_to(savepoint_name(sql), line)
+        if first is not None:
+            self._taken_back.drop(first, self._state, transactions, rows)
+        elif line[w.T_ROW_EVENTS]:
+            raise refuse_statement(StatementKind.ROLLBACK_TO, sql, self._where())
+
+    def _second_phase(self, sql: str, event: bytes, transactions: Ints) -> None:
+        """Follow XA START and XA END of a first phase, and the second phase, which is a transaction of its own."""
+        state, words = self._state, sql.upper().split()[:2]
+        inside = state[w.S_PHASE] == w.INSIDE
+        if (words == ["XA", "START"] and not inside) or (words == ["XA", "END"] and inside):
+            if state[w.S_PHASE] == w.OUTSIDE:
+                self._begin(event, transactions)
+            state[w.S_PHASE] = w.INSIDE
+            return
+        parsed = parse_second_phase(sql)
+        if parsed is None or inside:
+            raise refuse_statement(StatementKind.XA, sql, self._where())
+        if state[w.S_PHASE] == w.OUTSIDE:
+            self._begin(event, transactions)
+        self._xa.append(XaEvent(*parsed, int(state[w.S_TRANSACTIONS])))
+        self._close(event, transactions)
+
+    def _prepare(self, body: bytes, event: bytes, transactions: Ints, rows: Ints) -> None:
+        """End a first phase: its rows wait for XA COMMIT, unless it commits at once."""
+        xid, one_phase = parse_prepare(body)
+        if self._state[w.S_PHASE] != w.INSIDE:
+            self._fault(w.NO_TRANSACTION, event[4], len(event))
+        if not one_phase:
+            place = int(self._state[w.S_TRANSACTIONS])
+            held = () if self.prepared else (self._taken_back.drop(0, self._state, transactions, rows),)
+            self._xa.append(XaEvent(XaPhase.PREPARE, xid, place, *held))
+        self._close(event, transactions)
+
     def _define(self, statement: Statement, query: QueryEvent, event: bytes, transactions: Ints, rows: Ints) -> None:
         """Take note of a TRUNCATE or definition statement; outside BEGIN it is a transaction of its own."""
         state = self._state
         inside = state[w.S_PHASE] == w.INSIDE
+        if state[w.S_PHASE] == w.ANNOUNCED and int(transactions[state[w.S_TRANSACTIONS], w.T_START]) == self._undecided:
+            # The definition takes effect at COMMIT ALTER, or never.
+            self._close(event, transactions)
+            return
         if state[w.S_PHASE] == w.OUTSIDE:
             self._begin(event, transactions)
         place = int(state[w.S_EVENTS])

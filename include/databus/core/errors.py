@@ -103,6 +103,12 @@ class OffsetPurgedError(SourceError):
     code = "source_offset_purged"
 
 
+class PreparedTransactionMissingError(OffsetPurgedError):
+    """The rows of a committed XA transaction are no longer on the server: its first phase lies in a deleted file."""
+
+    code = "source_prepared_missing"
+
+
 class OffsetInvalidError(SourceError):
     """The offset is not one of this server's log: mid-event, past its end, or of another server."""
 

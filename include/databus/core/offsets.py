@@ -45,6 +45,27 @@ class Offset(Protocol):
 
 
 @dataclass(frozen=True)
+class PreparedTransaction:
+    """The first phase of an XA transaction that is neither committed nor rolled back at an offset.
+
+    Attributes:
+        xid: as the log writes it, `X'gtrid',X'bqual',format`.
+        file: log file of the first phase.
+        start_pos: position of its first byte.
+        end_pos: position after its XA_PREPARE event.
+    """
+
+    xid: str
+    file: str
+    start_pos: int
+    end_pos: int
+
+    def to_json(self) -> list[str | int]:
+        """Return plain JSON, short because a checkpoint may hold hundreds."""
+        return [self.xid, self.file, self.start_pos, self.end_pos]
+
+
+@dataclass(frozen=True)
 class BinlogOffset:
     """The end of a transaction in a MySQL or MariaDB binary log.
 
@@ -55,6 +76,8 @@ class BinlogOffset:
         flavor: "mysql" or "mariadb".
         server: server_uuid of MySQL, or "server_id" of MariaDB in text form; "" when unknown.
         timeline: raised by each failover, because file numbers of the new server may be lower.
+        prepared: XA transactions that were prepared before this place and not resolved, as far as they were read, in
+            log order. Places are compared without it.
     """
 
     file: str
@@ -63,6 +86,7 @@ class BinlogOffset:
     flavor: str = "mysql"
     server: str = ""
     timeline: int = 0
+    prepared: tuple[PreparedTransaction, ...] = ()
     kind: str = field(default="binlog", init=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +104,8 @@ class BinlogOffset:
         return int(match["number"])
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
+        """Return plain JSON; `prepared` is left out when empty, as in offsets written before it was known."""
+        pending = {"prepared": [p.to_json() for p in self.prepared]} if self.prepared else {}
         return {
             "kind": self.kind,
             "file": self.file,
@@ -89,6 +114,7 @@ class BinlogOffset:
             "flavor": self.flavor,
             "server": self.server,
             "timeline": self.timeline,
+            **pending,
         }
 
     def compare(self, other: Offset) -> Ordering:
@@ -227,7 +253,8 @@ def offset_from_json(data: Mapping[str, Any]) -> Offset:
     kind = values.pop("kind", None)
     try:
         if kind == "binlog":
-            return BinlogOffset(**values)
+            prepared = tuple(PreparedTransaction(*p) for p in values.pop("prepared", ()))
+            return BinlogOffset(**values, prepared=prepared)
         if kind == "kafka":
             return KafkaOffsets({t: {int(p): o for p, o in ps.items()} for t, ps in values["positions"].items()})
         if kind == "sequence":

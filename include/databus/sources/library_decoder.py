@@ -26,10 +26,12 @@ from databus.binlog.table_rows import partial_row_fault
 from databus.binlog.tablemap import Period, TableMap
 from databus.binlog.versioned_rows import current_op
 from databus.binlog.walker import Walker
+from databus.binlog.xa import walk_prepared
 from databus.core.errors import DecodeError
 from databus.rows.emit import emit, emit_events
 from databus.sources.library_values import ABSENT, UnsupportedValueError, column_value
 from databus.sources.segment_rows import in_log_order
+from databus.sources.segment_split import SegmentAddress
 
 _ROWS_AT_ONCE = 10_000
 
@@ -55,8 +57,7 @@ class LibraryEvents:
     def __init__(
         self,
         data: npt.NDArray[np.uint8],
-        file: str,
-        start_pos: int,
+        segment: SegmentAddress,
         capture: TableCapture,
         schema_ids: SchemaIds,
         definitions: Definitions | None = None,
@@ -66,9 +67,11 @@ class LibraryEvents:
         Raises:
             DecodeError: an event is damaged, unknown or unsupported.
         """
-        self._walker = Walker(file, start_pos, definitions=definitions)
-        self._walk = self._walker.walk(data)
+        file, commits = segment.file, segment.commits
+        self._walker = Walker(file, segment.start_pos, prepared=commits is not None, definitions=definitions)
+        self._walk = walk_prepared(self._walker, data) if commits else self._walker.walk(data)
         self._data = self._walk.expansion.buffer
+        self._log = commits.transactions if commits else self._walk.transactions
         self._capture, self._ids = capture, schema_ids
         if self._walk.open or self._walk.consumed_bytes != len(data):
             raise DecodeError(f"{file}:{self._walker.position}: the segment ends inside a transaction")
@@ -92,7 +95,7 @@ class LibraryEvents:
         yield from self._flush(pending, server, count)
 
     def _flush(self, pending: _Pending, server: str, count: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
-        log = self._walk.transactions
+        log = self._log
         batches = emit_events(pending.events, log, server)
         for table, changes in pending.tables.values():
             batch = _table_batch(table, changes, self._ids)

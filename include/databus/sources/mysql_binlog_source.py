@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from databus.binlog.capture import TableCapture
@@ -28,6 +29,7 @@ from databus.sources.mysql_failover import MysqlFailover, Resumption
 from databus.sources.mysql_positions import MysqlPositions, request_after
 from databus.sources.mysql_preflight import preflight
 from databus.sources.mysql_server import MysqlServer
+from databus.sources.prepared_transactions import PreparedTransactions
 from databus.sources.segment_split import SegmentAddress, SegmentSplit
 
 log = logging.getLogger(__name__)
@@ -93,7 +95,7 @@ class MysqlBinlogSource:
 
         Returns at the log's head as soon as one transaction was seen, and waits up to `limit.max_seconds` for one.
         Transactions that touch no captured table are part of the range: they move the checkpoint and count no rows.
-        Rotations and heartbeats alone are no range.
+        Heartbeats alone are no range; rotations alone are one without bytes, to the start of the newest file.
 
         Raises:
             SourceDivergedError, OffsetPurgedError, OffsetInvalidError: `after` is no place of this server's log, and
@@ -134,8 +136,9 @@ class MysqlBinlogSource:
         for segment in wanted:
             group = min(max(1, count) - 1, int((passed + segment.size_bytes / 2) / share))
             address = SegmentAddress(
-                store.address(index, segment), segment.file, segment.start_pos, sum(segment.rows.values())
-            )
+                store.address(index, segment), segment.file, segment.start_pos, sum(segment.rows.values()),
+                segment.commits,
+            )  # fmt: skip
             groups.setdefault(group, []).append(address)
             passed += segment.size_bytes
         server = self._binlog(index.range.end).server
@@ -145,8 +148,13 @@ class MysqlBinlogSource:
         ]
 
     def release(self, plan: SourcePlan) -> None:
-        """Delete the segments of a committed range."""
-        self._store(self._binlog(plan.range.end).server).delete(plan.range)
+        """Delete the segments of a committed range, and the kept copies of what it resolved."""
+        store = self._store(self._binlog(plan.range.end).server)
+        store.delete(plan.range)
+        pending = set(self._binlog(plan.range.end).prepared)
+        for prepared in self._binlog(plan.range.start).prepared:
+            if prepared not in pending:
+                store.unpin(prepared)
 
     def lag(self, committed: Offset) -> Lag:
         """Measure bytes to the head, and the age of the first transaction that is not committed."""
@@ -213,6 +221,8 @@ class MysqlBinlogSource:
     ) -> RangeIndex | None:
         """Dump a range into the store: to the head of the log, or with a deadline following it until something came."""
         start = switch.place if switch else after
+        finder = PreparedTransactions(self._server, self._second_dump, self._store())
+        bounds = dataclasses.replace(bounds, fetch_prepare=finder.fetch)
         if switch is not None:
             bounds = dataclasses.replace(bounds, without=switch.delivered)
         while True:
@@ -227,7 +237,8 @@ class MysqlBinlogSource:
         self, start: BinlogOffset, after: BinlogOffset, bounds: RangeBounds, deadline: float | None
     ) -> RangeIndex | None:
         definitions = self._definitions.begin(start)
-        staging = self._store().stage()
+        store = self._store()
+        staging = store.stage()
         walk = LogWalk(self._capture, f"{self._server.place}: {start}", definitions)
         stager = RangeStager(staging.folder, walk, self._capture, start, bounds)
         try:
@@ -246,7 +257,9 @@ class MysqlBinlogSource:
             index = dataclasses.replace(
                 index, definitions=definitions.used(end), range=OffsetRange(after, index.range.end)
             )
-            self._store().publish(staging, index)
+            for pin in stager.pins(staging.folder):
+                store.pin(pin)
+            store.publish(staging, index)
         except BaseException:
             stager.discard()
             staging.discard()
@@ -275,6 +288,18 @@ class MysqlBinlogSource:
         if not self._server_id and self._context.server_ids is not None:
             self._server_id = self._context.server_ids.lease(self._address())
         return Dump(self._connection, dataclasses.replace(request, server_id=self._server_id))
+
+    @contextlib.contextmanager
+    def _second_dump(self, request: DumpRequest) -> Iterator[Dump]:
+        """Dump beside a running dump, under a server id of its own: a server ends the older of two with one id."""
+        leases, address = self._context.server_ids, self._address()
+        server_id = leases.lease(address) if leases is not None else 0
+        try:
+            with Dump(self._connection, dataclasses.replace(request, server_id=server_id)) as dump:
+                yield dump
+        finally:
+            if leases is not None:
+                leases.release(address, server_id)
 
     def _address(self) -> str:
         return f"{self._connection.host or 'localhost'}:{self._connection.port or 3306}"

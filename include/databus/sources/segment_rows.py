@@ -15,6 +15,7 @@ from databus.binlog.schema_history.definitions import PinnedDefinitions
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.segments import TARGET_BYTES
 from databus.binlog.table_batch import TableBatch, TableEvent
+from databus.binlog.xa import PreparedRows
 from databus.core.errors import DecodeError
 from databus.rows.emit import emit, emit_events
 from databus.sources.segment_split import SegmentAddress, SegmentSplit, check_count
@@ -37,9 +38,7 @@ def segment_rows(data: npt.NDArray[np.uint8], segment: SegmentAddress, split: Se
     if split.decoder == "library":
         from databus.sources.library_decoder import LibraryEvents
 
-        library = LibraryEvents(
-            data, segment.file, segment.start_pos, split.capture, SchemaIds(split.tables), _definitions(split)
-        )
+        library = LibraryEvents(data, segment, split.capture, SchemaIds(split.tables), _definitions(split))
         yield from library.rows(split.server, counted.add)
     else:
         yield from _numba_rows(data, segment, split, counted)
@@ -94,6 +93,8 @@ def _decode(
     ids: SchemaIds,
     split: SegmentSplit,
 ) -> DecodedEvents:
+    # Segments are cut at XA COMMITs, so a commit's rows never lie in its own segment.
+    prepared: PreparedRows = segment.commits or "elsewhere"
     return decode_events(
         data,
         file=segment.file,
@@ -101,6 +102,7 @@ def _decode(
         tables=tables,
         schema_ids=ids,
         definitions=_definitions(split),
+        prepared=prepared,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from databus.binlog.capture import TableCapture
 from databus.binlog.schema_history.definitions import PinnedDefinition
+from databus.binlog.xa import CommitPlace
 from databus.core.errors import DecodeError
 from databus.core.tables import TableSchema
 
@@ -24,12 +25,14 @@ class SegmentAddress:
         file: log file of its transactions.
         start_pos: file position of the first byte after its FORMAT_DESCRIPTION event.
         rows: row changes of captured tables, which reading must find again.
+        commits: the XA COMMIT to which its rows belong, None for a segment of the log as it is.
     """
 
     uri: str
     file: str
     start_pos: int
     rows: int
+    commits: CommitPlace | None = None
 
 
 @dataclass(frozen=True)

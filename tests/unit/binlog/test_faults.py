@@ -123,11 +123,19 @@ def test_unsupported_events_are_named_with_position_and_hint(kind: int) -> None:
     assert not found.retryable
 
 
-def test_mariadb_xa_and_two_phase_alter_are_named() -> None:
-    for flags, tail, words in ((0x40, bytes(6), "XA"), (0, b"\x02", "two-phase ALTER")):
-        log = Log(version="10.11.2-MariaDB")
-        log.mariadb_gtid(1, flags=flags, tail=tail)
-        assert words in error(bytes(log.data)).message
+def test_mariadb_gtid_flags_that_are_not_known_are_named() -> None:
+    log = Log(version="10.11.2-MariaDB")
+    at = log.position
+    log.mariadb_gtid(1, tail=b"\x20").query("CREATE TABLE x (a INT)")
+    found = error(bytes(log.data))
+    assert f"{FILE}:{at}: event MARIADB_GTID (162)" in found.message
+    assert "0x20" in found.message
+
+
+def test_mariadb_events_in_a_mysql_log_are_refused() -> None:
+    log = Log()
+    log.mariadb_gtid(1, tail=b"\x02").query("CREATE TABLE x (a INT)")
+    assert "is not one this decoder understands" in error(bytes(log.data)).message
 
 
 def test_bytes_missing_between_events_show_without_checksum() -> None:

@@ -1,0 +1,255 @@
+"""XA on real servers: nothing before XA COMMIT, nothing after XA ROLLBACK, rows once and at the commit's place."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from databus.core.batch import SourcePlan
+from databus.core.errors import PreparedTransactionMissingError
+from databus.core.flow import Batching
+from databus.core.offsets import BinlogOffset, PreparedTransaction, offset_from_json
+from databus.sandbox import Sandbox
+from tests.contract.source_contract import EVERYTHING, IMPATIENT, Row, changes, place, rows_of
+from tests.integration.binlog_shop import Shop, fields
+from tests.integration.xa_history import XaHistory, replay
+
+pytestmark = pytest.mark.integration
+
+STEPS = int(os.environ.get("DATABUS_TEST_XA_STEPS", "200"))
+
+SEED = int(os.environ.get("DATABUS_TEST_XA_SEED", "1"))
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def flavor(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def shop(make_shop: Callable[[str, str], Shop], flavor: str) -> Shop:
+    return make_shop(flavor, "numba")
+
+
+def tables_of(shop: Shop) -> tuple[str, ...]:
+    return (f"{shop.name}.a", f"{shop.name}.b")
+
+
+def read_in_ranges(shop: Shop, limit: Callable[[], Batching], decoder: str = "numba") -> list[Row]:
+    """Read to the head in ranges; each by a source of its own that knows nothing but the stored offset."""
+    rows: list[Row] = []
+    place = shop.begin
+    while True:
+        source = shop.open(tables_of(shop), decoder=decoder)
+        plan = source.plan(place, limit())
+        if plan is None:
+            source.close()
+            return rows
+        got = rows_of(source, plan, 3)
+        assert changes(got) == plan.rows
+        rows += got
+        source.release(plan)
+        source.close()
+        stored = offset_from_json(plan.range.end.to_json())
+        assert stored == plan.range.end
+        assert isinstance(stored, BinlogOffset)
+        place = stored
+
+
+def test_random_interleaving_replays_to_the_final_tables(shop: Shop) -> None:
+    history = XaHistory(shop, SEED)
+    try:
+        for _ in range(STEPS):
+            history.step()
+        expected = history.tables()
+        assert len(history.prepared) > 5
+        one = read_in_ranges(shop, lambda: EVERYTHING)
+        assert replay(one, fields) == expected
+        cut = read_in_ranges(shop, lambda: Batching(max_rows=history.random.randint(1, 12), max_seconds=0.3))
+        bare = [{**row, "schema_id": None} for row in one]
+        assert [{**row, "schema_id": None} for row in cut] == bare
+        library = read_in_ranges(shop, lambda: EVERYTHING, decoder="library")
+        assert library == one
+        assert [place(r) for r in one] == sorted({place(r) for r in one})
+        assert len({r["event_id"] for r in one}) == len(one)
+    finally:
+        history.finish()
+    source = shop.open(tables_of(shop))
+    plan = source.plan(shop.begin, EVERYTHING)
+    assert plan is not None
+    assert isinstance(plan.range.end, BinlogOffset)
+    assert plan.range.end.prepared == ()
+    assert rows_of(source, plan) == rows_of(source, source.reopen(plan.range))
+    source.close()
+
+
+class Waiting:
+    """One XA transaction prepared in a shop of two tables."""
+
+    def __init__(self, shop: Shop):
+        self.shop, self.history = shop, XaHistory(shop, 0)
+        self.before = shop.open(tables_of(shop)).latest_offset()
+        self.history.random.random = lambda: 0.5  # type: ignore[method-assign] # prepared, and left so
+        self.xid = self.history.prepare()
+
+    def plan(self, after: BinlogOffset) -> tuple[SourcePlan, list[Row]]:
+        source = self.shop.open(tables_of(self.shop))
+        plan = source.plan(after, EVERYTHING)
+        assert plan is not None
+        rows = rows_of(source, plan)
+        source.release(plan)
+        source.close()
+        return plan, rows
+
+    def pins(self) -> list[str]:
+        return sorted(p.name for p in self.shop.folder.glob("segments/*/*/prepared/*"))
+
+
+@pytest.fixture
+def waiting(shop: Shop) -> Iterator[Waiting]:
+    found = Waiting(shop)
+    yield found
+    found.history.finish()
+
+
+def end_of(plan: SourcePlan) -> BinlogOffset:
+    assert isinstance(plan.range.end, BinlogOffset)
+    return plan.range.end
+
+
+def first_keys(tables: dict[str, dict[int, int]]) -> dict[str, dict[int, int]]:
+    """What the first transaction of a history made of the tables."""
+    return {name: {key: value for key, value in rows.items() if 0 <= key < 20} for name, rows in tables.items()}
+
+
+def test_rows_take_place_gtid_and_time_of_the_commit(waiting: Waiting) -> None:
+    shop = waiting.shop
+    plan, rows = waiting.plan(waiting.before)
+    assert (rows, plan.rows) == ([], 0)
+    (prepared,) = end_of(plan).prepared
+    assert prepared.start_pos >= waiting.before.pos
+    assert len(waiting.pins()) == 1
+    waiting.history.plain()
+    waiting.history.resolve("COMMIT")
+    head = shop.open().latest_offset()
+    shop.sql(f"INSERT INTO {shop.name}.a VALUES (-1, 1)")
+    later, rows = waiting.plan(end_of(plan))
+    assert (end_of(later).prepared, waiting.pins()) == ((), [])
+    committed = [r for r in rows if (r["file"], r["position"]) == (head.file, head.pos)]
+    assert replay(committed, fields) == first_keys(waiting.history.tables())
+    assert [r["ordinal"] for r in committed] == list(range(len(committed)))
+    assert (prepared.file, prepared.end_pos) < (head.file, head.pos)
+    (gtid,) = {r["gtid"] for r in committed}
+    assert gtid.replace("-", ":").split(":")[-1] == head.gtids.replace("-", ":").split(":")[-1]
+    assert all(r["event_id"].startswith(f"{head.server}") for r in committed)
+
+
+def test_nothing_comes_of_a_rolled_back_one(waiting: Waiting) -> None:
+    plan, _ = waiting.plan(waiting.before)
+    waiting.history.resolve("ROLLBACK")
+    later, rows = waiting.plan(end_of(plan))
+    assert (rows, later.rows, end_of(later).prepared, waiting.pins()) == ([], 0, (), [])
+
+
+def test_the_kept_copy_outlives_the_servers_log(waiting: Waiting) -> None:
+    plan, _ = waiting.plan(waiting.before)
+    shop = waiting.shop
+    shop.sql("FLUSH BINARY LOGS")
+    idle, _ = waiting.plan(end_of(plan))
+    assert end_of(idle).prepared == end_of(plan).prepared
+    shop.purge_to(end_of(idle).file)
+    waiting.history.resolve("COMMIT")
+    _, rows = waiting.plan(end_of(idle))
+    assert replay(rows, fields) == waiting.history.tables()
+
+
+def test_without_a_copy_the_prepare_is_dumped_again(waiting: Waiting) -> None:
+    plan, _ = waiting.plan(waiting.before)
+    for pin in waiting.shop.folder.glob("segments/*/*/prepared/*"):
+        pin.unlink()
+    waiting.shop.sql("FLUSH BINARY LOGS")
+    waiting.history.resolve("COMMIT")
+    _, rows = waiting.plan(end_of(plan))
+    assert replay(rows, fields) == waiting.history.tables()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["unknown", "at another place"])
+def test_a_prepare_before_the_start_is_found_in_the_log(waiting: Waiting, elsewhere: bool) -> None:
+    shop, history = waiting.shop, waiting.history
+    # The same xid was used before: its newest prepare is the one.
+    history.resolve("ROLLBACK")
+    history.count -= 1
+    assert history.prepare() == waiting.xid
+    shop.sql("FLUSH BINARY LOGS")
+    history.plain()
+    start = shop.open().latest_offset()
+    if elsewhere:  # as after a failover: something else lies there in this server's log
+        known = PreparedTransaction(logged_xid(shop), waiting.before.file, waiting.before.pos, 10**6)
+        start = dataclasses.replace(start, prepared=(known,))
+    history.resolve("COMMIT")
+    _, rows = waiting.plan(start)
+    assert replay(rows, fields) == first_keys(history.tables())
+
+
+def test_a_prepare_that_is_gone_is_named(waiting: Waiting) -> None:
+    shop = waiting.shop
+    shop.sql("FLUSH BINARY LOGS")
+    start = shop.open().latest_offset()
+    shop.purge_to(start.file)
+    xid = logged_xid(shop)
+    waiting.history.resolve("COMMIT")
+    source = shop.open(tables_of(shop))
+    prepared = PreparedTransaction(xid, waiting.before.file, waiting.before.pos, 10**6)
+    known = dataclasses.replace(start, prepared=(prepared,))
+    for after, words in ((start, "gone"), (known, f"{prepared.file}:{prepared.start_pos}")):
+        with pytest.raises(PreparedTransactionMissingError, match="XA COMMIT X'") as caught:
+            source.plan(after, IMPATIENT)
+        assert xid in caught.value.message
+        assert words in caught.value.message
+        assert caught.value.hint
+    source.close()
+
+
+def test_a_server_restart_between_the_phases(databases: Sandbox, waiting: Waiting) -> None:
+    plan, _ = waiting.plan(waiting.before)
+    databases.restart(waiting.shop.flavor)
+    waiting.shop.reconnect()
+    waiting.history.resolve("COMMIT")
+    _, rows = waiting.plan(end_of(plan))
+    assert replay(rows, fields) == waiting.history.tables()
+
+
+def test_a_prepare_larger_than_any_buffer(shop: Shop) -> None:
+    history = XaHistory(shop, 0)
+    shop.sql(f"CREATE TABLE {shop.name}.big (id INT PRIMARY KEY, v VARCHAR(4000))")
+    after = shop.open().latest_offset()
+    numbers = ",".join(f"({n}, REPEAT('x', 3000))" for n in range(2000))
+    shop.sql("XA START 'big'", f"INSERT INTO {shop.name}.big VALUES {numbers}", "SAVEPOINT s")
+    shop.sql(f"INSERT INTO {shop.name}.big SELECT id + 10000, v FROM {shop.name}.big")
+    shop.sql(f"DELETE FROM {shop.name}.big WHERE id % 2", "XA END 'big'", "XA PREPARE 'big'")
+    history.prepared.append("'big'")
+    shop.reconnect()
+    history.resolve("COMMIT", "'big'")
+    source = shop.open((f"{shop.name}.big",))
+    plan = source.plan(after, EVERYTHING)
+    assert plan is not None
+    assert plan.rows == 2000 + 2000 + 2000
+    ids: set[int] = set()
+    for row in rows_of(source, plan):
+        value = fields(row["after"] or row["before"])
+        assert value is not None
+        (ids.add if row["op"] == "c" else ids.remove)(value["id"])
+    assert ids == {int(i) for (i,) in shop.sql(f"SELECT id FROM {shop.name}.big")}
+    source.release(plan)
+    source.close()
+
+
+def logged_xid(shop: Shop) -> str:
+    """The xid of the only prepared transaction as the log writes it."""
+    (row,) = shop.sql("XA RECOVER")
+    data = row[3] if isinstance(row[3], bytes) else str(row[3]).encode("latin1")
+    gtrid = int(row[1])
+    return f"X'{data[:gtrid].hex()}',X'{data[gtrid:].hex()}',{row[0]}"

@@ -35,7 +35,8 @@ def connector(plan: Plan) -> str:
     return end.flavor if isinstance(end, BinlogOffset) else end.kind
 
 
-def _code_version() -> str:
+def code_version() -> str:
+    """Return `source.version`."""
     # Not databus.__version__: the package's root names every kind, and siblings may not import each other.
     try:
         return metadata.version("databus")
@@ -56,7 +57,7 @@ def debezium(plan: Plan) -> Any:
     )
     snapshot = f.col("op") == f.lit(Op.READ.value)
     source = f.struct(
-        f.lit(_code_version()).alias("version"),
+        f.lit(code_version()).alias("version"),
         f.lit(connector(plan)).alias("connector"),
         f.lit(plan.flow).alias("name"),
         f.col("ts_ms"),

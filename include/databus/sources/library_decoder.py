@@ -23,9 +23,8 @@ from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, Table
 from databus.binlog.tablemap import TableMap
 from databus.binlog.walker import Walker, as_buffer
 from databus.core.errors import DecodeError
-from databus.rows.emit import emit, emit_events
 from databus.sources.library_values import ABSENT, UnsupportedValueError, column_value
-from databus.sources.segment_rows import in_log_order
+from databus.sources.segment_rows import Emission, in_log_order
 
 _ROWS_AT_ONCE = 10_000
 
@@ -60,12 +59,8 @@ class LibraryEvents:
         if self._walk.open or self._walk.consumed_bytes != len(self._data):
             raise DecodeError(f"{file}:{self._walker.position}: the segment ends inside a transaction")
 
-    def rows(self, server: str, count: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+    def rows(self, emission: Emission) -> Iterator[pa.RecordBatch]:
         """Yield batches of `ROW_COLUMNS` in log order.
-
-        Args:
-            server: first part of every event id.
-            count: told the row changes of each batch.
 
         Raises:
             DecodeError: the library cannot read a value, or is known to read it wrongly.
@@ -74,17 +69,15 @@ class LibraryEvents:
         for item in self._changes():
             pending.add(item)
             if len(pending) >= _ROWS_AT_ONCE:
-                yield from self._flush(pending, server, count)
+                yield from self._flush(pending, emission)
                 pending = _Pending()
-        yield from self._flush(pending, server, count)
+        yield from self._flush(pending, emission)
 
-    def _flush(self, pending: _Pending, server: str, count: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+    def _flush(self, pending: _Pending, emission: Emission) -> Iterator[pa.RecordBatch]:
         log = self._walk.transactions
-        batches = emit_events(pending.events, log, server)
+        batches = emission.events(pending.events, log)
         for table, changes in pending.tables.values():
-            batch = _table_batch(table, changes, self._ids)
-            count(len(batch))
-            batches.extend(emit(batch, log, server))
+            batches.extend(emission.rows(_table_batch(table, changes, self._ids), log))
         yield from in_log_order(batches)
 
     def _changes(self) -> Iterator[TableEvent | _Change]:

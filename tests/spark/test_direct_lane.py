@@ -248,16 +248,16 @@ def comparable(record: dict[str, Any]) -> dict[str, Any]:
 def test_both_lanes_deliver_and_count_the_same(spark: Any, store: str, transforms: Any) -> None:
     flow = Flow(
         name="lanes",
-        source=Mock(tables=("shop.orders", "shop.people"), rows=2000, columns={"customer_id": "bigint", "status": "varchar", "amount": "decimal(12,2)", "weight": "double"}),  # noqa: E501
+        source=Mock(tables=("shop.orders", "shop.people"), rows=500, columns={"customer_id": "bigint", "status": "varchar", "amount": "decimal(12,2)", "weight": "double"}),  # noqa: E501
         transforms=transforms,
         sinks=(Memory(store=store), Memory(name="people", store="people", routes=("shop.people",))),
-        batching=Batching(max_rows=700),
+        batching=Batching(max_rows=200),
     )  # fmt: skip
     assert is_direct(flow)
     direct, direct_reports = moved(spark, flow)
     through_spark, reports = moved(spark, flow.model_copy(update={"lane": "spark"}))
 
-    assert len(direct) >= 2000
+    assert len(direct) >= 500
     assert list(map(comparable, direct)) == list(map(comparable, through_spark))
     assert len(direct_reports) == len(reports) > 2
     for ours, theirs in zip(direct_reports, reports, strict=True):

@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
 from databus.core.batch import SourcePlan, WriteReceipt
@@ -127,7 +128,9 @@ class DirectTask:
         """
         counter = RowCounter(self.flow, self.planned, self.takers, self.mine)
         with closing(overlapped(self._encoded(slot, counter), AHEAD)) as rows:
-            receipt = self.writer.write(rows, slot)
+            # The first batch is made before the writer opens a transaction, whose time is limited.
+            first = list(islice(rows, 1))
+            receipt = self.writer.write(chain(first, rows), slot)
         return receipt, counter.observed
 
     def _encoded(self, slot: int, counter: RowCounter) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ Only `pyspark.sql.functions` is used, so the same code runs on a classic and on 
 
 from __future__ import annotations
 
+import functools
 import json
 from importlib import metadata, resources
 from typing import Any
@@ -35,6 +36,7 @@ def connector(plan: Plan) -> str:
     return end.flavor if isinstance(end, BinlogOffset) else end.kind
 
 
+@functools.cache
 def code_version() -> str:
     """Return `source.version`."""
     # Not databus.__version__: the package's root names every kind, and siblings may not import each other.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,31 +15,38 @@ from databus.rows.json_pieces import Piece, Values, join
 from databus.rows.json_text import quoted
 from databus.sinks.envelope import code_version, connector
 
+_SHARED = ["op", "database", "table", "file", "position", "gtid", "ts_ms", "server_id"]
+"""What all rows of one transaction, table and operation agree in."""
+
 
 def debezium(rows: pa.RecordBatch, plan: Plan) -> pa.BinaryArray:
     """Return the Debezium-style envelope of each row, UTF-8.
+
+    What rows of one transaction share is written once and then copied.
 
     Args:
         rows: `ROW_COLUMNS` with `before` and `after` as JSON objects.
         plan: names the flow and gives the top-level `ts_ms`.
     """
-    n = rows.num_rows
-    snapshot = pc.equal(rows["op"], Op.READ.value)
+    first, of_row = _runs(rows)
+    shared = rows.select(_SHARED).take(first)
+    snapshot = pc.equal(shared["op"], Op.READ.value)
+    query = b"null" if rows["statement"].null_count == rows.num_rows else Values(quoted(rows["statement"]))
     pieces: list[Piece] = [
         b'{"before":',
         Values(rows["before"]),
         b',"after":',
         Values(rows["after"]),
-        f',"source":{{"version":{_text(code_version())},"connector":{_text(connector(plan))}'.encode(),
-        f',"name":{_text(plan.flow)},"ts_ms":'.encode(),
-        *_source(rows, snapshot),
-        b'},"op":',
-        Values(quoted(rows["op"])),
-        f',"ts_ms":{int(plan.clock.timestamp() * 1000)},"transaction":'.encode(),
-        *_transaction(rows, snapshot),
-        b"}",
+        Values(_source(shared, snapshot, plan), of_row),
+        Values(rows["ordinal"].cast(pa.string())),
+        b',"query":',
+        query,
+        b',"event_id":',
+        Values(quoted(rows["event_id"])),
+        Values(_transaction(shared, snapshot, plan), of_row),
+        *_total_order(rows, bool(pc.any(snapshot).as_py())),
     ]
-    return join(pieces, n)
+    return join(pieces, rows.num_rows)
 
 
 def row(rows: pa.RecordBatch) -> pa.BinaryArray:
@@ -66,70 +74,68 @@ def row(rows: pa.RecordBatch) -> pa.BinaryArray:
     return join(pieces, rows.num_rows)
 
 
-def _source(rows: pa.RecordBatch, snapshot: pa.BooleanArray) -> list[Piece]:
-    """Return the fields of `source` from the value of ts_ms on."""
-    first, of_row = _transactions(rows)
-    log = rows.take(first)
-    facts = join(
-        [
-            Values(log["ts_ms"].cast(pa.string())),
-            b',"snapshot":',
-            Values(pc.if_else(snapshot.take(first), '"true"', '"false"')),
-            b',"db":',
-            Values(quoted(log["database"])),
-            b',"table":',
-            Values(quoted(log["table"])),
-            b',"server_id":',
-            Values(log["server_id"].cast(pa.string())),
-            b',"gtid":',
-            Values(quoted(_gtid(log))),
-            b',"file":',
-            Values(quoted(log["file"])),
-            b',"pos":',
-            Values(log["position"].cast(pa.string())),
-        ],
-        len(log),
-    )
-    return [
-        Values(facts, of_row),
-        b',"row":',
-        Values(rows["ordinal"].cast(pa.string())),
-        b',"query":',
-        b"null" if rows["statement"].null_count == rows.num_rows else Values(quoted(rows["statement"])),
-        b',"event_id":',
-        Values(quoted(rows["event_id"])),
-    ]
-
-
-def _transaction(rows: pa.RecordBatch, snapshot: pa.BooleanArray) -> list[Piece]:
-    """Return the value of `transaction`: null for rows of a snapshot."""
-    first, of_row = _transactions(rows)
-    log = rows.take(first)
-    place = pc.binary_join_element_wise(log["file"], log["position"].cast(pa.string()), ":")
+def _source(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa.BinaryArray:
+    """Return the text from `source` up to the value of `row`."""
+    head = {"version": code_version(), "connector": connector(plan), "name": plan.flow}
     pieces: list[Piece] = [
-        b'{"id":',
-        Values(quoted(pc.coalesce(_gtid(log), place)), of_row),
-        b',"total_order":',
-        Values(pc.add(rows["ordinal"], 1).cast(pa.string())),
-        b"}",
+        b',"source":{',
+        json.dumps(head, ensure_ascii=False, separators=(",", ":"))[1:-1].encode(),
+        b',"ts_ms":',
+        Values(shared["ts_ms"].cast(pa.string())),
+        b',"snapshot":',
+        Values(pc.if_else(snapshot, '"true"', '"false"')),
+        b',"db":',
+        Values(quoted(shared["database"])),
+        b',"table":',
+        Values(quoted(shared["table"])),
+        b',"server_id":',
+        Values(shared["server_id"].cast(pa.string())),
+        b',"gtid":',
+        Values(quoted(_gtid(shared))),
+        b',"file":',
+        Values(quoted(shared["file"])),
+        b',"pos":',
+        Values(shared["position"].cast(pa.string())),
+        b',"row":',
     ]
-    if not pc.any(snapshot).as_py():
-        return pieces
-    return [Values(pc.if_else(snapshot, pa.scalar(None, pa.binary()), join(pieces, rows.num_rows)))]
+    return join(pieces, shared.num_rows)
 
 
-def _transactions(rows: pa.RecordBatch) -> tuple[pa.Array, np.ndarray]:
-    """Return the first row of each run of rows that agree in all but the row itself, and each row's run."""
-    changed = np.zeros(rows.num_rows, np.bool_)
-    changed[:1] = True
+def _transaction(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa.BinaryArray:
+    """Return the text from the end of `source` up to the value of `total_order`, for snapshots to the end."""
+    place = pc.binary_join_element_wise(shared["file"], shared["position"].cast(pa.string()), ":")
+    block = pc.binary_join_element_wise('{"id":', quoted(pc.coalesce(_gtid(shared), place)), ',"total_order":', "")
+    pieces: list[Piece] = [
+        b'},"op":',
+        Values(quoted(shared["op"])),
+        f',"ts_ms":{int(plan.clock.timestamp() * 1000)},"transaction":'.encode(),
+        Values(pc.if_else(snapshot, "null}", block)),
+    ]
+    return join(pieces, shared.num_rows)
+
+
+def _total_order(rows: pa.RecordBatch, snapshots: bool) -> list[Piece]:
+    """Return the value of `total_order` and the end; nothing for rows of a snapshot, which belong to no transaction."""
+    number = pc.add(rows["ordinal"], 1).cast(pa.string())
+    if not snapshots:
+        return [Values(number), b"}}"]
+    end = pc.binary_join_element_wise(number, "}}", "")
+    return [Values(pc.if_else(pc.equal(rows["op"], Op.READ.value), "", end))]
+
+
+def _runs(rows: pa.RecordBatch) -> tuple[pa.Array, npt.NDArray[np.int32]]:
+    """Return the first row of each run of one transaction, table and operation, and each row's run."""
+    begins = np.zeros(rows.num_rows, np.bool_)
+    begins[:1] = True
     for name in ("position", "schema_id", "op"):
-        changed[1:] |= _codes(rows[name])[1:] != _codes(rows[name])[:-1]
-    # Statements of one transaction may name several tables under one schema_id.
-    changed |= np.asarray(rows["schema_id"]) < 0
-    return pa.array(np.flatnonzero(changed)), (np.cumsum(changed) - 1).astype(np.int32)
+        codes = _codes(rows[name])
+        begins[1:] |= codes[1:] != codes[:-1]
+    # Statements have no schema: each names a table of its own.
+    begins |= np.asarray(rows["schema_id"]) < 0
+    return pa.array(np.flatnonzero(begins)), (np.cumsum(begins) - 1).astype(np.int32)
 
 
-def _codes(array: pa.Array) -> np.ndarray:
+def _codes(array: pa.Array) -> npt.NDArray[np.integer]:
     return np.asarray(array if pa.types.is_integer(array.type) else array.dictionary_encode().indices)
 
 

@@ -29,6 +29,7 @@ from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.accounts import ROOT
 from databus.sandbox.connections import airflow_connections
 from tests.bench import orders
+from tests.bench.cpu import cpu_seconds, difference
 
 BAR_ROWS_PER_S = 20_000
 RESULTS = Path(__file__).parent / "results"
@@ -40,6 +41,7 @@ def main() -> int:
     parser.add_argument("--changes", type=int, default=1_000_000, help="row changes to move")
     parser.add_argument("--batch-rows", type=int, default=500_000, help="row changes in a batch")
     parser.add_argument("--checks", action="store_true", help="with two row checks")
+    parser.add_argument("--lane", choices=("auto", "spark"), default="auto", help="the flow's lane")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="databus-bench-") as folder:
         home = Path(folder)
@@ -81,6 +83,7 @@ def measure(sandbox: Sandbox, home: Path, options: argparse.Namespace) -> dict[s
             checks=(NotNull("customer_id"), NotNull("amount", severity="warn")) if options.checks else (),
             sinks=(Kafka(conn_id="kafka_east", topic=name, tombstones=False),),
             batching=Batching(max_rows=options.batch_rows, max_bytes=1 << 30),
+            lane=options.lane,
         )
         stages: list[dict[str, float]] = []
         limits = WindowLimits(max_seconds=600, until_caught_up=True, lease_wait_s=0)
@@ -92,7 +95,9 @@ def measure(sandbox: Sandbox, home: Path, options: argparse.Namespace) -> dict[s
 
     run("warm_up", "earliest")
     counts = orders.load(connection, options.changes)
+    before = cpu_seconds(sandbox)
     seconds, result, stages = run("timed", f"{file}:{position}")
+    spent = difference(before, cpu_seconds(sandbox))
     idle_s = flow_idle_s(stages, seconds)
     messages = sum(1 for _ in topic_records(sandbox.address("kafka"), "timed"))
     moved = sum(counts.values())
@@ -103,10 +108,17 @@ def measure(sandbox: Sandbox, home: Path, options: argparse.Namespace) -> dict[s
         "batches": result.batches,
         "seconds": round(seconds - idle_s, 2),
         "rows_per_second": round(moved / (seconds - idle_s)),
+        "cpu_seconds": spent,
+        "rows_per_cpu_second": round(moved / sum(spent.values())),
         "stages_ms": {name: round(sum(s[name] for s in stages)) for name in stages[0]},
         "warm_up_rows": warm_up,
         "driver_peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        "settings": {"batch_rows": options.batch_rows, "checks": options.checks, "spark": "Connect, local[2]"},
+        "settings": {
+            "batch_rows": options.batch_rows,
+            "checks": options.checks,
+            "lane": options.lane,
+            "spark": "Connect, local[2]",
+        },
         "hardware": {"cores": os.cpu_count(), "machine": platform.machine(), "system": platform.platform()},
         "versions": {name: version(name) for name in ("pyspark", "confluent-kafka", "pyarrow", "numba")},
     }

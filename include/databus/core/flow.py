@@ -51,7 +51,13 @@ class ServerIds(Protocol):
 
 
 class SourceSpec(Spec):
-    """Base of all source specs."""
+    """Base of all source specs.
+
+    Attributes:
+        direct: whether its splits are `DirectSplit`s.
+    """
+
+    direct: ClassVar[bool] = False
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
         """Connect. Heavy imports happen here, not at construction."""
@@ -67,11 +73,21 @@ class SourceSpec(Spec):
 
 
 class TransformSpec(Spec):
-    """Base of all transform specs."""
+    """Base of all transform specs.
+
+    Attributes:
+        by_table: whether it looks at no value: it drops, keeps or renames columns, or sets the route, by table alone.
+    """
+
+    by_table: ClassVar[bool] = False
 
     def apply(self, changes: Changes) -> Changes:
         """Return the changed rows; row by row, deterministic, lazy (nothing is computed here)."""
         raise NotImplementedError
+
+    def reshape(self, changes: Changes) -> Changes:
+        """Return the changes with other columns; asked only where `by_table`, and then `changes` hold no rows."""
+        return self.apply(changes)
 
     def route(self, table: str, route: str) -> str:  # noqa: ARG002 - most transforms leave it
         """Return the route of rows of `table` (`database.table`) that came with `route`."""
@@ -116,7 +132,10 @@ class SinkSpec(Spec):
     Attributes:
         name: name of the sink inside the flow; the kind by default. Part of markers and znodes: renaming starts anew.
         routes: patterns (fnmatch) of routes this sink takes; a row's route is `database.table` unless a Route sets it.
+        direct: whether the opened sink is a `DirectSink`.
     """
+
+    direct: ClassVar[bool] = False
 
     name: str = ""
     routes: tuple[str, ...] = ("*",)
@@ -164,6 +183,8 @@ class Flow(Spec):
         sinks: where rows go; each takes the routes it names.
         batching: bounds of a micro-batch.
         zookeeper: conn_id of the checkpoint store.
+        lane: "auto" encodes rows where they are read if nothing of the flow needs them in Spark (no transform that
+            looks at values, no row check, sinks that can); "spark" always goes through Spark's DataFrames.
         description: one line for lists and the UI.
     """
 
@@ -176,6 +197,7 @@ class Flow(Spec):
     sinks: tuple[SerializeAsAny[SinkSpec], ...] = Field(min_length=1)
     batching: Batching = Batching()
     zookeeper: str = "zookeeper_default"
+    lane: Literal["auto", "spark"] = "auto"
     description: str = ""
 
     @field_validator("name")
@@ -206,6 +228,7 @@ class Flow(Spec):
             "sinks": [s.to_json() for s in self.sinks],
             "batching": self.batching.model_dump(mode="json"),
             "zookeeper": self.zookeeper,
+            "lane": self.lane,
             "description": self.description,
         }
 

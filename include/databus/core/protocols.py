@@ -53,6 +53,21 @@ class Split(Protocol):
         ...
 
 
+class DirectSplit(Split, Protocol):
+    """A split that can write its row images as JSON text, for sinks that take them so."""
+
+    def read_text(self, columns: Mapping[int, Sequence[tuple[str, str]]]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `read`, the same at every call, with `before` and `after` as JSON objects (binary).
+
+        The objects say what Spark's `to_json` of the VARIANT images says: the same fields, equal values.
+
+        Args:
+            columns: schema_id → (name at the source, name in the image) of the columns wanted; a schema that is not
+                named gives all of them.
+        """
+        ...
+
+
 class Source(Protocol):
     """An open source; used by one thread of the control process."""
 
@@ -149,6 +164,30 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Close clients; safe to call twice."""
+        ...
+
+
+class DirectEncoder(Protocol):
+    """A picklable encoder that runs in the reader's task, without Spark."""
+
+    def encode(self, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
+        """Turn rows this sink takes into the columns its writer takes, those of one slot only, in the order given.
+
+        The result says what `Sink.encode` says of the same rows: equal keys, outputs and partitions, values of equal
+        content.
+
+        Args:
+            rows: what `DirectSplit.read_text` gives, with the column `route` added.
+            slot: number of the slot whose rows are kept.
+        """
+        ...
+
+
+class DirectSink(Sink, Protocol):
+    """A sink whose rows can be encoded in the reader's task."""
+
+    def encoder(self, plan: Plan) -> DirectEncoder:
+        """Return the picklable encoder of a plan."""
         ...
 
 

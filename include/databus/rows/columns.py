@@ -55,6 +55,9 @@ def string_array(
     return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data), bits)
 
 
-def binary_array(offsets: npt.NDArray[np.int32], data: Bytes) -> pa.BinaryArray:
-    """Build a binary column without nulls from kernel output."""
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+def binary_array(
+    offsets: npt.NDArray[np.int32], data: Bytes, valid: npt.NDArray[np.bool_] | None = None
+) -> pa.BinaryArray:
+    """Build a binary column from kernel output; `valid` marks the slots that are not null."""
+    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [bits, pa.py_buffer(offsets), pa.py_buffer(data)])

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent, Transactions
-from databus.core.errors import DecodeError
 from databus.core.events import Op
 from databus.rows.columns import text
 from databus.rows.flags import no_flags, row_flags
+from databus.rows.image_form import VARIANT_FORM, ImageForm, Images
 from databus.rows.keys import KeyEncoder, key_encoder
 from databus.rows.murmur2 import key_hashes
-from databus.rows.schema import arrow_schema, null_variants
-from databus.rows.variant import EncodedImages, encode
+from databus.rows.schema import arrow_schema
 
 MAX_BATCH_BYTES = 64 << 20
 """Most bytes of VARIANT values in one record batch; a single larger row stands alone."""
@@ -27,6 +26,16 @@ NO_SCHEMA = -1
 """`schema_id` of rows that are statements."""
 
 _LETTERS = pa.array([Op.CREATE.value, Op.UPDATE.value, Op.DELETE.value])
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """What all rows of a batch have in common."""
+
+    batch: TableBatch
+    transactions: Transactions
+    server: str
+    form: ImageForm
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,9 @@ class _Rows:
         return _Rows(self.change[s], self.part[s], self.op[s], self.before[s], self.after[s])
 
 
-def emit(batch: TableBatch, transactions: Transactions, server: str) -> list[pa.RecordBatch]:
+def emit(
+    batch: TableBatch, transactions: Transactions, server: str, form: ImageForm = VARIANT_FORM
+) -> list[pa.RecordBatch]:
     """Return the rows of a batch, ordered by (transaction, ordinal, part).
 
     An update that changes the primary key becomes a delete of the old key (part 0, with the before-image) and an
@@ -54,18 +65,21 @@ def emit(batch: TableBatch, transactions: Transactions, server: str) -> list[pa.
         batch: row changes of one table.
         transactions: what `batch.transaction` points into.
         server: server_uuid (MySQL) or server_id in text (MariaDB); part of the event ids of rows without GTID.
+        form: how `before` and `after` are written.
 
     Raises:
         DecodeError: a value or key that has no lossless form.
     """
-    _refuse_partial(batch, transactions)
     encoder = key_encoder(batch)
-    images = encode(batch)
+    images = form.encode(batch)
     rows = _rows(batch, encoder)
-    return [_record_batch(batch, transactions, server, images, encoder, piece) for piece in _pieces(rows, images)]
+    origin = _Origin(batch, transactions, server, form)
+    return [_record_batch(origin, images, encoder, piece) for piece in _pieces(rows, images)]
 
 
-def emit_events(events: Sequence[TableEvent], transactions: Transactions, server: str) -> list[pa.RecordBatch]:
+def emit_events(
+    events: Sequence[TableEvent], transactions: Transactions, server: str, form: ImageForm = VARIANT_FORM
+) -> list[pa.RecordBatch]:
     """Return TRUNCATE and DDL statements as rows (op "t", "m") without key and images, by (transaction, ordinal)."""
     if not events:
         return []
@@ -78,27 +92,15 @@ def emit_events(events: Sequence[TableEvent], transactions: Transactions, server
         "schema_id": pa.array(np.full(n, NO_SCHEMA, np.int32)),
         "key": pa.nulls(n, pa.binary()),
         "key_hash": pa.array(np.zeros(n, np.int32)),
-        "before": null_variants(n),
-        "after": null_variants(n),
+        "before": form.nulls(n),
+        "after": form.nulls(n),
         "statement": pa.array([event.statement for event in ordered]),
         "flags": no_flags(n),
     }
     transaction = np.array([event.transaction for event in ordered], np.int64)
     ordinal = np.array([event.ordinal for event in ordered], np.int64)
     columns |= _provenance(transactions, server, transaction, ordinal, np.zeros(n, np.int16))
-    return [_assemble(columns)]
-
-
-def _refuse_partial(batch: TableBatch, transactions: Transactions) -> None:
-    """Refuse documents of which the log holds only differences: left out, they would pass for unchanged."""
-    for column, images in batch.partial.items():
-        change = int(np.argmax(np.isin(batch.after_row, list(images))))
-        end = int(transactions.end_pos[batch.transaction[change]])
-        raise DecodeError(
-            f"{transactions.file}: the transaction that ends at {end} logs only differences of "
-            f"{batch.schema.full_name}.{batch.schema.columns[column].name}, and no document before them",
-            hint="SET GLOBAL binlog_row_image='FULL', or binlog_row_value_options='', and start after it.",
-        )
+    return [_assemble(columns, form)]
 
 
 def _rows(batch: TableBatch, encoder: KeyEncoder | None) -> _Rows:
@@ -128,7 +130,7 @@ def _rows(batch: TableBatch, encoder: KeyEncoder | None) -> _Rows:
     return _Rows(rows.change[order], rows.part[order], rows.op[order], rows.before[order], rows.after[order])
 
 
-def _pieces(rows: _Rows, images: EncodedImages) -> Iterator[_Rows]:
+def _pieces(rows: _Rows, images: Images) -> Iterator[_Rows]:
     lengths = np.append(np.diff(images.offsets), 0)  # index -1, no image, takes nothing
     total = np.cumsum(lengths[rows.before] + lengths[rows.after])
     start, n = 0, len(total)
@@ -139,15 +141,8 @@ def _pieces(rows: _Rows, images: EncodedImages) -> Iterator[_Rows]:
         start = stop
 
 
-def _record_batch(
-    batch: TableBatch,
-    transactions: Transactions,
-    server: str,
-    images: EncodedImages,
-    encoder: KeyEncoder | None,
-    rows: _Rows,
-) -> pa.RecordBatch:
-    n = len(rows.change)
+def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, rows: _Rows) -> pa.RecordBatch:
+    batch, n = origin.batch, len(rows.change)
     if encoder is None:
         key, hashes = pa.nulls(n, pa.binary()), np.zeros(n, np.int32)
     else:
@@ -168,8 +163,10 @@ def _record_batch(
         "flags": row_flags(batch, rows.before, rows.after),
     }
     place = rows.change
-    columns |= _provenance(transactions, server, batch.transaction[place], batch.ordinal[place], rows.part)
-    return _assemble(columns)
+    columns |= _provenance(
+        origin.transactions, origin.server, batch.transaction[place], batch.ordinal[place], rows.part
+    )
+    return _assemble(columns, origin.form)
 
 
 def _provenance(
@@ -207,6 +204,6 @@ def _constant(value: str, n: int) -> pa.StringArray:
     return pa.repeat(pa.scalar(value), n)
 
 
-def _assemble(columns: dict[str, pa.Array]) -> pa.RecordBatch:
-    schema = arrow_schema()
+def _assemble(columns: dict[str, pa.Array], form: ImageForm) -> pa.RecordBatch:
+    schema = arrow_schema(form.kind)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

@@ -2,7 +2,8 @@
 
 A flag is "IMAGE.COLUMN:REASON", the image `before` or `after`, the column as the source names it. Reasons:
 `undecodable`, the value stands as bytes (base64 in JSON) because they are no text of the column's character set;
-`invalid_date`, it stands as the text of a date that no calendar has.
+`invalid_date`, it stands as the text of a date that no calendar has;
+`partial`, it is absent although it changed: the log holds only the differences of the document.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from databus.binlog.table_batch import TableBatch
 
 UNDECODABLE = "undecodable"
 INVALID_DATE = "invalid_date"
+PARTIAL = "partial"
 
 _TYPE = pa.list_(pa.string())
 
@@ -44,10 +46,12 @@ def row_flags(batch: TableBatch, before: npt.NDArray[np.int32], after: npt.NDArr
 
 
 def _image_flags(batch: TableBatch) -> dict[int, list[str]]:
-    """Return the image rows that have exceptions, with their flags in column order."""
+    """Return the image rows that have exceptions or partial documents, with their flags in column order."""
     found: dict[int, list[str]] = {}
-    for column in sorted(batch.exceptions):
+    for column in sorted({*batch.exceptions, *batch.partial}):
         name = batch.schema.columns[column].name
-        for row, value in batch.exceptions[column].items():
+        for row, value in batch.exceptions.get(column, {}).items():
             found.setdefault(row, []).append(f"{name}:{UNDECODABLE if isinstance(value, bytes) else INVALID_DATE}")
+        for row in batch.partial.get(column, ()):
+            found.setdefault(row, []).append(f"{name}:{PARTIAL}")
     return found

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba import njit
 
+from databus.binlog.kernels.memory import copy_bytes
 from databus.core.errors import DecodeError
 from databus.core.tables import ColumnSchema
 from databus.rows.columns import Bytes, string_array, text, validity
@@ -63,11 +64,21 @@ def _decimals(array: pa.Array) -> pa.StringArray:
 @njit(cache=True, nogil=True)
 def _quote(offsets: npt.NDArray[np.int32], data: Bytes, escapes: Bytes, digits: Bytes) -> Any:
     n = offsets.size - 1
-    total = 2 * n
-    for k in range(offsets[0], offsets[n]):
-        total += 1
-        if data[k] < 32 or data[k] == 34 or data[k] == 92:
-            total += 1 if escapes[data[k]] else 5
+    plain = np.empty(n, np.bool_)
+    total = 2 * n + np.int64(offsets[n]) - offsets[0]
+    for i in range(n):
+        value = data[offsets[i] : offsets[i + 1]]
+        marks = 0
+        controls = 0
+        for k in range(value.size):
+            marks += (value[k] == 34) | (value[k] == 92)
+            controls += value[k] < 32
+        plain[i] = marks + controls == 0
+        if controls:
+            for k in range(value.size):
+                if value[k] < 32:
+                    marks += 1 if escapes[value[k]] else 5
+        total += marks
     out = np.empty(total, np.uint8)
     where = np.empty(n + 1, np.int32)
     p = 0
@@ -75,27 +86,39 @@ def _quote(offsets: npt.NDArray[np.int32], data: Bytes, escapes: Bytes, digits: 
         where[i] = p
         out[p] = 34
         p += 1
-        for k in range(offsets[i], offsets[i + 1]):
-            c = data[k]
-            if c >= 32 and c not in (34, 92):
-                out[p] = c
-                p += 1
-                continue
-            out[p] = 92
-            if escapes[c]:
-                out[p + 1] = escapes[c]
-                p += 2
-            else:
-                out[p + 1] = 117
-                out[p + 2] = 48
-                out[p + 3] = 48
-                out[p + 4] = digits[c >> 4]
-                out[p + 5] = digits[c & 15]
-                p += 6
+        if plain[i]:
+            size = np.int64(offsets[i + 1]) - offsets[i]
+            copy_bytes(out, p, data, offsets[i], size)  # type: ignore[call-arg] # numba passes the context
+            p += size
+        else:
+            p = _put_escaped(data[offsets[i] : offsets[i + 1]], escapes, digits, out, p)
         out[p] = 34
         p += 1
     where[n] = p
     return where, out
+
+
+@njit(cache=True, nogil=True)
+def _put_escaped(value: Bytes, escapes: Bytes, digits: Bytes, out: Bytes, p: int) -> int:
+    """Write a text with what JSON wants escaped (RFC 8259, 7); return the position after it."""
+    for k in range(value.size):
+        c = value[k]
+        if c >= 32 and c not in (34, 92):
+            out[p] = c
+            p += 1
+            continue
+        out[p] = 92
+        if escapes[c]:
+            out[p + 1] = escapes[c]
+            p += 2
+        else:
+            out[p + 1] = 117
+            out[p + 2] = 48
+            out[p + 3] = 48
+            out[p + 4] = digits[c >> 4]
+            out[p + 5] = digits[c & 15]
+            p += 6
+    return p
 
 
 @njit(cache=True, nogil=True)

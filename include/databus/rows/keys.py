@@ -71,7 +71,7 @@ def key_encoder(batch: TableBatch) -> KeyEncoder | None:
     place = {column.name: c for c, column in enumerate(schema.columns)}
     chosen = [place[name] for name in schema.primary_key]
     literals = [
-        _with_exceptions(json_literals(batch.images.column(c), schema.columns[c]), batch.exceptions.get(c, {}))
+        with_exceptions(json_literals(batch.images.column(c), schema.columns[c]), batch.exceptions.get(c, {}))
         for c in chosen
     ]
     sets = np.array(batch.presence_sets, np.bool_).reshape(len(batch.presence_sets), len(schema.columns))
@@ -80,7 +80,8 @@ def key_encoder(batch: TableBatch) -> KeyEncoder | None:
     )
 
 
-def _with_exceptions(literals: pa.StringArray, exceptions: Mapping[int, str | bytes]) -> pa.StringArray:
+def with_exceptions(literals: pa.StringArray, exceptions: Mapping[int, str | bytes]) -> pa.StringArray:
+    """Return the literals with the texts of values that Arrow cannot hold (row → text) in their places."""
     if not exceptions:
         return literals
     rows = sorted(exceptions)

@@ -33,12 +33,11 @@ _ARROW = {
     "bigint": pa.int64(),
     "smallint": pa.int16(),
     "binary": pa.binary(),
-    "variant": VARIANT,
     "array<string>": pa.list_(pa.string()),
 }
 
 
 @functools.cache
-def arrow_schema() -> pa.Schema:
-    """Return the Arrow schema of `ROW_COLUMNS`, the same for every table."""
-    return pa.schema([pa.field(name, _ARROW[kind]) for name, kind in ROW_COLUMNS])
+def arrow_schema(images: pa.DataType = VARIANT) -> pa.Schema:
+    """Return the Arrow schema of `ROW_COLUMNS`, the same for every table; `images` is the type of the row images."""
+    return pa.schema([pa.field(name, images if kind == "variant" else _ARROW[kind]) for name, kind in ROW_COLUMNS])

@@ -125,7 +125,7 @@ def column_writer(batch: TableBatch, column: int) -> ColumnWriter:
         DecodeError: the column's Arrow type has no VARIANT encoding.
     """
     array = batch.images.column(column)
-    state = _state(batch, column, array)
+    state = column_state(batch, column, array)
     writer = _typed_writer(batch, column, array, state)
     exceptions = batch.exceptions.get(column)
     if not exceptions:
@@ -168,8 +168,9 @@ def _text_header(kind: pa.DataType) -> int | None:
     return None
 
 
-def _state(batch: TableBatch, column: int, array: pa.Array) -> kernels.State:
-    state = validity(array).astype(np.int8) + np.int8(kernels.NULL)
+def column_state(batch: TableBatch, column: int, values: pa.Array) -> kernels.State:
+    """Return int8[images]: ABSENT where the image does not carry the column, else NULL or VALUE as in `values`."""
+    state = validity(values).astype(np.int8) + np.int8(kernels.NULL)
     carried = np.array([present[column] for present in batch.presence_sets], np.bool_)
     if not carried.all():
         state[~carried[batch.presence]] = kernels.ABSENT

@@ -18,6 +18,7 @@ from databus.observe.stages import StageTimes
 from databus.runtime import check, counts
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
+from databus.runtime.direct import dispatch_direct, is_direct
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.runtime.read import read
@@ -79,6 +80,8 @@ def run_batch(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Bat
 def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:
     """Read, transform, check and dispatch the rows of a planned range."""
     flow, planned = session.flow, batch.source
+    if is_direct(flow):
+        return _move_direct(session, batch, times)
     names = counts.table_names(planned)
     with times.stage("read"):
         rows, splits = read(session, planned)
@@ -107,6 +110,22 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Move
         (*counts.check_results(flow, names, observed), *whole),
         (*held, *(row for r in written for row in r.rejected)),
     )
+
+
+def _move_direct(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:
+    """Move the rows of a planned range by the direct lane: they are read inside the dispatch."""
+    flow, planned = session.flow, batch.source
+    names = counts.table_names(planned)
+    with times.stage("check"):
+        whole = check.evaluate_batch_checks(flow, planned, batch.plan.clock)
+        check.enforce(flow, whole)
+    with times.stage("dispatch"):
+        done = dispatch_direct(session, batch)
+    observed = next(iter(done.values())).observed
+    receipts = {name: (d.given, d.receipts) for name, d in done.items()}
+    tables = counts.reconcile(flow, planned, observed, counts.table_counts(names, observed), receipts)
+    written = tuple(r for d in done.values() for r in d.receipts)
+    return _Moved(tables, written, whole, tuple(row for r in written for row in r.rejected))
 
 
 def _move_nothing(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:

@@ -14,13 +14,13 @@ from databus.runtime.check import STATE, VIOLATIONS, row_checks
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-_TABLE_EVENTS = "(statements)"
+STATEMENTS = "(statements)"
 """Name under which TRUNCATE and DDL are counted: they belong to no schema of the plan."""
 
 
 def table_names(planned: SourcePlan) -> list[str]:
     """Return each table of a plan once, then the name under which statements count."""
-    return [*dict.fromkeys(t.full_name for t in planned.tables), _TABLE_EVENTS]
+    return [*dict.fromkeys(t.full_name for t in planned.tables), STATEMENTS]
 
 
 def aggregates(flow: Flow, names: Sequence[str]) -> list[Column]:
@@ -114,7 +114,7 @@ def reconcile(
         _require_equal(flow, sink, given, confirmed)
     final = dict(counts)
     for row in rejected.values():
-        name = row.table if row.table in final else _TABLE_EVENTS
+        name = row.table if row.table in final else STATEMENTS
         final[name] = final[name].plus(TableCounts(quarantined=1, dispatched=-1))
     for table, count in final.items():
         if not count.reconciled:
@@ -124,8 +124,8 @@ def reconcile(
 
 def _require_equal(flow: Flow, sink: str, given: Mapping[str, int], confirmed: Mapping[str, int]) -> None:
     """Compare by table; a sink counts a statement under the table it names, the pass counts it apart."""
-    statements = given.get(_TABLE_EVENTS, 0)
-    for table in sorted({*given, *confirmed} - {_TABLE_EVENTS}):
+    statements = given.get(STATEMENTS, 0)
+    for table in sorted({*given, *confirmed} - {STATEMENTS}):
         surplus = confirmed.get(table, 0) - given.get(table, 0)
         if not 0 <= surplus <= statements:
             raise ReconciliationError(
@@ -140,7 +140,7 @@ def _require_equal(flow: Flow, sink: str, given: Mapping[str, int], confirmed: M
 def _at(name: str) -> Any:
     from pyspark.sql import functions as F  # noqa: N812
 
-    if name == _TABLE_EVENTS:
+    if name == STATEMENTS:
         return F.col("schema_id") < 0
     database, _, table = name.partition(".")
     return (F.col("schema_id") >= 0) & (F.col("database") == database) & (F.col("table") == table)

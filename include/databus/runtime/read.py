@@ -22,10 +22,15 @@ def read(session: FlowSession, planned: SourcePlan) -> tuple[DataFrame, int]:
     """Return the DataFrame of a range (lazy) and the number of splits it has."""
     from databus.runtime.rows_source import RowsDataSource
 
-    splits = session.source.splits(planned, SPLITS_PER_BATCH)
+    splits = splits_of(session, planned)
     session.spark.dataSource.register(RowsDataSource)
     frame: DataFrame = session.spark.read.format(RowsDataSource.name()).option("splits", pack(splits)).load()
     return frame, len(splits)
+
+
+def splits_of(session: FlowSession, planned: SourcePlan) -> Sequence[Split]:
+    """Return the splits of a range, in log order."""
+    return session.source.splits(planned, SPLITS_PER_BATCH)
 
 
 def pack(splits: Sequence[Split]) -> str:

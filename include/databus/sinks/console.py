@@ -21,6 +21,7 @@ class Console(SinkSpec):
     """
 
     kind: ClassVar[str] = "console"
+    direct: ClassVar[bool] = True
 
     limit: int = Field(20, ge=0)
 

@@ -10,6 +10,7 @@ Only `pyspark.sql.functions` is used, so the same code runs on a classic and on 
 
 from __future__ import annotations
 
+import functools
 import json
 from importlib import metadata, resources
 from typing import Any
@@ -39,7 +40,9 @@ def connector(plan: Plan) -> str:
     return end.flavor if isinstance(end, BinlogOffset) else end.kind
 
 
-def _code_version() -> str:
+@functools.cache
+def code_version() -> str:
+    """Return `source.version`."""
     # Not databus.__version__: the package's root names every kind, and siblings may not import each other.
     try:
         return metadata.version("databus")
@@ -61,7 +64,7 @@ def debezium(plan: Plan) -> Any:
     )
     snapshot = f.col("op") == f.lit(Op.READ.value)
     source = (
-        f.lit(_code_version()).alias("version"),
+        f.lit(code_version()).alias("version"),
         f.lit(connector(plan)).alias("connector"),
         f.lit(plan.flow).alias("name"),
         f.col("ts_ms"),

@@ -19,6 +19,7 @@ class Memory(SinkSpec):
     """
 
     kind: ClassVar[str] = "memory"
+    direct: ClassVar[bool] = True
 
     store: str = "default"
 

@@ -13,6 +13,7 @@ class Noop(SinkSpec):
     """Rows are counted and dropped."""
 
     kind: ClassVar[str] = "noop"
+    direct: ClassVar[bool] = True
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:  # noqa: ARG002 - no connection
         """Return the open sink."""

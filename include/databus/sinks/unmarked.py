@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from databus.core.batch import Plan, SinkPlan, SourcePlan, WriteReceipt
 from databus.core.events import Op
 from databus.core.findings import Finding
-from databus.core.protocols import SlotWriter
+from databus.core.protocols import DirectEncoder, SlotWriter
 from databus.core.tables import TableSchema
-from databus.sinks import envelope
+from databus.sinks import envelope, envelope_text
 from databus.sinks.mailbox import Address, Deliver, Mailbox
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ class UnmarkedSink:
         value = [envelope.debezium(plan).alias("value")] if self._mailbox else []
         return rows.select(f.lit(0).alias("slot"), *value, *COLUMNS)
 
+    def encoder(self, plan: Plan) -> DirectEncoder:
+        """Return the encoder of the direct lane; it gives the same columns."""
+        return UnmarkedEncoder(plan, valued=self._mailbox is not None)
+
     def writer(self, plan: Plan) -> SlotWriter:
         """Return the plan's writer."""
         return UnmarkedWriter(self._name, plan.batch, self._mailbox.address if self._mailbox else None, self._limit)
@@ -65,6 +69,26 @@ class UnmarkedSink:
         """Close the mailbox; safe to call twice."""
         if self._mailbox:
             self._mailbox.close()
+
+
+@dataclass(frozen=True)
+class UnmarkedEncoder:
+    """Chooses the columns of the rows, in the reader's task.
+
+    Attributes:
+        plan: the plan.
+        valued: whether rows are sent home, and need their value.
+    """
+
+    plan: Plan
+    valued: bool
+
+    def encode(self, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:  # noqa: ARG002 - there is one slot only
+        """Return `COLUMNS`, with `value` where the rows are sent home."""
+        chosen = rows.select(list(COLUMNS))
+        if not self.valued:
+            return chosen
+        return chosen.append_column("value", envelope_text.debezium(rows, self.plan).cast("string"))
 
 
 @dataclass(frozen=True)

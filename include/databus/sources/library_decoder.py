@@ -28,9 +28,8 @@ from databus.binlog.versioned_rows import current_op
 from databus.binlog.walker import Walker
 from databus.binlog.xa import walk_prepared
 from databus.core.errors import DecodeError
-from databus.rows.emit import emit, emit_events
 from databus.sources.library_values import ABSENT, UnsupportedValueError, column_value
-from databus.sources.segment_rows import in_log_order
+from databus.sources.segment_rows import Emission, in_log_order
 from databus.sources.segment_split import SegmentAddress
 
 _ROWS_AT_ONCE = 10_000
@@ -76,12 +75,8 @@ class LibraryEvents:
         if self._walk.open or self._walk.consumed_bytes != len(data):
             raise DecodeError(f"{file}:{self._walker.position}: the segment ends inside a transaction")
 
-    def rows(self, server: str, count: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+    def rows(self, emission: Emission) -> Iterator[pa.RecordBatch]:
         """Yield batches of `ROW_COLUMNS` in log order.
-
-        Args:
-            server: part of the event ids of rows without GTID.
-            count: told the row changes of each batch.
 
         Raises:
             DecodeError: the library cannot read a value, or is known to read it wrongly.
@@ -90,17 +85,15 @@ class LibraryEvents:
         for item in self._changes():
             pending.add(item)
             if len(pending) >= _ROWS_AT_ONCE:
-                yield from self._flush(pending, server, count)
+                yield from self._flush(pending, emission)
                 pending = _Pending()
-        yield from self._flush(pending, server, count)
+        yield from self._flush(pending, emission)
 
-    def _flush(self, pending: _Pending, server: str, count: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+    def _flush(self, pending: _Pending, emission: Emission) -> Iterator[pa.RecordBatch]:
         log = self._log
-        batches = emit_events(pending.events, log, server)
+        batches = emission.events(pending.events, log)
         for table, changes in pending.tables.values():
-            batch = _table_batch(table, changes, self._ids)
-            count(len(batch))
-            batches.extend(emit(batch, log, server))
+            batches.extend(emission.rows(_table_batch(table, changes, self._ids), log))
         yield from in_log_order(batches)
 
     def _changes(self) -> Iterator[TableEvent | _Change]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,8 @@ from databus.sources.mock_rows import commit_ms, mock_tables, transactions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from databus.rows.image_form import ImageForm
 
 SERVER = "mock"
 _BATCH_ROWS = 20_000
@@ -46,6 +48,17 @@ class MockSplit:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield batches of `ROW_COLUMNS` in log order."""
+        from databus.rows.image_form import VARIANT_FORM
+
+        yield from self._rows(VARIANT_FORM)
+
+    def read_text(self, columns: Mapping[int, Sequence[tuple[str, str]]]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`)."""
+        from databus.rows.image_form import json_form
+
+        yield from self._rows(json_form(columns))
+
+    def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         from databus.rows.emit import emit
@@ -70,7 +83,7 @@ class MockSplit:
                     (of[mine] - (start - 1)).astype(np.int32),
                     numbers[mine] % spec.rows_per_transaction,
                 )
-                pieces.extend(emit(batch, log, SERVER) if len(batch) else ())
+                pieces.extend(emit(batch, log, SERVER, form) if len(batch) else ())
             if len(pieces) == 1:
                 yield pieces[0]
             elif pieces:

@@ -36,6 +36,7 @@ class MysqlBinlog(SourceSpec):
     """
 
     kind: ClassVar[str] = "mysql_binlog"
+    direct: ClassVar[bool] = True
 
     conn_id: str
     tables: tuple[str, ...] = Field(min_length=1)

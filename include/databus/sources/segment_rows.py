@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,22 +14,22 @@ from databus.binlog.decode import DecodedEvents, decode_events
 from databus.binlog.schema_history.definitions import PinnedDefinitions
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.segments import TARGET_BYTES
-from databus.binlog.table_batch import TableBatch, TableEvent
+from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
 from databus.binlog.xa import PreparedRows
 from databus.core.errors import DecodeError
 from databus.rows.emit import emit, emit_events
+from databus.rows.image_form import ImageForm
 from databus.sources.segment_split import SegmentAddress, SegmentSplit, check_count
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _WHOLE_BYTES = 4 * TARGET_BYTES
 """A segment up to this size, decompressed, is decoded in one pass and sorted; a larger one is merged table by table."""
 _ORDER = ("position", "ordinal", "part")
 
 
-def segment_rows(data: npt.NDArray[np.uint8], segment: SegmentAddress, split: SegmentSplit) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one segment.
+def segment_rows(
+    data: npt.NDArray[np.uint8], segment: SegmentAddress, split: SegmentSplit, form: ImageForm
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one segment, their images in `form`.
 
     Raises:
         DecodeError: damaged or unsupported bytes, or other rows than were planned.
@@ -39,10 +39,34 @@ def segment_rows(data: npt.NDArray[np.uint8], segment: SegmentAddress, split: Se
         from databus.sources.library_decoder import LibraryEvents
 
         library = LibraryEvents(data, segment, split.capture, SchemaIds(split.tables), _definitions(split))
-        yield from library.rows(split.server, counted.add)
+        yield from library.rows(Emission(split.server, form, counted.add))
     else:
-        yield from _numba_rows(data, segment, split, counted)
+        yield from _numba_rows(data, segment, split, Emission(split.server, form, counted.add))
     check_count(segment, counted.changes)
+
+
+@dataclass(frozen=True)
+class Emission:
+    """How decoded changes become rows.
+
+    Attributes:
+        server: first part of every event id.
+        form: how row images are written.
+        count: told the row changes of each batch.
+    """
+
+    server: str
+    form: ImageForm
+    count: Callable[[int], None]
+
+    def rows(self, batch: TableBatch, log: Transactions) -> list[pa.RecordBatch]:
+        """Count and emit a batch of row changes."""
+        self.count(len(batch))
+        return emit(batch, log, self.server, self.form)
+
+    def events(self, events: Sequence[TableEvent], log: Transactions) -> list[pa.RecordBatch]:
+        """Emit statements."""
+        return emit_events(events, log, self.server, self.form)
 
 
 class _Counted:
@@ -58,21 +82,21 @@ class _Counted:
 
 
 def _numba_rows(
-    data: npt.NDArray[np.uint8], segment: SegmentAddress, split: SegmentSplit, counted: _Counted
+    data: npt.NDArray[np.uint8], segment: SegmentAddress, split: SegmentSplit, emission: Emission
 ) -> Iterator[pa.RecordBatch]:
     ids = SchemaIds(split.tables)
     decoded = _decode(data, segment, split.capture, ids, split)
     names = sorted({(t.database, t.table) for t in decoded.table_maps if split.capture(t.database, t.table)})
     if decoded.plain_bytes <= _WHOLE_BYTES or len(names) <= 1:
         if len(names) <= 1 and not _has_table_events(decoded):
-            yield from _emitted(decoded, decoded, split.server, counted.add)
+            yield from _emitted(decoded, decoded, emission)
         else:
-            yield from in_log_order(list(_emitted(decoded, decoded, split.server, counted.add)))
+            yield from in_log_order(list(_emitted(decoded, decoded, emission)))
         return
-    streams = [_emitted(decoded, _events_of(decoded), split.server, counted.add)]
+    streams = [_emitted(decoded, _events_of(decoded), emission)]
     for database, table in names:
         alone = decoded.only(_Only(database, table))
-        streams.append(_emitted(alone, (x for x in alone if isinstance(x, TableBatch)), split.server, counted.add))
+        streams.append(_emitted(alone, (x for x in alone if isinstance(x, TableBatch)), emission))
     yield from _merged(streams)
 
 
@@ -124,19 +148,17 @@ def _has_table_events(decoded: DecodedEvents) -> bool:
 def _emitted(
     decoded: DecodedEvents,
     items: Iterator[TableEvent] | DecodedEvents | Iterator[TableBatch],
-    server: str,
-    count: Callable[[int], None],
+    emission: Emission,
 ) -> Iterator[pa.RecordBatch]:
     events: list[TableEvent] = []
     for item in items:
         if isinstance(item, TableEvent):
             events.append(item)
             continue
-        yield from emit_events(events, decoded.transactions, server)
+        yield from emission.events(events, decoded.transactions)
         events = []
-        count(len(item))
-        yield from emit(item, decoded.transactions, server)
-    yield from emit_events(events, decoded.transactions, server)
+        yield from emission.rows(item, decoded.transactions)
+    yield from emission.events(events, decoded.transactions)
 
 
 def in_log_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:

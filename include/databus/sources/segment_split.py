@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +14,8 @@ from databus.core.tables import TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from databus.rows.image_form import ImageForm
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,22 @@ class SegmentSplit:
             DecodeError: damaged or unsupported bytes, or other rows than were planned; names the position.
             SourceUnavailableError: a segment is gone from the store.
         """
+        from databus.rows.image_form import VARIANT_FORM
+
+        yield from self._rows(VARIANT_FORM)
+
+    def read_text(self, columns: Mapping[int, Sequence[tuple[str, str]]]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`)."""
+        from databus.rows.image_form import json_form
+
+        yield from self._rows(json_form(columns))
+
+    def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
         from databus.binlog.segment_store import load_segment
         from databus.sources.segment_rows import segment_rows
 
         for segment in self.segments:
-            yield from segment_rows(load_segment(segment.uri), segment, self)
+            yield from segment_rows(load_segment(segment.uri), segment, self, form)
 
 
 def check_count(segment: SegmentAddress, found: int) -> None:

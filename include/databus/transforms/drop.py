@@ -21,6 +21,7 @@ class DropColumns(TableTransform):
     """
 
     kind: ClassVar[str] = "drop"
+    by_table: ClassVar[bool] = True
 
     columns: tuple[str, ...] = Field(min_length=1)
 

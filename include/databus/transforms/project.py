@@ -22,6 +22,7 @@ class Project(TableTransform):
     """
 
     kind: ClassVar[str] = "project"
+    by_table: ClassVar[bool] = True
 
     columns: tuple[str, ...] = Field(min_length=1)
 

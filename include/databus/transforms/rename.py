@@ -21,6 +21,7 @@ class RenameColumns(TableTransform):
     """
 
     kind: ClassVar[str] = "rename"
+    by_table: ClassVar[bool] = True
 
     mapping: dict[str, str] = Field(min_length=1)
 

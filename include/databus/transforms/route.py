@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -11,6 +11,9 @@ from databus.core.tables import TableSchema
 from databus.rows.changes import Changes
 from databus.rows.selection import matches
 from databus.transforms.table_transform import TableTransform
+
+if TYPE_CHECKING:
+    from databus.core import protocols
 
 
 class Route(TableTransform):
@@ -24,6 +27,7 @@ class Route(TableTransform):
     """
 
     kind: ClassVar[str] = "route"
+    by_table: ClassVar[bool] = True
 
     mapping: dict[str, str] = Field(min_length=1)
     default: str | None = None
@@ -44,6 +48,10 @@ class Route(TableTransform):
             return F.lit(found[0]) if found else self._otherwise()
 
         return changes.with_route(changes.per_table(route_of, otherwise=self._by_name()))
+
+    def reshape(self, changes: protocols.Changes) -> protocols.Changes:
+        """Return the changes: a route changes no column."""
+        return changes
 
     def route(self, table: str, route: str) -> str:
         """Return the same route that `transform` sets on the rows of a table, known before any row is read."""

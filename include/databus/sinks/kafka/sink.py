@@ -14,9 +14,10 @@ from databus.core.errors import MarkerDivergedError
 from databus.core.events import Op
 from databus.core.findings import Finding
 from databus.core.flow import FlowContext
-from databus.core.protocols import SlotWriter
+from databus.core.protocols import DirectEncoder, SlotWriter
 from databus.core.tables import TableSchema
 from databus.sinks.kafka.client import ClientSettings, LastError
+from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.encoding import encode
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
 from databus.sinks.kafka.preflight import probe
@@ -87,6 +88,10 @@ class KafkaSink:
     def encode(self, rows: Any, plan: Plan) -> Any:
         """Return the DataFrame of `encoding.COLUMNS`."""
         return encode(rows, self.spec, plan)
+
+    def encoder(self, plan: Plan) -> DirectEncoder:
+        """Return the encoder of the direct lane; it gives the same columns."""
+        return KafkaEncoder(self.spec, plan)
 
     def writer(self, plan: Plan) -> SlotWriter:
         """Return the plan's writer; it carries the topics' size limits and the connection."""

@@ -47,6 +47,7 @@ class Kafka(SinkSpec):
     """
 
     kind: ClassVar[str] = "kafka"
+    direct: ClassVar[bool] = True
 
     conn_id: str
     topic: str = "cdc.{route}"

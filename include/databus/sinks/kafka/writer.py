@@ -18,7 +18,7 @@ from databus.sinks.kafka.tally import Tally
 log = logging.getLogger(__name__)
 
 _POLL_EVERY = 1000
-_COLUMNS = ("topic", "partition", "key", "value", "event_id", "ts_ms", "tombstone")
+_COLUMNS = ("partition", "key", "value", "event_id", "ts_ms", "tombstone")
 
 
 @dataclass(frozen=True)
@@ -141,20 +141,25 @@ class KafkaSlotWriter:
     def _produce(self, session: Session, batch: pa.RecordBatch, tally: Tally) -> None:
         """Hand a batch to the producer; blocks while its queue is full."""
         reports = tally.reports(batch)
-        columns = [batch[name].to_pylist() for name in _COLUMNS]
+        columns = [_topics(batch["topic"]), *(batch[name].to_pylist() for name in _COLUMNS)]
         produce, poll = session.producer.produce, session.producer.poll
+        last_ms, stamp = None, ("ts_ms", "")
         try:
             for row, (topic, partition, key, value, event_id, ts_ms, tombstone) in enumerate(
                 zip(*columns, strict=True)
             ):
-                headers = [("event_id", event_id), ("ts_ms", str(ts_ms))]
-                for body in (value, None) if tombstone else (value,):
-                    while True:
-                        try:
-                            produce(topic, body, key, partition, reports.get(row), headers=headers)
-                            break
-                        except BufferError:
-                            poll(0.1)
+                if ts_ms != last_ms:
+                    last_ms, stamp = ts_ms, ("ts_ms", str(ts_ms))
+                headers = [("event_id", event_id), stamp]
+                while True:
+                    try:
+                        produce(topic, value, key, partition, reports.get(row), headers=headers)
+                        if tombstone:
+                            value, tombstone = None, False  # noqa: PLW2901 - the record that follows a delete
+                            continue
+                        break
+                    except BufferError:
+                        poll(0.1)
                 if row % _POLL_EVERY == 0:
                     poll(0)
         except KafkaException as error:
@@ -197,3 +202,10 @@ class KafkaSlotWriter:
             f"{stood}, a retry of the same plan gives {tally.done} rows and {tally.written} records",
             hint="The flow's transforms or the source are not deterministic, or a topic's max.message.bytes changed.",
         )
+
+
+def _topics(column: pa.Array) -> list[str]:
+    """Return the column as a list; the few names are made once."""
+    encoded = column.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    return [names[code] for code in encoded.indices.to_numpy().tolist()]

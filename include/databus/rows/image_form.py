@@ -1,0 +1,56 @@
+"""The two forms of a row image: Spark's VARIANT for the path through DataFrames, JSON text for the direct lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from databus.binlog.table_batch import TableBatch
+from databus.rows import json_images, variant
+from databus.rows.columns import Ints
+from databus.rows.json_images import ImageColumns
+from databus.rows.schema import VARIANT, null_variants
+
+
+class Images(Protocol):
+    """All images of one batch."""
+
+    @property
+    def offsets(self) -> Ints:
+        """int64[images + 1], where each image lies; its size in bytes is the difference."""
+        ...
+
+    def take(self, rows: npt.NDArray[np.int32]) -> pa.Array:
+        """Return a column of the images at `rows`, null where an index is -1."""
+        ...
+
+
+@dataclass(frozen=True)
+class ImageForm:
+    """How row images are written.
+
+    Attributes:
+        kind: Arrow type of the columns `before` and `after`.
+        encode: writes all images of a batch.
+        nulls: makes a column of so many nulls.
+    """
+
+    kind: pa.DataType
+    encode: Callable[[TableBatch], Images]
+    nulls: Callable[[int], pa.Array]
+
+
+VARIANT_FORM = ImageForm(VARIANT, variant.encode, null_variants)
+
+
+def json_form(columns: ImageColumns) -> ImageForm:
+    """Return the form whose images are JSON objects (binary, UTF-8) of the given columns, of all where none are."""
+    return ImageForm(
+        pa.binary(), partial(json_images.encode, columns=columns), lambda count: pa.nulls(count, pa.binary())
+    )

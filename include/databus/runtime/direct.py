@@ -1,0 +1,207 @@
+"""The direct lane: rows are encoded where they are read and go straight to the writer, without a row inside the JVM.
+
+A flow takes it when nothing of it needs a row as a DataFrame: decided by the flow's definition alone, so that every
+attempt of a plan takes the same lane. One Spark task per slot reads the plan's splits in log order, keeps its slot's
+rows, and hands them to the same writer as the other lane.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, cast
+
+from databus.core.batch import SourcePlan, WriteReceipt
+from databus.core.errors import DatabusError, DecodeError, ReconciliationError
+from databus.core.flow import Flow
+from databus.core.protocols import DirectEncoder, DirectSink, DirectSplit, SlotWriter
+from databus.rows.changes import Changes
+from databus.rows.fields import fields_of
+from databus.runtime.check import row_checks
+from databus.runtime.context import FlowSession
+from databus.runtime.dispatch import Dispatched
+from databus.runtime.overlap import overlapped
+from databus.runtime.plan import PlannedBatch
+from databus.runtime.read import splits_of
+from databus.runtime.shares import Observed, RowCounter, Taker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+AHEAD = 2
+"""Batches that are decoded and encoded ahead of the writer."""
+
+Columns = Mapping[int, tuple[tuple[str, str], ...]]
+
+
+def is_direct(flow: Flow) -> bool:
+    """Tell whether a flow takes the direct lane.
+
+    It does, unless it says otherwise, when its source writes images as text, its transforms look at no value, it has no
+    row checks, and every sink encodes text.
+    """
+    return (
+        flow.lane == "auto"
+        and flow.source.direct
+        and all(spec.by_table for spec in flow.transforms)
+        and not row_checks(flow)
+        and all(spec.direct for spec in flow.sinks)
+    )
+
+
+def image_columns(flow: Flow, planned: SourcePlan) -> Columns:
+    """Return schema_id → (name at the source, name after the transforms) of the tables whose columns they change.
+
+    Raises:
+        TransformError: what the transform raises in the other lane too.
+    """
+    changes = Changes(None, planned.tables, {schema.schema_id: fields_of(schema) for schema in planned.tables})
+    for spec in flow.transforms:
+        changes = spec.reshape(changes)  # type: ignore[assignment] # the only implementation
+    return {
+        schema_id: tuple((field.source, field.column.name) for field in changes.fields[schema_id])
+        for schema_id in changes.edited
+    }
+
+
+def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> dict[str, Dispatched]:
+    """Read the batch once per sink and slot, write it, and return what each sink confirmed.
+
+    Raises:
+        DatabusError: what reading or writing raised.
+        ReconciliationError: the slots' tasks did not read the same rows, or their shares are not the whole.
+    """
+    flow, planned = session.flow, batch.source
+    takers = tuple(Taker(spec.routes, session.sinks[spec.sink_name].accepts()) for spec in flow.sinks)
+    columns = image_columns(flow, planned)
+    splits = cast("Sequence[DirectSplit]", splits_of(session, planned))
+    done: dict[str, Dispatched] = {}
+    for number, (name, sink) in enumerate(session.sinks.items()):
+        task = DirectTask(
+            flow=flow,
+            planned=planned,
+            splits=tuple(splits),
+            columns=columns,
+            takers=takers,
+            mine=number,
+            encoder=cast("DirectSink", sink).encoder(batch.plan),
+            writer=sink.writer(batch.plan),
+        )
+        done[name] = _gathered(name, _run(session.spark, task, batch.plan.sinks[name].slots))
+    return done
+
+
+@dataclass(frozen=True)
+class DirectTask:
+    """What one Spark task per slot does; picklable, without credentials beyond the writer's.
+
+    Attributes:
+        flow: the flow, for routes.
+        planned: the source's plan, for the tables' names.
+        splits: what to read, in log order.
+        columns: see `image_columns`.
+        takers: what each sink of the flow takes.
+        mine: which of the takers is this sink.
+        encoder: the sink's encoder.
+        writer: the sink's writer.
+    """
+
+    flow: Flow
+    planned: SourcePlan
+    splits: tuple[DirectSplit, ...]
+    columns: Columns
+    takers: tuple[Taker, ...]
+    mine: int
+    encoder: DirectEncoder
+    writer: SlotWriter
+
+    def write(self, slot: int) -> tuple[WriteReceipt, Observed]:
+        """Read everything, write the rows of one slot, and return the receipt with what was read.
+
+        Reading and encoding run ahead of the writer in a thread.
+
+        Raises:
+            DatabusError: what reading or writing raised.
+        """
+        counter = RowCounter(self.flow, self.planned, self.takers, self.mine)
+        with closing(overlapped(self._encoded(slot, counter), AHEAD)) as rows:
+            # The first batch is made before the writer opens a transaction, whose time is limited.
+            first = list(islice(rows, 1))
+            receipt = self.writer.write(chain(first, rows), slot)
+        return receipt, counter.observed
+
+    def _encoded(self, slot: int, counter: RowCounter) -> Iterator[pa.RecordBatch]:
+        for rows in in_order(batch for split in self.splits for batch in split.read_text(self.columns)):
+            taken = counter.take(rows)
+            if taken.num_rows:
+                encoded = self.encoder.encode(taken, slot)
+                if encoded.num_rows:
+                    counter.give(encoded)
+                    yield encoded
+
+
+def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pass batches on after checking that their rows follow one another in the log; nothing sorts them later.
+
+    Raises:
+        DecodeError: a row stands before its predecessor; names both places.
+    """
+    import numpy as np
+
+    before = (0, "", -1, -1, -1)
+    for rows in batches:
+        if not rows.num_rows:
+            continue
+        position, ordinal, part = (np.asarray(rows[name]).astype(np.int64) for name in ("position", "ordinal", "part"))
+        file = rows["file"][0].as_py()
+        first = (len(file), file, int(position[0]), int(ordinal[0]), int(part[0]))
+        rising = (np.diff(position) > 0) | (
+            (np.diff(position) == 0) & ((np.diff(ordinal) > 0) | ((np.diff(ordinal) == 0) & (np.diff(part) > 0)))
+        )
+        if first <= before or not rising.all():
+            raise DecodeError(f"rows came out of order at {file}:{position[0]}, behind {before[1]}:{before[2]}")
+        before = (len(file), file, int(position[-1]), int(ordinal[-1]), int(part[-1]))
+        yield rows
+
+
+def slot_runner(task: DirectTask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function a Spark task runs: for each slot number it is given, one row with the pickled answer."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for slot in batch.column(0).to_pylist():
+                answer: Any
+                try:
+                    answer = task.write(slot)
+                except DatabusError as error:
+                    answer = error
+                yield pa.RecordBatch.from_pydict({"answer": pa.array([pickle.dumps(answer)], pa.binary())})
+
+    return run
+
+
+def _run(spark: Any, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, Observed]]:
+    numbers = spark.range(0, slots, 1, slots)
+    rows = numbers.mapInArrow(slot_runner(task), "answer binary").collect()
+    answers = [pickle.loads(row["answer"]) for row in rows]  # noqa: S301 - our own tasks wrote them
+    for answer in answers:
+        if isinstance(answer, DatabusError):
+            raise answer
+    return answers
+
+
+def _gathered(sink: str, answers: Sequence[tuple[WriteReceipt, Observed]]) -> Dispatched:
+    """Put the slots' shares together."""
+    receipts = tuple(sorted((receipt for receipt, _ in answers), key=lambda receipt: receipt.slot))
+    observed = answers[0][1]
+    if any((seen.read, seen.mine) != (observed.read, observed.mine) for _, seen in answers):
+        raise ReconciliationError(f"sink {sink}: the tasks of its slots did not read the same rows")
+    given, whole = [seen.given for _, seen in answers], sum(observed.mine.values())
+    if sum(given) != whole:
+        raise ReconciliationError(f"sink {sink}: its slots were given {given} rows of {whole}")
+    return Dispatched(receipts, observed.read, dict(observed.mine))

@@ -1,0 +1,59 @@
+"""Overlap: produce items in a thread while the caller works on those before."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Generator, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class _End:
+    """Stands at the end of the items, with the error that ended them."""
+
+    def __init__(self, error: BaseException | None = None):
+        self.error = error
+
+
+def overlapped(items: Iterable[T], ahead: int) -> Generator[T]:
+    """Yield the items in their order while a thread makes up to `ahead` more; an error comes at its place.
+
+    Closing the generator stops the thread after the item in hand and waits for it.
+    """
+    waiting: queue.Queue[T | _End] = queue.Queue(ahead)
+    stop = threading.Event()
+
+    def put(item: T | _End) -> bool:
+        while not stop.is_set():
+            try:
+                waiting.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def make() -> None:
+        end = _End()
+        try:
+            for item in items:
+                if not put(item):
+                    return
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            end = _End(error)
+        put(end)
+
+    maker = threading.Thread(target=make, name="databus-reader", daemon=True)
+    maker.start()
+    try:
+        while True:
+            item = waiting.get()
+            if isinstance(item, _End):
+                if item.error is not None:
+                    raise item.error
+                return
+            yield item
+    finally:
+        stop.set()
+        maker.join()

@@ -1,0 +1,121 @@
+"""Counts of the direct lane: what one task read, what of it each sink takes, what it gave to its writer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from databus.core.batch import SourcePlan
+from databus.core.events import RowState
+from databus.core.flow import Flow
+from databus.core.tables import TableSchema
+from databus.runtime.counts import STATEMENTS, table_names
+from databus.runtime.routing import route_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Taker:
+    """What one sink takes.
+
+    Attributes:
+        routes: its fnmatch patterns.
+        ops: the operations it accepts.
+    """
+
+    routes: tuple[str, ...]
+    ops: frozenset[str]
+
+
+@dataclass
+class Observed:
+    """What a task saw.
+
+    Attributes:
+        read: the aggregates of `counts.aggregates` of a flow without row checks, by their names.
+        mine: rows the sink takes, by table.
+        given: rows handed to this task's writer.
+    """
+
+    read: Counter[str] = field(default_factory=Counter)
+    mine: Counter[str] = field(default_factory=Counter)
+    given: int = 0
+
+
+class RowCounter:
+    """Counts the rows of one task on their way, and picks those that its sink takes."""
+
+    def __init__(self, flow: Flow, planned: SourcePlan, takers: tuple[Taker, ...], mine: int):
+        self.observed = Observed()
+        self._flow, self._takers, self._mine = flow, takers, mine
+        names = table_names(planned)
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._tables = {schema.schema_id: schema for schema in planned.tables}
+        self.observed.read["changes"] = 0
+        for number in range(len(names)):
+            self.observed.read.update({f"{number}_{state}": 0 for state in RowState})
+
+    def take(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Count the rows and return those that the sink takes, with their `route`."""
+        import pyarrow as pa
+
+        schema_id = np.asarray(rows["schema_id"])
+        changes = schema_id >= 0
+        self.observed.read["changes"] += int(np.count_nonzero(changes & (np.asarray(rows["part"]) == 0)))
+        group, tables = _groups(rows, schema_id, self._tables)
+        routes = [route_of(self._flow, table) for table in tables]
+        accepted = [_accepted(rows, group, routes, taker) for taker in self._takers]
+        taken = np.logical_or.reduce(accepted)
+        for number, table in enumerate(tables):
+            here = group == number
+            name = table.full_name if table.schema_id >= 0 else STATEMENTS
+            dispatched = int(np.count_nonzero(here & taken))
+            self._add(name, RowState.DISPATCHED, dispatched)
+            self._add(name, RowState.FILTERED, int(np.count_nonzero(here)) - dispatched)
+            if mine := int(np.count_nonzero(here & accepted[self._mine])):
+                self.observed.mine[name] += mine
+        routed = rows.append_column("route", pa.array(routes, pa.string()).take(pa.array(group)))
+        chosen = accepted[self._mine]
+        return routed if chosen.all() else routed.filter(pa.array(chosen))
+
+    def _add(self, name: str, state: RowState, rows: int) -> None:
+        self.observed.read[f"{self._numbers[name]}_{state}"] += rows
+
+    def give(self, rows: pa.RecordBatch) -> None:
+        """Count rows that go to the writer."""
+        self.observed.given += rows.num_rows
+
+
+def _groups(
+    rows: pa.RecordBatch, schema_id: npt.NDArray[np.int32], known: Mapping[int, TableSchema]
+) -> tuple[npt.NDArray[np.int32], list[TableSchema]]:
+    """Return each row's group and the groups' tables; statements stand under the table they name."""
+    if (schema_id == schema_id[0]).all() and schema_id[0] >= 0:
+        return np.zeros(len(schema_id), np.int32), [known[int(schema_id[0])]]
+    ids, inverse = np.unique(schema_id, return_inverse=True)
+    group = inverse.astype(np.int32)
+    tables = [known[number] if number >= 0 else TableSchema(number, "", "", ()) for number in ids.tolist()]
+    for row in np.flatnonzero(schema_id < 0).tolist():
+        group[row] = len(tables)
+        tables.append(TableSchema(-1, rows["database"][row].as_py(), rows["table"][row].as_py(), ()))
+    return group, tables
+
+
+def _accepted(
+    rows: pa.RecordBatch, group: npt.NDArray[np.int32], routes: list[str], taker: Taker
+) -> npt.NDArray[np.bool_]:
+    """Tell for each row whether a sink takes it, by route and operation."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    routed = np.array([any(fnmatchcase(route, pattern) for pattern in taker.routes) for route in routes], np.bool_)
+    accepted: npt.NDArray[np.bool_] = np.asarray(pc.is_in(rows["op"], pa.array(sorted(taker.ops), pa.string())))
+    return accepted & routed[group]

@@ -1,0 +1,84 @@
+"""Rows → the columns that a slot's writer takes, in the reader's task: what `encoding` says, without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from databus.core.batch import Plan
+from databus.core.events import Op
+from databus.core.tables import TableSchema
+from databus.sinks import envelope_text
+from databus.sinks.kafka.encoding import COLUMNS
+from databus.sinks.kafka.spec import Kafka
+from databus.sinks.kafka.topic_names import topic_of
+
+_NAMES = ("database", "table", "route")
+
+
+@dataclass(frozen=True)
+class KafkaEncoder:
+    """Encodes the rows of one plan.
+
+    Attributes:
+        spec: the sink as the flow wrote it down.
+        plan: pins slots and partition counts.
+    """
+
+    spec: Kafka
+    plan: Plan
+
+    def encode(self, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
+        """Return the rows of a slot as `encoding.COLUMNS`.
+
+        Raises:
+            SinkSettingError: a topic's name is not one that Kafka allows.
+        """
+        topics, of_row = self._topics(rows)
+        partition, known = self._partitions(rows, topics, of_row)
+        slots = self.plan.sinks[self.spec.sink_name].slots
+        owner = np.where(known, partition % slots, 0).astype(np.int32)
+        mine = owner == slot
+        if not mine.all():
+            chosen = pa.array(np.flatnonzero(mine))
+            rows = rows.take(chosen)
+            of_row, partition, known, owner = of_row[mine], partition[mine], known[mine], owner[mine]
+        debezium = self.spec.envelope == "debezium"
+        deleted = pc.and_(pc.equal(rows["op"], Op.DELETE.value), pc.is_valid(rows["key"]))
+        made = {
+            "topic": pa.array(topics, pa.string()).take(pa.array(of_row)),
+            "partition": pa.array(partition, pa.int32(), mask=~known),
+            "slot": pa.array(owner),
+            "value": envelope_text.debezium(rows, self.plan) if debezium else envelope_text.row(rows),
+            "tombstone": deleted if self.spec.tombstones else pa.repeat(pa.scalar(False), rows.num_rows),
+        }
+        return pa.RecordBatch.from_arrays(
+            [made[name] if name in made else rows[name] for name in COLUMNS], names=list(COLUMNS)
+        )
+
+    def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], npt.NDArray[np.int64]]:
+        """Return the distinct topics, and for each row which of them is its own."""
+        encoded = [rows[name].dictionary_encode() for name in _NAMES]
+        codes = np.zeros(rows.num_rows, np.int64)
+        for column in encoded:
+            codes = codes * len(column.dictionary) + np.asarray(column.indices)
+        _, first, of_row = np.unique(codes, return_index=True, return_inverse=True)
+        topics = []
+        for number in first.tolist():
+            database, table, route = (rows[name][number].as_py() for name in _NAMES)
+            topics.append(topic_of(self.spec.topic, TableSchema(-1, database, table, ()), route, self.plan.flow))
+        return topics, of_row
+
+    def _partitions(
+        self, rows: pa.RecordBatch, topics: list[str], of_row: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+        """Return each row's partition and whether it has one: a keyed row of a topic outside the plan has none."""
+        pinned = self.plan.sinks[self.spec.sink_name].partitions
+        counts = np.array([pinned.get(topic, 0) for topic in topics], np.int32)[of_row]
+        keyed = np.asarray(pc.is_valid(rows["key"]))
+        hashed = np.asarray(rows["key_hash"]) % np.maximum(counts, 1)
+        return np.where(keyed, hashed, 0).astype(np.int32), ~keyed | (counts > 0)

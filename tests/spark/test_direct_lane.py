@@ -75,7 +75,9 @@ def value(kind: str, r: random.Random) -> Any:
         "datetime": lambda: r.choice([moment, dt.datetime(9999, 12, 31, 23, 59, 59, 999999)]),
         "timestamp": lambda: moment.replace(microsecond=moment.microsecond // 1000 * 1000, tzinfo=dt.UTC),
         "time": lambda: dt.timedelta(milliseconds=10 * r.randint(-302039999, 302039999)),
-        "text": lambda: "".join(r.choice(alphabet) for _ in range(r.choice([0, 3, 300]))),
+        "text": lambda: r.choice(
+            ["".join(r.choice(alphabet) for _ in range(r.choice([0, 3, 300]))), Unrepresentable(b"\xff\x00a")]
+        ),
         "json": lambda: json.dumps({"k": [r.random(), None, 'é"']}, ensure_ascii=False),
         "enum": lambda: r.choice(["", "new", "größe"]),
         "blob": lambda: r.randbytes(r.choice([0, 1, 2, 3, 200])),

@@ -253,15 +253,15 @@ def test_documents_that_the_log_does_not_hold_are_absent_and_named(other_table: 
     assert batch.op.tolist() == [1, 1, 1, 1, 2]
 
 
-def test_rows_with_unknown_documents_are_not_emitted() -> None:
+def test_rows_with_unknown_documents_are_flagged() -> None:
     log = begun()
     after = (False, True, False, False)
-    partial_update(log, [(ints(1), 1, [differing((REPLACE, "$.k", 2))])], (True, False, False, False), after).xid()
+    unknown, unchanged = [differing((REPLACE, "$.k", 2))], [differing()]
+    partial_update(log, [(ints(1), 1, unknown), (ints(2), 1, unchanged)], (True, False, False, False), after).xid()
     decoded = decode_events(bytes(log.data), file=FILE)
     (batch,) = [b for b in decoded if isinstance(b, TableBatch)]
-    with pytest.raises(DecodeError, match=rf"{FILE}.*shop\.t\.a") as caught:
-        emit(batch, decoded.transactions, "server")
-    assert "binlog_row_image" in caught.value.hint
+    (rows,) = emit(batch, decoded.transactions, "server")
+    assert rows["flags"].to_pylist() == [["after.a:partial"], None]
 
 
 def test_many_updates_over_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:

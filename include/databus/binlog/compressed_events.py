@@ -8,9 +8,11 @@ bytes and that length, highest byte first).
 
 from __future__ import annotations
 
+import contextlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,11 +34,14 @@ from databus.binlog.kernels.expansion import (
     CONTENTS_END,
     CONTENTS_OK,
     CONTENTS_TYPE,
+    G_WIDTH,
     check_contents,
+    read_payload_frames,
 )
 from databus.core.errors import DecodeError
 
 Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
 
 PAYLOAD = EventType.TRANSACTION_PAYLOAD
 
@@ -47,6 +52,8 @@ _MOST_ZSTD_RATIO = 1 << 16
 _MOST_ZLIB_RATIO = 1033
 """Deflate's limit (zlib, "Technical Details")."""
 _MAX_EVENT_BYTES = (1 << 32) - 1
+_CODEC = pa.Codec("zstd")
+_AT_ONCE_BYTES = 1 << 16
 
 _PLAIN_TYPES = {
     EventType.QUERY_COMPRESSED: EventType.QUERY,
@@ -88,11 +95,13 @@ class ExpansionFault:
 
     Attributes:
         kind: its type byte.
+        at: its offset in the raw bytes.
         problem: what is wrong.
         hint: what to do.
     """
 
     kind: int
+    at: int
     problem: str
     hint: str = _DAMAGED
 
@@ -101,8 +110,7 @@ class ExpansionFault:
         return DecodeError(f"{where}: event {type_name(self.kind)} {self.problem}", hint=self.hint)
 
 
-@dataclass(frozen=True)
-class CompressedEvent:
+class CompressedEvent(NamedTuple):
     """One compressed event whose frame has been read.
 
     Attributes:
@@ -132,17 +140,28 @@ class CompressedEvent:
 
     def expand(self, raw: Bytes, buffer: Bytes, at: int) -> ExpansionFault | None:
         """Write the plain events to buffer[at : at + plain_bytes]; returns what is wrong, if anything is."""
-        data = pa.py_buffer(raw[self.data_at : self.data_end])
+        data = pa.py_buffer(raw.data[self.data_at : self.data_end])
         start, end = at + len(self.head), at + self.plain_bytes
         decompress: Callable[[pa.Buffer, Bytes], str] = _unzstd if self.kind == PAYLOAD else _unzlib
         problem = decompress(data, buffer[start:end])
         if problem:
-            return ExpansionFault(self.kind, problem)
+            return ExpansionFault(self.kind, self.at, problem)
         if self.kind == PAYLOAD:
             outcome = int(check_contents(buffer, start, end, _ALLOWED))
-            return None if outcome == CONTENTS_OK else ExpansionFault(self.kind, _WRONG_CONTENTS[outcome])
+            return None if outcome == CONTENTS_OK else ExpansionFault(self.kind, self.at, _WRONG_CONTENTS[outcome])
         buffer[at:start] = np.frombuffer(self.head, np.uint8)
         return None
+
+
+def read_payloads(raw: Bytes, found: Ints, log: FormatDescription) -> Iterator[CompressedEvent | ExpansionFault]:
+    """Yield the frames of payload events at these offsets; a kernel reads the sound ones."""
+    frames = np.empty((len(found), G_WIDTH), dtype=np.int64)
+    read_payload_frames(raw, found, log.checksum_bytes, _MOST_ZSTD_RATIO, frames)
+    for at, size, log_pos, data_at, data_end, plain in frames.tolist():
+        if plain < 0:
+            yield read_compressed(raw, at, log)
+        else:
+            yield CompressedEvent(PAYLOAD, at, size, log_pos, b"", data_at, data_end, plain)
 
 
 def read_compressed(raw: Bytes, at: int, log: FormatDescription) -> CompressedEvent | ExpansionFault:
@@ -151,19 +170,19 @@ def read_compressed(raw: Bytes, at: int, log: FormatDescription) -> CompressedEv
     kind = header.event_type
     end = at + header.size_bytes - log.checksum_bytes
     if end < at + HEADER_BYTES:
-        return ExpansionFault(kind, f"has the impossible size of {header.size_bytes} bytes")
+        return ExpansionFault(kind, at, f"has the impossible size of {header.size_bytes} bytes")
     if log.checksum and int(crc32(raw, at, end)) != int.from_bytes(raw[end : end + 4].tobytes(), "little"):
-        return ExpansionFault(kind, "does not match its CRC32: the log was damaged at rest or on the way")
+        return ExpansionFault(kind, at, "does not match its CRC32: the log was damaged at rest or on the way")
     if header.flags & FLAG_ARTIFICIAL:
-        return ExpansionFault(kind, "says that it is not in the log file")
+        return ExpansionFault(kind, at, "says that it is not in the log file")
     read = _read_payload if kind == PAYLOAD else _read_single
     try:
         head, data_at, size = read(raw, at, end)
     except (IndexError, ValueError) as error:
-        return ExpansionFault(kind, f"cannot be read: {error}")
+        return ExpansionFault(kind, at, f"cannot be read: {error}")
     most = (_MOST_ZSTD_RATIO if kind == PAYLOAD else _MOST_ZLIB_RATIO) * (end - data_at + 1)
     if size > most:
-        return ExpansionFault(kind, f"states that {end - data_at} bytes hold {size}, which no compression can do")
+        return ExpansionFault(kind, at, f"states that {end - data_at} bytes hold {size}, which no compression can do")
     return CompressedEvent(kind, at, header.size_bytes, header.log_pos, head, data_at, end, size)
 
 
@@ -243,6 +262,11 @@ def _packed(data: bytes, at: int) -> tuple[int, int]:
 
 def _unzstd(data: pa.Buffer, target: Bytes) -> str:
     """Decompress to fill the target exactly; returns what is wrong."""
+    if len(target) <= _AT_ONCE_BYTES:
+        # Half the time for small ones; what it does not like, the stream names.
+        with contextlib.suppress(OSError, pa.ArrowInvalid):
+            target[:] = np.frombuffer(_CODEC.decompress(data, decompressed_size=len(target)), np.uint8)
+            return ""
     try:
         with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
             got = stream.readinto(target)

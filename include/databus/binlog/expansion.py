@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from databus.binlog.compressed_events import PAYLOAD, CompressedEvent, ExpansionFault, read_compressed
+from databus.binlog.compressed_events import PAYLOAD, CompressedEvent, ExpansionFault, read_compressed, read_payloads
 from databus.binlog.events import EventType, FormatDescription
 from databus.binlog.kernels.expansion import find_events
-from databus.binlog.kernels.walk import P_FROM, P_LOG_POS, P_RAW_FROM, P_RAW_TO, P_TO, P_TYPE, P_WIDTH
+from databus.binlog.kernels.walk import P_FROM, P_RAW_FROM, P_RAW_TO, P_TO, P_WIDTH
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -91,43 +91,39 @@ def expand(raw: Bytes, start: int, log: FormatDescription, most_bytes: int | Non
         most_bytes: expand no further event once the expanded ones together take more than this.
     """
     compressed, fault, raw_end = _compressed(raw, start, log, most_bytes)
-    splices = np.zeros((len(compressed), P_WIDTH), dtype=np.int64)
     if not compressed:
-        return Expansion(raw[:raw_end], splices, raw_end, fault)
+        return _expansion(raw[:raw_end], [], raw_end, fault)
     total = raw_end + sum(event.plain_bytes - event.size_bytes for event in compressed)
     try:
         buffer = np.empty(total, dtype=np.uint8)
     except MemoryError:
-        fault = ExpansionFault(compressed[-1].kind, f"would take {compressed[-1].plain_bytes} bytes of memory")
-        return _without(raw, compressed[0].at, fault)
+        first = compressed[0]
+        fault = ExpansionFault(first.kind, first.at, f"and what follows would take {total} bytes of memory")
+        return _expansion(raw[: first.at], [], first.at, fault)
+    splices: list[tuple[int, ...]] = []
     raw_at = at = 0
-    for line, event in zip(splices, compressed, strict=True):
+    for event in compressed:
         between = event.at - raw_at
         buffer[at : at + between] = raw[raw_at : event.at]
-        at, raw_at = at + between, event.at + event.size_bytes
+        at += between
         failed = event.expand(raw, buffer, at)
         if failed is not None:
-            done = splices[: int(np.count_nonzero(splices[:, P_TO]))]
-            return Expansion(_read_only(buffer[:at]), done, event.at, failed)
-        line[[P_FROM, P_TO]] = at, at + event.plain_bytes
-        line[[P_RAW_FROM, P_RAW_TO, P_LOG_POS, P_TYPE]] = event.at, raw_at, event.log_pos, event.kind
-        at += event.plain_bytes
+            return _expansion(buffer[:at], splices, event.at, failed)
+        end, raw_at = at + event.plain_bytes, event.at + event.size_bytes
+        splices.append((at, end, event.at, raw_at, event.log_pos, event.kind))  # in the order of P_…
+        at = end
     buffer[at:] = raw[raw_at:raw_end]
-    return Expansion(_read_only(buffer), splices, raw_end, fault)
+    return _expansion(buffer, splices, raw_end, fault)
+
+
+def _expansion(buffer: Bytes, splices: list[tuple[int, ...]], raw_end: int, fault: ExpansionFault | None) -> Expansion:
+    buffer.flags.writeable = False
+    return Expansion(buffer, np.array(splices, dtype=np.int64).reshape(-1, P_WIDTH), raw_end, fault)
 
 
 def unexpanded(raw: Bytes) -> Expansion:
     """Return a buffer as it is."""
     return Expansion(raw, np.zeros((0, P_WIDTH), dtype=np.int64), len(raw))
-
-
-def _without(raw: Bytes, end: int, fault: ExpansionFault) -> Expansion:
-    return Expansion(raw[:end], np.zeros((0, P_WIDTH), dtype=np.int64), end, fault)
-
-
-def _read_only(buffer: Bytes) -> Bytes:
-    buffer.flags.writeable = False
-    return buffer
 
 
 def _compressed(
@@ -136,10 +132,10 @@ def _compressed(
     """Return the heads of the compressed events to expand, the fault of the first bad one, and the raw end."""
     heads: list[CompressedEvent] = []
     expanded = 0
-    for at in _offsets(raw, start, _WANTED[log.flavor]):
+    for head in _heads(raw, start, log):
+        at = head.at
         if most_bytes is not None and expanded > most_bytes:
             return heads, None, at
-        head = read_compressed(raw, at, log)
         if isinstance(head, ExpansionFault):
             return heads, head, at
         heads.append(head)
@@ -147,11 +143,15 @@ def _compressed(
     return heads, None, len(raw)
 
 
-def _offsets(raw: Bytes, start: int, wanted: Bytes) -> Iterator[int]:
+def _heads(raw: Bytes, start: int, log: FormatDescription) -> Iterator[CompressedEvent | ExpansionFault]:
     found = np.empty(_FOUND_AT_ONCE, dtype=np.int64)
     while True:
-        count = int(find_events(raw, start, wanted, found))
-        yield from found[:count].tolist()
+        count = int(find_events(raw, start, _WANTED[log.flavor], found))
+        if log.flavor == "mysql":
+            yield from read_payloads(raw, found[:count], log)
+        else:
+            for at in found[:count].tolist():
+                yield read_compressed(raw, at, log)
         if count < _FOUND_AT_ONCE:
             return
         last = int(found[-1])

@@ -284,7 +284,9 @@ class Walker:
         """Deal with the event at which the kernel stopped, and step over it."""
         at, size = int(self._state[w.S_AT]), int(self._state[w.S_SIZE])
         if status == w.NOT_ONE:
-            raise ExpansionFault(EventType.TRANSACTION_PAYLOAD, "holds not one whole transaction").error(self._where())
+            raise ExpansionFault(EventType.TRANSACTION_PAYLOAD, at, "holds not one whole transaction").error(
+                self._where()
+            )
         kind = int(buffer[at + 4])
         if status == w.UNBOUND_ROWS and int.from_bytes(bytes(buffer[at + 19 : at + 25]), "little") == _DUMMY_TABLE_ID:
             pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -26,8 +27,6 @@ ROOT = Path(__file__).parents[2]
 
 def submit(world: World, shop: Shop) -> None:
     """Run a window as SubmitTransferOperator does: spark-submit jobs/micro_batch.py, connections in the environment."""
-    import json
-
     spark_submit = Path(sys.executable).parent / "spark-submit"
     conf = [part for name, value in SPARK_CONF.items() for part in ("--conf", f"{name}={value}")]
     environment = {
@@ -153,8 +152,6 @@ def test_truncate_and_pk_update_in_order(world: World, database: str) -> None:
     source = shop.flow.source.model_copy(update={"tables": (f"{database}.t",)})
     flow = shop.flow.model_copy(update={"source": source, "transforms": (), "checks": ()})
     world.run(flow)
-    import json
-
     records = [json.loads(v) for _, v in topic_records(world.sandbox.address("kafka"), "path_truncate") if v]
     assert [(r["op"], (r["after"] or r["before"] or {}).get("id")) for r in records] == [
         (Op.CREATE, 1), (Op.CREATE, 2), (Op.DELETE, 1), (Op.CREATE, 3), (Op.TRUNCATE, None), (Op.CREATE, 9),
@@ -175,3 +172,28 @@ def test_foreign_transactions_move_the_checkpoint(world: World, database: str) -
     shop.writer.run(50)
     world.run(shop.flow)
     shop.assert_all_arrived_once()
+
+
+def test_xa_commits_in_a_later_run_and_rotations_move_the_checkpoint(world: World, database: str) -> None:
+    shop = Shop(world, "path_xa")
+    source = shop.flow.source.model_copy(update={"tables": (f"{database}.t",)})
+    flow = shop.flow.model_copy(update={"source": source, "transforms": (), "checks": ()})
+    with world.sql(database) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+        for sql in ("XA START 'x'", "INSERT INTO t VALUES (1), (2)", "XA END 'x'", "XA PREPARE 'x'"):
+            cursor.execute(sql)
+    with world.sql(database) as connection, connection.cursor() as cursor:
+        cursor.execute("INSERT INTO t VALUES (3)")
+        world.run(flow)
+        pending = world.checkpoint(flow).offset.prepared
+        assert [p.xid for p in pending] == ["X'78',X'',1"]
+        cursor.execute("FLUSH BINARY LOGS")
+        moved = world.run(flow)
+        assert (moved.batches, moved.rows) == (1, 0)
+        assert (world.checkpoint(flow).offset.pos, world.checkpoint(flow).offset.prepared) == (4, pending)
+        assert world.run(flow).batches == 0
+        cursor.execute("XA COMMIT 'x'")
+        world.run(flow)
+    assert world.checkpoint(flow).offset.prepared == ()
+    records = [json.loads(v) for _, v in topic_records(world.sandbox.address("kafka"), "path_xa") if v]
+    assert [(r["op"], r["after"]["id"]) for r in records] == [(Op.CREATE, 3), (Op.CREATE, 1), (Op.CREATE, 2)]

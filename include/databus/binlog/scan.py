@@ -29,7 +29,8 @@ class Scan:
         boundaries: int64, buffer offset after each of them.
         events: name of each event type seen → how often.
         tables: table maps seen.
-        rows: `database.table` → row changes, of the transactions that ended and of the one still open.
+        rows: `database.table` → row changes, of the transactions that ended and of the one still open; without those
+            that were taken back or wait for XA COMMIT.
         statements: TRUNCATE and definition statements.
         open: whether a transaction has begun and not ended.
     """

@@ -58,6 +58,11 @@ class Shop:
             charset="utf8mb4",
         )  # fmt: skip
 
+    def reconnect(self) -> None:
+        """Connect anew after the server was restarted."""
+        self._sql.close()
+        self._sql.connect()
+
     def transaction(self, *statements: str) -> None:
         self.sql("BEGIN", *statements, "COMMIT")
 

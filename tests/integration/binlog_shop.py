@@ -93,6 +93,11 @@ class Shop:
             assert time.monotonic() < deadline
             time.sleep(0.005)
 
+    def reconnect(self) -> None:
+        """Connect anew after the server was restarted."""
+        self._sql.close()
+        self._sql.connect()
+
     def transaction(self, *statements: str) -> None:
         self.sql("BEGIN", *statements, "COMMIT")
 

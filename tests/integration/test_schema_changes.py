@@ -142,3 +142,43 @@ def test_swaps_under_load(make_shop: Callable[..., Shop], flavor: str, tool: Cal
 
 
 _NUMBERS = " UNION ALL ".join(f"SELECT {n} n" for n in range(1, 300))
+
+
+@pytest.mark.usefixtures("metadata")
+def test_tables_that_come_and_go_under_one_name(make_shop: Callable[..., Shop], flavor: str) -> None:
+    shop = make_shop(flavor)
+    start = begin_history(shop)
+    t, u = f"{shop.name}.t", f"{shop.name}.u"
+    shop.sql(f"CREATE TABLE {t} (a INT PRIMARY KEY, b INT)", f"INSERT INTO {t} VALUES (1, 2)", f"TRUNCATE TABLE {t}")
+    shop.sql(f"DROP TABLE {t}", f"CREATE TABLE {t} (b INT, a INT PRIMARY KEY)", f"INSERT INTO {t} VALUES (3, 4)")
+    shop.sql(
+        "FLUSH BINARY LOGS", f"CREATE TABLE {u} AS SELECT b AS c, a AS d FROM {t}", f"INSERT INTO {u} VALUES (5, 6)"
+    )
+    shop.sql(f"RENAME TABLE {t} TO {shop.name}.x, {u} TO {t}, {shop.name}.x TO {u}", "FLUSH TABLES")
+    shop.sql(f"UPDATE {t} SET c = 7 WHERE d = 6", f"UPDATE {u} SET b = 8", f"DROP TABLE {t}, {u}")
+    rows = in_random_ranges(shop, start, 51)
+    assert story(rows, "t") == [
+        ("c", None, {"a": 1, "b": 2}),
+        ("c", None, {"b": 3, "a": 4}),
+        ("u", {"c": 5, "d": 6}, {"c": 7, "d": 6}),
+    ]
+    assert story(rows, "u") == [
+        ("c", None, {"c": 3, "d": 4}),
+        ("c", None, {"c": 5, "d": 6}),
+        ("u", {"b": 3, "a": 4}, {"b": 8, "a": 4}),
+    ]
+    assert [r["statement"].split()[0] for r in rows if r["op"] == "t"] == ["TRUNCATE"]
+
+
+def test_a_server_restarted_between_gives_table_ids_anew(
+    binlog_servers: Sandbox, make_shop: Callable[..., Shop], flavor: str
+) -> None:
+    shop = make_shop(flavor)
+    start = begin_history(shop)
+    for turn in range(2):
+        table = f"{shop.name}.a{turn}"
+        shop.sql(f"CREATE TABLE {table} (x{turn} INT PRIMARY KEY)", f"INSERT INTO {table} VALUES (1)")
+        binlog_servers.restart(flavor)
+        shop.reconnect()
+    rows = in_random_ranges(shop, start, 52)
+    assert [fields(r["after"]) for r in rows if r["op"] == "c"] == [{"x0": 1}, {"x1": 1}]

@@ -22,10 +22,14 @@ pytestmark = pytest.mark.integration
 Image = dict[str, Any] | None
 
 
-@pytest.fixture(params=["numba", "library"])
+@pytest.fixture(params=["numba", "library", "numba without metadata"])
 def shop(binlog_servers: Sandbox, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Shop]:
-    shop = Shop("mariadb", binlog_servers.address("mariadb"), tmp_path, request.param)
+    decoder, _, less = request.param.partition(" ")
+    shop = Shop("mariadb", binlog_servers.address("mariadb"), tmp_path, decoder)
+    shop.sql(f"SET GLOBAL binlog_row_metadata={'NO_LOG' if less else 'FULL'}")
+    assert shop.open().plan(shop.begin, EVERYTHING.model_copy(update={"max_seconds": 0.1})) is None
     yield shop
+    shop.sql("SET GLOBAL binlog_row_metadata=FULL")
     shop.drop()
 
 
@@ -200,3 +204,11 @@ def test_a_history_once_begun_knows_both_sides_of_an_alter(make_shop: Callable[[
     source.close()
     got = [after["b"] for _, _, after in delivered(shop.read(begin), "t") if after]
     assert got == ["YWFhYWFhYWFhYWFhYWFhYQ==", "YmJiYmJiYmJiYmJiYmJiYg==", "00000000-0000-0000-0000-000000000003"]
+
+
+def test_sequences_are_tables_of_one_row(shop: Shop) -> None:
+    shop.sql(f"CREATE SEQUENCE {shop.name}.s", f"CREATE TABLE {shop.name}.t (id INT PRIMARY KEY)")
+    shop.sql(f"INSERT INTO {shop.name}.t VALUES (NEXT VALUE FOR {shop.name}.s)", f"SELECT NEXT VALUE FOR {shop.name}.s")
+    rows = shop.read()
+    assert [after for _, _, after in delivered(rows, "t")] == [{"id": 1}]
+    assert {after["next_not_cached_value"] for _, _, after in delivered(rows, "s") if after} == {1001}

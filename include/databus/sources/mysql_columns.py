@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from databus.binlog.schema_history.declared_types import type_of_text
 from databus.binlog.schema_history.definition import ColumnDefinition, TableDefinition, TableName
 from databus.binlog.schema_history.sql_tokens import UndecidedError
-from databus.core.errors import SourceError
+from databus.core.errors import SourceError, SourceUnavailableError
 from databus.sources.mysql_server import MysqlServer
 
-_TABLE_TYPES = ("BASE TABLE", "SYSTEM VERSIONED")
+log = logging.getLogger(__name__)
+
+_TABLE_TYPES = ("BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE")
+"""What rows events can be of: a sequence of MariaDB is a table of one row."""
 
 
 class MysqlColumns:
@@ -35,9 +39,10 @@ class MysqlColumns:
         for name in tables:
             try:
                 self._server.query(f"SHOW CREATE TABLE {_quoted(name.database)}.{_quoted(name.table)}")
-            except SourceError as error:
-                if not any(f"MySQL error {code})" in error.message for code in (1146, 1049, 1142, 1044)):
-                    raise  # the table, its database or the right to see it may be gone
+            except SourceUnavailableError:
+                raise
+            except SourceError as error:  # the table or the right to see it may be gone, or the table is broken
+                log.debug("%s cannot be shown: %s", name, error)
 
     def definitions(self, databases: Sequence[str]) -> dict[TableName, TableDefinition]:
         """Return the tables of some databases; a table with a type that is not known here is left out.

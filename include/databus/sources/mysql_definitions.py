@@ -51,8 +51,8 @@ class DefinitionMissingError(Exception):
 class FollowedDefinitions:
     """What a walk from a flow's offset asks and tells; one per walk."""
 
-    def __init__(self, capture: TableCapture, flavor: str, history: SchemaHistory | None):
-        self._capture, self._flavor, self._history = capture, flavor, history
+    def __init__(self, capture: TableCapture, flavor: str, history: SchemaHistory | None, *, fold: bool = False):
+        self._capture, self._flavor, self._history, self._fold = capture, flavor, history, fold
         self._used: list[PinnedDefinition] = []
 
     def complete(self, table: TableMap, flavor: str, file: str, pos: int) -> TableMap:
@@ -80,7 +80,8 @@ class FollowedDefinitions:
             return
         place = place_of(file, end_pos)
         before = Place(place.number, place.pos - 1)
-        for name, entry in interpret(query, self._history, before, f"{file}:{end_pos}", self._flavor).items():
+        found = interpret(query, self._history, before, f"{file}:{end_pos}", self._flavor, fold=self._fold)
+        for name, entry in found.items():
             self._history.add(name, replace(entry, place=place))
 
     def used(self, end: BinlogOffset) -> tuple[PinnedDefinition, ...]:
@@ -94,6 +95,7 @@ class _Statements:
     """Collects the tables that statements touch, with their places."""
 
     flavor: str
+    fold: bool
     found: list[tuple[Place, str, frozenset[TableName]]]
 
     def complete(self, table: TableMap, flavor: str, file: str, pos: int) -> TableMap:  # noqa: ARG002
@@ -102,7 +104,7 @@ class _Statements:
 
     def follow(self, query: QueryEvent, file: str, end_pos: int) -> None:
         """Take note of a statement."""
-        names = touched(action_of(query, self.flavor))
+        names = touched(action_of(query, self.flavor, fold=self.fold))
         if names:
             text = " ".join(query.statement.split())[:300]
             self.found.append((place_of(file, end_pos), f"{text} (at {file}:{end_pos})", names))
@@ -123,6 +125,7 @@ class MysqlDefinitions:
         self._known_store: HistoryStore | None = None
         self._history: SchemaHistory | None = None
         self._tried: set[tuple[TableName, str, int]] = set()
+        self._fold: bool | None = None
 
     def begin(self, start: BinlogOffset) -> FollowedDefinitions:
         """Return what a walk from an offset asks.
@@ -133,7 +136,8 @@ class MysqlDefinitions:
             self._history = self._opened(start)
         elif self._history is not None and not _covers(self._history, start):
             self._history = self._seeded(start)
-        return FollowedDefinitions(self._capture, self._server.flavor, self._history)
+        fold = self._history is not None and self._folds()
+        return FollowedDefinitions(self._capture, self._server.flavor, self._history, fold=fold)
 
     def learn(self, missing: DefinitionMissingError, start: BinlogOffset) -> None:
         """Find the definition of a table that a walk from an offset did not have.
@@ -170,6 +174,12 @@ class MysqlDefinitions:
         if self._history is not None:
             self._history.covered = max(self._history.covered, Place(end.file_number, end.pos))
             self._store().save(self._history)
+
+    def _folds(self) -> bool:
+        if self._fold is None:
+            found = self._server.variables("lower_case_table_names")
+            self._fold = found.get("lower_case_table_names", "0") == "1"
+        return self._fold
 
     def _needed(self) -> bool:
         if self._server.flavor == "mariadb":
@@ -221,7 +231,7 @@ class MysqlDefinitions:
         return found | {d for d in literal if not set(d) & set("*?[")} - SYSTEM_DATABASES
 
     def _statements(self, start: BinlogOffset, head: BinlogOffset) -> list[tuple[Place, str, frozenset[TableName]]]:
-        collected = _Statements(self._server.flavor, [])
+        collected = _Statements(self._server.flavor, self._folds(), [])
         if (start.file, start.pos) == (head.file, head.pos):
             return []
         walk = LogWalk(_NO_TABLES, f"{self._server.place}: {start}", collected)

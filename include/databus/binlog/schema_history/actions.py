@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from databus.binlog.schema_history.definition import TableName
 from databus.binlog.schema_history.sql_tokens import Token, TokenReader, UndecidedError, items, tokens_of
@@ -95,8 +95,34 @@ _HARMLESS = {
 }
 
 
-def action_of(query: QueryEvent, flavor: str) -> Action | None:
-    """Return what a statement is about; None when it changes no table's definition."""
+def action_of(query: QueryEvent, flavor: str, *, fold: bool = False) -> Action | None:
+    """Return what a statement is about; None when it changes no table's definition.
+
+    Args:
+        query: the statement.
+        flavor: "mysql" or "mariadb".
+        fold: names are stored in lower case (lower_case_table_names=1).
+    """
+    found = _action_of(query, flavor)
+    return _folded(found) if fold and found is not None else found
+
+
+def _folded(action: Action) -> Action:
+    def low(name: TableName) -> TableName:
+        return TableName(name.database.lower(), name.table.lower())
+
+    if isinstance(action, DropTables):
+        return DropTables(tuple(map(low, action.names)))
+    if isinstance(action, RenameTables):
+        return replace(action, pairs=tuple((low(old), low(new)) for old, new in action.pairs))
+    if isinstance(action, Database):
+        return replace(action, name=action.name.lower())
+    if isinstance(action, CreateTable) and action.like is not None:
+        return replace(action, name=low(action.name), like=low(action.like))
+    return replace(action, name=low(action.name))
+
+
+def _action_of(query: QueryEvent, flavor: str) -> Action | None:
     try:
         reader = TokenReader(tokens_of(query.statement, flavor, query.sql_mode, strict=False))
         verb = reader.next().word

@@ -1,8 +1,8 @@
 """ALTER TABLE: the definition that follows from another one, in the order in which the server puts columns.
 
 Servers build the new list in two steps (`mysql_prepare_alter_table`, sql_table.cc): first the old columns without the
-dropped ones, changed ones in their place unless FIRST or AFTER moves them; then added and moved ones, as they are
-written.
+dropped ones, changed ones in their place; then, as they are written, added ones are put in and those with FIRST or
+AFTER are taken out and put where they belong.
 """
 
 from __future__ import annotations
@@ -169,6 +169,8 @@ class _Reader:
                 return
             raise UndecidedError(f"a change of column {old}, which is not there")
         self.change.replaced[old.casefold()] = column
+        if column.after is not None:
+            self.change.placed.append(column)
 
     def _alter(self) -> None:
         reader = self.reader
@@ -215,7 +217,6 @@ class _Reader:
 def _applied(table: TableDefinition, change: _Change) -> TableDefinition:
     columns: list[ColumnDefinition] = []
     new_names: dict[str, str] = {}
-    moved: list[ReadColumn] = []
     for column in table.columns:
         old = column.name.casefold()
         if old in change.dropped:
@@ -223,17 +224,14 @@ def _applied(table: TableDefinition, change: _Change) -> TableDefinition:
         read = change.replaced.get(old)
         if read is not None:
             new_names[old] = read.column.name
-            if read.after is None:
-                columns.append(read.column)
-            else:
-                moved.append(read)
+            columns.append(read.column)
             continue
         name = change.renamed.get(old, column.name)
         new_names[old] = name
         columns.append(replace(column, name=name, visible=change.shown.get(old, column.visible)))
     if change.converted:
         columns = [_converted(c, change.converted) for c in columns]
-    for read in _in_written_order(change, moved):
+    for read in change.placed:
         _place(columns, read)
     key = [new_names[k.casefold()] for k in table.primary_key if k.casefold() in new_names]
     if change.key_dropped:
@@ -273,18 +271,9 @@ def key_columns(reader: TokenReader) -> list[str]:
     return [TokenReader(part).identifier() for part in items(reader.group())]
 
 
-def _in_written_order(change: _Change, moved: Sequence[ReadColumn]) -> list[ReadColumn]:
-    if moved and change.placed:
-        # Both kinds take their places in one pass; their order among each other decides only when they name each other.
-        names = {r.column.name.casefold() for r in (*moved, *change.placed)}
-        if any(r.after and r.after.casefold() in names for r in (*moved, *change.placed)) or any(
-            r.after == "" for r in (*moved, *change.placed)
-        ):
-            raise UndecidedError("columns that are moved and added next to each other in one statement")
-    return [*moved, *change.placed]
-
-
 def _place(columns: list[ColumnDefinition], read: ReadColumn) -> None:
+    """Put a column where it is asked to be; one that is moved leaves its old place only now."""
+    columns[:] = [c for c in columns if c is not read.column]
     if read.after is None:
         columns.append(read.column)
     elif read.after == "":

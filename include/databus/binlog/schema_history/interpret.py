@@ -31,7 +31,7 @@ State = Callable[[TableName], Entry | None]
 
 
 def interpret(
-    query: QueryEvent, history: SchemaHistory, place: Place, where: str, flavor: str
+    query: QueryEvent, history: SchemaHistory, place: Place, where: str, flavor: str, *, fold: bool = False
 ) -> dict[TableName, Entry]:
     """Return the new entries of the tables that a statement touches.
 
@@ -41,6 +41,7 @@ def interpret(
         place: where the statement ends.
         where: its "file:pos", for messages.
         flavor: "mysql" or "mariadb".
+        fold: names are stored in lower case (lower_case_table_names=1).
     """
     new: dict[TableName, Entry] = {}
 
@@ -54,7 +55,7 @@ def interpret(
         known = f"; before it the table was {before.definition}" if before and before.definition else ""
         new[name] = Entry(place, None, f"the statement at {where} cannot be followed ({why}): {shown}{known}")
 
-    action = action_of(query, flavor)
+    action = action_of(query, flavor, fold=fold)
     try:
         if action is not None and not isinstance(action, Unreadable | DropTables | RenameTables):
             tokens_of(query.statement, flavor, query.sql_mode)
@@ -76,6 +77,9 @@ def interpret(
         _create(action, new, state, unknown, place, flavor)
     elif isinstance(action, AlterTable):
         _alter(action, new, state, unknown, place, flavor)
+        for fresh in renamed_to(action):
+            to = TableName(fresh.database.lower(), fresh.table.lower()) if fold else fresh
+            _rename(new, state, action.name, to, place)
     return new
 
 
@@ -165,8 +169,6 @@ def _alter(
             unknown(action.name, str(error))
     else:
         unknown(action.name, before.unknown if before and before.unknown else "the table was never seen")
-    for fresh in renamed_to(action):
-        _rename(new, state, action.name, fresh, place)
 
 
 def create_table(action: CreateTable, database_charset: str, flavor: str) -> TableDefinition:

@@ -11,11 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.table_batch import MAX_IMAGES, TableBatch
 from databus.rows import json_images, variant
 from databus.rows.columns import Ints
 from databus.rows.json_images import ImageColumns
 from databus.rows.schema import VARIANT, null_variants
+
+JSON_CHANGES = 4096
+"""Row changes written together as JSON: buffers of a few MB are reused by the allocator, larger ones are new pages each
+time (measured: see ADR 0005)."""
 
 
 class Images(Protocol):
@@ -39,11 +43,13 @@ class ImageForm:
         kind: Arrow type of the columns `before` and `after`.
         encode: writes all images of a batch.
         nulls: makes a column of so many nulls.
+        changes_at_once: row changes that are written together.
     """
 
     kind: pa.DataType
     encode: Callable[[TableBatch], Images]
     nulls: Callable[[int], pa.Array]
+    changes_at_once: int = MAX_IMAGES
 
 
 VARIANT_FORM = ImageForm(VARIANT, variant.encode, null_variants)
@@ -52,5 +58,8 @@ VARIANT_FORM = ImageForm(VARIANT, variant.encode, null_variants)
 def json_form(columns: ImageColumns) -> ImageForm:
     """Return the form whose images are JSON objects (binary, UTF-8) of the given columns, of all where none are."""
     return ImageForm(
-        pa.binary(), partial(json_images.encode, columns=columns), lambda count: pa.nulls(count, pa.binary())
+        pa.binary(),
+        partial(json_images.encode, columns=columns),
+        lambda count: pa.nulls(count, pa.binary()),
+        JSON_CHANGES,
     )

@@ -19,6 +19,7 @@ from databus.binlog.xa import PreparedRows
 from databus.core.errors import DecodeError
 from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm
+from databus.rows.slices import sliced
 from databus.sources.segment_split import SegmentAddress, SegmentSplit, check_count
 
 _WHOLE_BYTES = 4 * TARGET_BYTES
@@ -59,10 +60,11 @@ class Emission:
     form: ImageForm
     count: Callable[[int], None]
 
-    def rows(self, batch: TableBatch, log: Transactions) -> list[pa.RecordBatch]:
+    def rows(self, batch: TableBatch, log: Transactions) -> Iterator[pa.RecordBatch]:
         """Count and emit a batch of row changes."""
         self.count(len(batch))
-        return emit(batch, log, self.server, self.form)
+        for piece in sliced(batch, self.form.changes_at_once):
+            yield from emit(piece, log, self.server, self.form)
 
     def events(self, events: Sequence[TableEvent], log: Transactions) -> list[pa.RecordBatch]:
         """Emit statements."""

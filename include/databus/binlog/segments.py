@@ -40,6 +40,8 @@ class Segment:
         checksum: whether its events end with a CRC32.
         table_events: positions of the transactions that changed tables (TRUNCATE, other definition statements), which
             end the segment.
+        min_ts_ms: earliest commit time.
+        gtids_before: GTIDs executed at `start_pos`, "" when unknown.
     """
 
     name: str
@@ -54,6 +56,8 @@ class Segment:
     max_ts_ms: int
     checksum: bool
     table_events: tuple[int, ...] = ()
+    min_ts_ms: int = 0
+    gtids_before: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""

@@ -26,6 +26,7 @@ from databus.core.errors import DecodeError
 from databus.rows.emit import emit, emit_events
 from databus.sources.library_values import ABSENT, UnsupportedValueError, column_value
 from databus.sources.segment_rows import in_log_order
+from databus.sources.segment_split import SegmentSplit
 
 _ROWS_AT_ONCE = 10_000
 
@@ -60,11 +61,11 @@ class LibraryEvents:
         if self._walk.open or self._walk.consumed_bytes != len(self._data):
             raise DecodeError(f"{file}:{self._walker.position}: the segment ends inside a transaction")
 
-    def rows(self, server: str, count: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+    def rows(self, split: SegmentSplit, count: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
         """Yield batches of `ROW_COLUMNS` in log order.
 
         Args:
-            server: part of the event ids of rows without GTID.
+            split: what is read: its server is part of the event ids of rows without GTID, its filters leave rows out.
             count: told the row changes of each batch.
 
         Raises:
@@ -74,17 +75,17 @@ class LibraryEvents:
         for item in self._changes():
             pending.add(item)
             if len(pending) >= _ROWS_AT_ONCE:
-                yield from self._flush(pending, server, count)
+                yield from self._flush(pending, split, count)
                 pending = _Pending()
-        yield from self._flush(pending, server, count)
+        yield from self._flush(pending, split, count)
 
-    def _flush(self, pending: _Pending, server: str, count: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+    def _flush(self, pending: _Pending, split: SegmentSplit, count: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
         log = self._walk.transactions
-        batches = emit_events(pending.events, log, server)
+        batches = emit_events(pending.events, log, split.server)
         for table, changes in pending.tables.values():
             batch = _table_batch(table, changes, self._ids)
             count(len(batch))
-            batches.extend(emit(batch, log, server))
+            batches.extend(emit(split.filters.narrow(batch), log, split.server))
         yield from in_log_order(batches)
 
     def _changes(self) -> Iterator[TableEvent | _Change]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,18 +10,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from databus.binlog.decode import DecodedEvents, decode_events
+from databus.binlog.piecewise import decode_pieces
 from databus.binlog.schema_ids import SchemaIds
+from databus.binlog.segment_store import forget
 from databus.binlog.segments import TARGET_BYTES
 from databus.binlog.table_batch import TableBatch, TableEvent
-from databus.core.errors import DecodeError
 from databus.rows.emit import emit, emit_events
 from databus.sources.segment_split import SegmentAddress, SegmentSplit, check_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_WHOLE_BYTES = 4 * TARGET_BYTES
-"""A segment up to this size is decoded in one pass and sorted; a larger one is merged table by table."""
+_WHOLE_BYTES = TARGET_BYTES + TARGET_BYTES // 4
+"""A segment up to this size is decoded in one pass; a larger one, which holds a large transaction, piece by piece."""
 _ORDER = ("position", "ordinal", "part")
 
 
@@ -37,7 +37,7 @@ def segment_rows(data: npt.NDArray[np.uint8], segment: SegmentAddress, split: Se
         from databus.sources.library_decoder import LibraryEvents
 
         library = LibraryEvents(data, segment.file, segment.start_pos, split.capture, SchemaIds(split.tables))
-        yield from library.rows(split.server, counted.add)
+        yield from library.rows(split, counted.add)
     else:
         yield from _numba_rows(data, segment, split, counted)
     check_count(segment, counted.changes)
@@ -59,35 +59,27 @@ def _numba_rows(
     data: npt.NDArray[np.uint8], segment: SegmentAddress, split: SegmentSplit, counted: _Counted
 ) -> Iterator[pa.RecordBatch]:
     ids = SchemaIds(split.tables)
-    decoded = _decode(data, segment, split.capture, ids)
-    names = sorted({(t.database, t.table) for t in decoded.table_maps if split.capture(t.database, t.table)})
-    if len(data) <= _WHOLE_BYTES or len(names) <= 1:
-        if len(names) <= 1 and not _has_table_events(decoded):
-            yield from _emitted(decoded, decoded, split.server, counted.add)
-        else:
-            yield from in_log_order(list(_emitted(decoded, decoded, split.server, counted.add)))
+    if len(data) > _WHOLE_BYTES:
+        for piece in decode_pieces(
+            data,
+            file=segment.file,
+            base_pos=segment.start_pos,
+            tables=split.capture,
+            schema_ids=ids,
+            forget=lambda: forget(data),
+        ):
+            yield from _in_order(piece, split, counted)
         return
-    streams = [_emitted(decoded, _events_of(decoded), split.server, counted.add)]
-    for database, table in names:
-        alone = _decode(data, segment, _Only(database, table), ids)
-        streams.append(_emitted(alone, (x for x in alone if isinstance(x, TableBatch)), split.server, counted.add))
-    yield from _merged(streams)
+    decoded = decode_events(data, file=segment.file, base_pos=segment.start_pos, tables=split.capture, schema_ids=ids)
+    yield from _in_order(decoded, split, counted)
 
 
-class _Only:
-    """Filter for one table."""
-
-    def __init__(self, database: str, table: str):
-        self._name = (database, table)
-
-    def __call__(self, database: str, table: str) -> bool:
-        return (database, table) == self._name
-
-
-def _decode(
-    data: npt.NDArray[np.uint8], segment: SegmentAddress, tables: Callable[[str, str], bool], ids: SchemaIds
-) -> DecodedEvents:
-    return decode_events(data, file=segment.file, base_pos=segment.start_pos, tables=tables, schema_ids=ids)
+def _in_order(decoded: DecodedEvents, split: SegmentSplit, counted: _Counted) -> Iterator[pa.RecordBatch]:
+    names = sorted({(t.database, t.table) for t in decoded.table_maps if split.capture(t.database, t.table)})
+    if len(names) <= 1 and not _has_table_events(decoded):
+        yield from _emitted(decoded, decoded, split, counted.add)
+    else:
+        yield from in_log_order(list(_emitted(decoded, decoded, split, counted.add)))
 
 
 def _events_of(decoded: DecodedEvents) -> Iterator[TableEvent]:
@@ -104,7 +96,7 @@ def _has_table_events(decoded: DecodedEvents) -> bool:
 def _emitted(
     decoded: DecodedEvents,
     items: Iterator[TableEvent] | DecodedEvents | Iterator[TableBatch],
-    server: str,
+    split: SegmentSplit,
     count: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
     events: list[TableEvent] = []
@@ -112,11 +104,11 @@ def _emitted(
         if isinstance(item, TableEvent):
             events.append(item)
             continue
-        yield from emit_events(events, decoded.transactions, server)
+        yield from emit_events(events, decoded.transactions, split.server)
         events = []
         count(len(item))
-        yield from emit(item, decoded.transactions, server)
-    yield from emit_events(events, decoded.transactions, server)
+        yield from emit(split.filters.narrow(item), decoded.transactions, split.server)
+    yield from emit_events(events, decoded.transactions, split.server)
 
 
 def in_log_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -133,55 +125,3 @@ def in_log_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     for start in range(0, len(table), step):
         ordered.extend(table.take(pa.array(order[start : start + step])).combine_chunks().to_batches())
     return ordered
-
-
-def _merged(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Merge streams that are each in log order, holding one batch of each.
-
-    All rows up to the smallest last row of the batches at hand can go; then the stream of that batch gives its next
-    one.
-    """
-    heads = [
-        (_last(batch), number, batch)
-        for number, stream in enumerate(streams)
-        if (batch := next(stream, None)) is not None
-    ]
-    heapq.heapify(heads)
-    while heads:
-        bound, number, batch = heads[0]
-        ready: list[pa.RecordBatch] = [batch]
-        rest = []
-        for last, other, waiting in heads[1:]:
-            here = _rows_up_to(waiting, bound)
-            ready.append(waiting.slice(0, here))
-            rest.append((last, other, waiting.slice(here)))
-        yield from in_log_order([b for b in ready if b.num_rows])
-        following = next(streams[number], None)
-        if following is not None:
-            if _key(following, 0) <= bound:
-                raise DecodeError(
-                    f"rows of one table came out of order at {following['file'][0]}:{following['position'][0]}"
-                )
-            rest.append((_last(following), number, following))
-        heads = rest
-        heapq.heapify(heads)
-
-
-def _key(batch: pa.RecordBatch, row: int) -> tuple[int, int, int]:
-    position, ordinal, part = (batch[name][row].as_py() for name in _ORDER)
-    return position, ordinal, part
-
-
-def _last(batch: pa.RecordBatch) -> tuple[int, int, int]:
-    return _key(batch, batch.num_rows - 1)
-
-
-def _rows_up_to(batch: pa.RecordBatch, bound: tuple[int, int, int]) -> int:
-    low, high = 0, batch.num_rows
-    while low < high:
-        middle = (low + high) // 2
-        if _key(batch, middle) <= bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from databus.binlog.capture import TableCapture
 from databus.core.errors import DecodeError
 from databus.core.tables import TableSchema
+from databus.sources.row_filters import ALL_ROWS, RowFilters
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +42,7 @@ class SegmentSplit:
         tables: schemas of the plan.
         server: part of the event ids of rows without GTID.
         decoder: "numba" or "library".
+        filters: which of their rows are wanted; the others are read as rows of op "f".
     """
 
     segments: tuple[SegmentAddress, ...]
@@ -48,6 +50,7 @@ class SegmentSplit:
     tables: tuple[TableSchema, ...]
     server: str
     decoder: Literal["numba", "library"] = "numba"
+    filters: RowFilters = ALL_ROWS
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield batches of `ROW_COLUMNS` in log order across tables; the same rows at every call.

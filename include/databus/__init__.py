@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from databus.sinks.noop import Noop as Noop
     from databus.sources.mock import Mock as Mock
     from databus.sources.mysql_binlog import MysqlBinlog as MysqlBinlog
+    from databus.sources.row_filters import HashPartition as HashPartition
+    from databus.sources.row_filters import ModuloPartition as ModuloPartition
+    from databus.sources.row_filters import RangePartition as RangePartition
     from databus.transforms.drop import DropColumns as DropColumns
     from databus.transforms.filter import Filter as Filter
     from databus.transforms.hash import Hash as Hash

@@ -39,6 +39,12 @@ SINKS = {
     "console": "databus.sinks.console:Console",
     "noop": "databus.sinks.noop:Noop",
 }
+PARTS = {
+    "RangePartition": "databus.sources.row_filters:RangePartition",
+    "ModuloPartition": "databus.sources.row_filters:ModuloPartition",
+    "HashPartition": "databus.sources.row_filters:HashPartition",
+}
+"""Class name → "module:Class" of specs that stand in another kind's options."""
 GROUPS: dict[str, tuple[Mapping[str, str], type[Spec]]] = {
     "sources": (SOURCES, SourceSpec),
     "transforms": (TRANSFORMS, TransformSpec),
@@ -69,7 +75,7 @@ def spec_class(group: str, kind: str) -> type[Spec]:
 
 def public_names() -> dict[str, str]:
     """Return class name → "module:Class" of every kind: what `from databus import …` offers beside Flow."""
-    return {target.partition(":")[2]: target for group in GROUPS for target in kinds(group).values()}
+    return {target.partition(":")[2]: target for group in GROUPS for target in kinds(group).values()} | PARTS
 
 
 def load_public(name: str) -> type[Spec]:
@@ -79,7 +85,11 @@ def load_public(name: str) -> type[Spec]:
         UnknownKindError: no such class; the hint lists those that exist.
     """
     ours = (target for own, _ in GROUPS.values() for target in own.values())
-    target = next((t for t in ours if t.endswith(f":{name}")), None) or (known := public_names()).get(name)
+    target = (
+        PARTS.get(name)
+        or next((t for t in ours if t.endswith(f":{name}")), None)
+        or (known := public_names()).get(name)
+    )
     if target is None:
         raise _unknown(f"databus has no {name!r}", name, sorted([*known, "Flow", "Batching"]))
     return _load(target)

@@ -18,7 +18,7 @@ from databus.rows.schema import arrow_schema
 
 EVERYTHING = Batching(max_rows=10**9, max_bytes=1 << 40, max_seconds=2)
 IMPATIENT = Batching(max_rows=10**9, max_bytes=1 << 40, max_seconds=0.3)
-ROW_OPS = {Op.CREATE, Op.UPDATE, Op.DELETE}
+ROW_OPS = {Op.CREATE, Op.UPDATE, Op.DELETE, Op.FILTERED}
 
 Row = dict[str, Any]
 

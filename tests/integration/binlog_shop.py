@@ -47,6 +47,7 @@ class Shop:
     def __init__(self, flavor: str, address: str, folder: Path, decoder: str):
         host, port = address.split(":")
         self.flavor, self.folder, self.decoder = flavor, folder, decoder
+        self.keep = ""
         self.connection = Connection(conn_id="shop", conn_type="mysql", host=host, port=int(port), login="root")
         self.name = f"s{os.getpid()}_{next(_NUMBERS)}"
         self._sql = self._session()
@@ -93,22 +94,19 @@ class Shop:
             assert time.monotonic() < deadline
             time.sleep(0.005)
 
-    def reconnect(self) -> None:
-        """Connect anew after the server was restarted."""
-        self._sql.close()
-        self._sql.connect()
-
     def transaction(self, *statements: str) -> None:
         self.sql("BEGIN", *statements, "COMMIT")
 
     def open(self, tables: tuple[str, ...] = (), **options: Any) -> MysqlBinlogSource:
+        flow = options.pop("flow", self.name)
         spec = MysqlBinlog(
             conn_id="shop",
             tables=tables or (f"{self.name}.*",),
             decoder=options.pop("decoder", self.decoder),
             **options,
         )
-        context = FlowContext(self.name, Settings("test", str(self.folder / "segments"), ""))
+        settings = Settings("test", str(self.folder / "segments"), "", self.keep)
+        context = FlowContext(flow, settings)
         source = spec.open(Connections(self.connection), context)
         assert isinstance(source, MysqlBinlogSource)
         return source

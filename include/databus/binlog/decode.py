@@ -47,18 +47,13 @@ class DecodedEvents:
     """
 
     def __init__(self, walker: Walker, walk: Walk, tables: TableFilter, schema_ids: SchemaIds) -> None:
-        self._walker, self._walk, self._tables, self._schema_ids = walker, walk, tables, schema_ids
+        self._walk, self._tables, self._schema_ids = walk, tables, schema_ids
         self._buffer = walk.expansion.buffer
         self._place = LogPlace(walker.file, walker.position - walk.consumed_bytes, walk.expansion)
-        self.plain_bytes = len(self._buffer)
         self.transactions: Transactions = walk.transactions
         self.table_maps: tuple[TableMap, ...] = tuple(walk.slots)
         self.event_counts = walker.counts
         self.server_version = walker.format.server_version if walker.format else ""
-
-    def only(self, tables: TableFilter) -> DecodedEvents:
-        """Return the same events with another choice of tables; nothing is read again."""
-        return DecodedEvents(self._walker, self._walk, tables, self._schema_ids)
 
     def __iter__(self) -> Iterator[TableBatch | TableEvent]:
         rows = self._walk.rows
@@ -83,6 +78,10 @@ class DecodedEvents:
     def _history_rows(self, rows: Ints, bases: Ints) -> HistoryRows:
         """Find the history rows of the wanted tables WITH SYSTEM VERSIONING: they are not delivered and not counted."""
         found = HistoryRows()
+        self._add_history(found, rows, bases)
+        return found
+
+    def _add_history(self, found: HistoryRows, rows: Ints, bases: Ints) -> None:
         for slot, table in enumerate(self._walk.slots):
             if table.period is None or not self._tables(table.database, table.table):
                 continue
@@ -93,7 +92,6 @@ class DecodedEvents:
                 ).batches()
                 for batch in versions:
                     found.add(batch, table)
-        return found
 
     def _ordinal_bases(self, rows: Ints) -> Ints:
         """Return the ordinal of each event's first change.

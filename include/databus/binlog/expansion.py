@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from databus.binlog.compressed_events import PAYLOAD, CompressedEvent, ExpansionFault, read_compressed, read_payloads
-from databus.binlog.events import EventType, FormatDescription
+from databus.binlog.events import EventType, FormatDescription, parse_format_description
 from databus.binlog.kernels.expansion import find_events
 from databus.binlog.kernels.walk import P_FROM, P_RAW_FROM, P_RAW_TO, P_TO, P_WIDTH
 
@@ -119,6 +119,14 @@ def expand(raw: Bytes, start: int, log: FormatDescription, most_bytes: int | Non
 def _expansion(buffer: Bytes, splices: list[tuple[int, ...]], raw_end: int, fault: ExpansionFault | None) -> Expansion:
     buffer.flags.writeable = False
     return Expansion(buffer, np.array(splices, dtype=np.int64).reshape(-1, P_WIDTH), raw_end, fault)
+
+
+def plain_bytes(raw: Bytes) -> int:
+    """Return the size of a segment or log file without magic if nothing in it were compressed; nothing is expanded."""
+    size = int.from_bytes(raw[9:13].tobytes(), "little")
+    log = parse_format_description(raw[:size].tobytes(), "0")
+    heads, _, _ = _compressed(raw, size, log, None)
+    return len(raw) + sum(head.plain_bytes - head.size_bytes for head in heads)
 
 
 def unexpanded(raw: Bytes) -> Expansion:

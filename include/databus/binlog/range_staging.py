@@ -264,7 +264,10 @@ class RangeStager:
     def _writing(self, piece: Stretch, begin: int) -> _SegmentWriter:
         if self._writer is None:
             assert self._file is not None  # noqa: S101 - the walk yields a file before its events
-            self._writer = _SegmentWriter(self._folder, self._file, piece.pos + begin)
+            # Begun anew here, so that the texts of all segments together take one pass over the GTIDs.
+            gtids = self._gtids.text()
+            self._gtids = ExecutedGtids(self._start.flavor, gtids)
+            self._writer = _SegmentWriter(self._folder, self._file, piece.pos + begin, gtids)
         return self._writer
 
     def _end_segment(self) -> None:
@@ -283,8 +286,8 @@ class RangeStager:
 class _SegmentWriter:
     """One segment file while it is written."""
 
-    def __init__(self, folder: Path, file: FileStart, start_pos: int):
-        self._log, self._start_pos = file, start_pos
+    def __init__(self, folder: Path, file: FileStart, start_pos: int, gtids: str):
+        self._log, self._start_pos, self._gtids = file, start_pos, gtids
         self._path = folder / segment_name(file.name, start_pos)
         self.file: BinaryIO = self._path.open("wb", buffering=0)
         self.file.write(file.description)
@@ -325,4 +328,5 @@ class _SegmentWriter:
             self._path.name, self._log.name, self._start_pos, self._end_pos, size, len(stamps),
             dict(sorted(self.rows.items())),
             int(stamps[0]), int(stamps[-1]), int(stamps.max()), self._log.checksum, tuple(self.table_events),
+            min_ts_ms=int(stamps.min()), gtids_before=self._gtids,
         )  # fmt: skip

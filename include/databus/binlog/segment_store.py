@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import shutil
 import tempfile
 import uuid
@@ -157,6 +158,16 @@ class SegmentStore:
         )
 
 
+_IN_MEMORY_BYTES = 64 << 20
+"""A segment of a remote store up to this size is held in memory, a larger one in a temporary file that is mapped."""
+
+
+def forget(data: npt.NDArray[np.uint8]) -> None:
+    """Let the pages of a mapped segment leave memory; they come back from the file when they are touched again."""
+    if isinstance(data.base, mmap.mmap):
+        data.base.madvise(mmap.MADV_DONTNEED)
+
+
 def load_segment(address: str) -> npt.NDArray[np.uint8]:
     """Return the bytes of a segment; a local one is mapped rather than read, so that its size does not matter.
 
@@ -170,7 +181,14 @@ def load_segment(address: str) -> npt.NDArray[np.uint8]:
         if address.startswith(("file://", "/")):
             mapped: npt.NDArray[np.uint8] = np.memmap(path, np.uint8, mode="r")
             return mapped
-        return np.frombuffer(files.cat_file(path), np.uint8)
+        if files.size(path) <= _IN_MEMORY_BYTES:
+            return np.frombuffer(files.cat_file(path), np.uint8)
+        with tempfile.TemporaryFile() as copy:
+            with files.open(path, "rb") as remote:
+                shutil.copyfileobj(remote, copy, 4 << 20)
+            copy.flush()
+            kept: npt.NDArray[np.uint8] = np.memmap(copy, np.uint8, mode="r")
+            return kept
     except OSError as error:
         raise SourceUnavailableError(
             f"the segment {address} cannot be read: {error}",

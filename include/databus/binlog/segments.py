@@ -44,6 +44,8 @@ class Segment:
             end the segment.
         commits: None, or the place of the XA COMMIT to which the rows of this segment belong. The segment is then the
             transaction that XA PREPARE ended: `file`, `start_pos` and `end_pos` are the prepare's, times the commit's.
+        min_ts_ms: earliest commit time.
+        gtids_before: GTIDs executed at `start_pos`, "" when unknown.
     """
 
     name: str
@@ -59,6 +61,8 @@ class Segment:
     checksum: bool
     table_events: tuple[int, ...] = ()
     commits: CommitPlace | None = None
+    min_ts_ms: int = 0
+    gtids_before: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""

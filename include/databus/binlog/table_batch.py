@@ -51,8 +51,8 @@ class TableBatch:
         schema: the table's columns; images follow its column order.
         images: one row per row image (an update has two), native Arrow types.
         op: int8[n], INSERT, UPDATE or DELETE; n is the number of row changes.
-        before_row: int32[n], row of the before-image in `images`, -1 for inserts.
-        after_row: int32[n], row of the after-image in `images`, -1 for deletes.
+        before_row: int32[n], row of the before-image in `images`, -1 for inserts and for images left out by a filter.
+        after_row: int32[n], row of the after-image in `images`, -1 for deletes and for images left out by a filter.
         transaction: int32[n], index into the segment's `Transactions`.
         ordinal: int64[n], number of the change within its transaction across all tables, from 0.
         presence: int32[images], which entry of `presence_sets` says what columns the image carries.

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from databus import __version__
-from databus.cli import checkpoint, flows, moving, sandbox, watching
+from databus.cli import checkpoint, flows, moving, sandbox, segments, watching
 from databus.cli.exits import exit_code
 from databus.cli.output import ERR
 from databus.core.errors import DatabusError
@@ -28,6 +28,7 @@ app.command("plan")(moving.plan)
 app.command("run")(moving.run)
 app.command("peek")(watching.peek)
 app.command("lag")(watching.lag)
+app.command("segments")(segments.segments)
 app.command("doctor")(watching.doctor)
 
 

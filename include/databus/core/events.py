@@ -14,6 +14,8 @@ class Op(enum.StrEnum):
     READ = "r"
     TRUNCATE = "t"
     DDL = "m"
+    FILTERED = "f"
+    """Left out by the source's row filters: counted, without key and images; no sink takes it."""
 
 
 class RowState(enum.StrEnum):

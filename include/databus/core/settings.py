@@ -17,12 +17,15 @@ class Settings:
             (DATABUS_INSTALLATION).
         segment_store: folder or fsspec URI of staged log segments; on a cluster, one that all workers reach
             (DATABUS_SEGMENT_STORE).
+        segment_keep: how long segments stay after their range was committed, shared by all flows of a server: an age, a
+            size or both, e.g. "7d,50GB"; "" deletes them at once (DATABUS_SEGMENT_KEEP).
         records_url: SQLAlchemy URL of reports, quarantine and quality results (DATABUS_RECORDS_URL).
     """
 
     installation: str
     segment_store: str
     records_url: str
+    segment_keep: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -34,4 +37,5 @@ class Settings:
             installation=env.get("DATABUS_INSTALLATION", "default"),
             segment_store=env.get("DATABUS_SEGMENT_STORE", str(home / "segments")),
             records_url=env.get("DATABUS_RECORDS_URL", f"sqlite:///{home / 'records.db'}"),
+            segment_keep=env.get("DATABUS_SEGMENT_KEEP", ""),
         )

@@ -25,7 +25,8 @@ MAX_BATCH_BYTES = 64 << 20
 NO_SCHEMA = -1
 """`schema_id` of rows that are statements."""
 
-_LETTERS = pa.array([Op.CREATE.value, Op.UPDATE.value, Op.DELETE.value])
+_FILTERED = 3
+_LETTERS = pa.array([Op.CREATE.value, Op.UPDATE.value, Op.DELETE.value, Op.FILTERED.value])
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def emit(
     """Return the rows of a batch, ordered by (transaction, ordinal, part).
 
     An update that changes the primary key becomes a delete of the old key (part 0, with the before-image) and an
-    insert of the new one (part 1, with the after-image).
+    insert of the new one (part 1, with the after-image). So does an update of which a row filter kept one image only.
+    What has no image left is a row of op "f" without key, so that it is counted.
 
     Args:
         batch: row changes of one table.
@@ -108,9 +110,11 @@ def _rows(batch: TableBatch, encoder: KeyEncoder | None) -> _Rows:
     split = np.zeros(n, np.bool_)
     updates = np.flatnonzero(batch.op == UPDATE)
     if encoder is not None and len(updates):
-        before, after = batch.before_row[updates], batch.after_row[updates]
+        whole = updates[(batch.before_row[updates] >= 0) & (batch.after_row[updates] >= 0)]
+        before, after = batch.before_row[whole], batch.after_row[whole]
         changed = pc.not_equal(encoder.keys(before, after), encoder.keys(after, before))
-        split[updates] = changed.to_numpy(zero_copy_only=False)
+        split[whole] = changed.to_numpy(zero_copy_only=False)
+    split[updates] |= (batch.before_row[updates] < 0) != (batch.after_row[updates] < 0)
     change = np.repeat(np.arange(n), 1 + split)
     second = np.zeros(len(change), np.bool_)
     second[1:] = change[1:] == change[:-1]
@@ -125,6 +129,7 @@ def _rows(batch: TableBatch, encoder: KeyEncoder | None) -> _Rows:
         np.where(second, np.int32(-1), batch.before_row[change]),
         np.where(first, np.int32(-1), batch.after_row[change]),
     )
+    rows.op[(rows.before < 0) & (rows.after < 0)] = _FILTERED
     if (order[1:] > order[:-1]).all():
         return rows
     return _Rows(rows.change[order], rows.part[order], rows.op[order], rows.before[order], rows.after[order])
@@ -148,8 +153,12 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
     else:
         # An update that kept its key may name it in one image only; after a split each row has but its own image.
         other = np.where(rows.part > 0, batch.before_row[rows.change], rows.before)
-        key = encoder.keys(rows.after, other)
-        hashes = key_hashes(*text(key))
+        named = rows.op != _FILTERED
+        key = encoder.keys(rows.after[named], other[named])
+        hashes = np.zeros(n, np.int32)
+        hashes[named] = key_hashes(*text(key))
+        if not named.all():
+            key = key.take(pa.array(np.cumsum(named) - 1, mask=~named))
     columns = {
         "op": _LETTERS.take(pa.array(rows.op)),
         "database": _constant(batch.schema.database, n),
@@ -157,8 +166,8 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         "schema_id": pa.array(np.full(n, batch.schema.schema_id, np.int32)),
         "key": key,
         "key_hash": pa.array(hashes),
-        "before": images.take(rows.before),
-        "after": images.take(rows.after),
+        "before": _taken(images, rows.before, origin.form),
+        "after": _taken(images, rows.after, origin.form),
         "statement": pa.nulls(n, pa.string()),
         "flags": row_flags(batch, rows.before, rows.after),
     }
@@ -167,6 +176,10 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         origin.transactions, origin.server, batch.transaction[place], batch.ordinal[place], rows.part
     )
     return _assemble(columns, origin.form)
+
+
+def _taken(images: Images, rows: npt.NDArray[np.int32], form: ImageForm) -> pa.Array:
+    return images.take(rows) if len(images.offsets) > 1 else form.nulls(len(rows))  # a filter left none
 
 
 def _provenance(

@@ -35,8 +35,8 @@ class UnmarkedSink:
         return ()
 
     def accepts(self) -> frozenset[str]:
-        """Return every operation."""
-        return frozenset(op.value for op in Op)
+        """Return every operation; a row that the source filtered is none."""
+        return frozenset(op.value for op in Op if op is not Op.FILTERED)
 
     def prepare(self, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]]) -> SinkPlan:  # noqa: ARG002
         """Return a plan with one slot; there is nothing to make."""

@@ -13,6 +13,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors import ConfigError, OffsetInvalidError
 from databus.core.flow import FlowContext, SourceSpec
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
+from databus.sources.row_filters import AnyRowFilter
 
 if TYPE_CHECKING:
     from databus.core.protocols import Source
@@ -29,6 +30,9 @@ class MysqlBinlog(SourceSpec):
         tables: what is captured: "shop.orders", fnmatch patterns "shop.*", or "re:" and a regular expression over
             `database.table`.
         exclude_tables: patterns of the same form that are left out.
+        row_filters: RangePartition, ModuloPartition, HashPartition: which rows of which tables are wanted. A row must
+            pass all that concern its table. The others are left out before they are encoded, and count as filtered; an
+            update that moves a row into a partition is an insert, one that moves it out a delete.
         start: where a flow without a checkpoint begins: "latest", "earliest", "FILE:POS", "gtid:<set>", or a time
             (ISO 8601; UTC without a zone).
         decoder: "numba" (columnar) or "library" (python-mysql-replication; slow, refuses the types it gets wrong).
@@ -41,6 +45,7 @@ class MysqlBinlog(SourceSpec):
     conn_id: str
     tables: tuple[str, ...] = Field(min_length=1)
     exclude_tables: tuple[str, ...] = ()
+    row_filters: tuple[AnyRowFilter, ...] = ()
     start: str = "latest"
     decoder: Literal["numba", "library"] = "numba"
     flavor: Literal["auto", "mysql", "mariadb"] = "auto"

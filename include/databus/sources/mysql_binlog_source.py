@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from databus.binlog.capture import TableCapture
 from databus.binlog.dump import Dump, DumpRequest
+from databus.binlog.kept_log import KeptLog
 from databus.binlog.log_walk import LogWalk
 from databus.binlog.range_staging import RangeBounds, RangeStager
 from databus.binlog.schema_history.store import HistoryStore
@@ -18,7 +19,7 @@ from databus.binlog.segment_store import SegmentStore
 from databus.binlog.segments import RangeIndex
 from databus.core.batch import SourcePlan
 from databus.core.connections import Connection
-from databus.core.errors import DatabusError, OffsetInvalidError, SourceDivergedError
+from databus.core.errors import DatabusError, OffsetInvalidError, OffsetPurgedError, SourceDivergedError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Batching, FlowContext
 from databus.core.lag import Lag
@@ -30,6 +31,8 @@ from databus.sources.mysql_positions import MysqlPositions, request_after
 from databus.sources.mysql_preflight import preflight
 from databus.sources.mysql_server import MysqlServer
 from databus.sources.prepared_transactions import PreparedTransactions
+from databus.sources.row_filters import RowFilters
+from databus.sources.segment_relay import SegmentRelay
 from databus.sources.segment_split import SegmentAddress, SegmentSplit
 
 log = logging.getLogger(__name__)
@@ -48,13 +51,15 @@ class MysqlBinlogSource:
         """
         self._spec, self._connection, self._context = spec, connection, context
         self._capture = TableCapture(spec.tables, spec.exclude_tables)
+        self._filters = RowFilters(spec.row_filters)
         self._server = MysqlServer(connection, spec.flavor)
         self._positions = MysqlPositions(self._server, self._dump)
         self._definitions = MysqlDefinitions(self._server, self._capture, self._history_store, self._dump)
         self._failover = MysqlFailover(self._server, self._positions)
         self._server_id = 0
-        self._dumping: Dump | None = None
+        self._dumping: Dump | KeptLog | None = None
         self._stores: dict[str, SegmentStore] = {}
+        self._relay = SegmentRelay(self._server, context.settings)
 
     def preflight(self, start: Offset | None) -> Sequence[Finding]:
         """Probe settings, grants, retention, tables and the start offset; changes nothing."""
@@ -88,7 +93,7 @@ class MysqlBinlogSource:
 
     def offset_at(self, when: datetime) -> BinlogOffset:
         """Return the last transaction boundary at which every later transaction committed at or after `when`."""
-        return self._positions.at_time(when)
+        return self._relay.at_time(when) or self._positions.at_time(when)
 
     def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
         """Dump the next range after `after` into segments.
@@ -113,7 +118,10 @@ class MysqlBinlogSource:
         index = None if (head.file, head.pos) == (place.file, place.pos) else self._stage(start, switch, bounds, None)
         if index is None:
             index = self._stage(start, switch, bounds, time.monotonic() + limit.max_seconds)
-        return None if index is None else _plan(index)
+        if index is None:
+            return None
+        self._filters.check(index.tables)
+        return _plan(index)
 
     def reopen(self, planned: OffsetRange) -> SourcePlan:
         """Describe a planned range from its segments; dumps it again, to exactly its end, when they are gone.
@@ -126,6 +134,7 @@ class MysqlBinlogSource:
     def splits(self, plan: SourcePlan, count: int) -> Sequence[SegmentSplit]:
         """Group the segments that hold anything for this flow into at most `count` splits of about equal size."""
         index = self._index(plan.range)
+        self._filters.check(index.tables)
         store = self._store(self._binlog(plan.range.end).server)
         wanted = [s for s in index.segments if s.rows or s.table_events]
         if not wanted:
@@ -143,18 +152,21 @@ class MysqlBinlogSource:
             passed += segment.size_bytes
         server = self._binlog(index.range.end).server
         return [
-            SegmentSplit(tuple(g), self._capture, index.tables, server, self._spec.decoder, index.definitions)
+            SegmentSplit(
+                tuple(g), self._capture, index.tables, server, self._spec.decoder, index.definitions, self._filters
+            )
             for _, g in sorted(groups.items())
         ]
 
     def release(self, plan: SourcePlan) -> None:
-        """Delete the segments of a committed range, and the kept copies of what it resolved."""
+        """Delete a committed range's segments, pins of XA that it resolved, and kept segments over the limit."""
         store = self._store(self._binlog(plan.range.end).server)
         store.delete(plan.range)
         pending = set(self._binlog(plan.range.end).prepared)
         for prepared in self._binlog(plan.range.start).prepared:
             if prepared not in pending:
                 store.unpin(prepared)
+        self._relay.prune()
 
     def lag(self, committed: Offset) -> Lag:
         """Measure bytes to the head, and the age of the first transaction that is not committed."""
@@ -167,7 +179,7 @@ class MysqlBinlogSource:
             + head.pos
             - offset.pos
         )
-        first_ms = self._positions.first_commit_ms(offset) if behind else None
+        first_ms = (self._relay.first_commit_ms(offset) or self._positions.first_commit_ms(offset)) if behind else None
         now = self._server.now()
         if first_ms is None:  # rotations at most: nothing to move
             return Lag(0, 0.0, str(head), now)
@@ -187,7 +199,11 @@ class MysqlBinlogSource:
         """Return how a checkpoint of another server is read on; check one of this server, and return None."""
         if self._failover.concerns(offset):
             return self._failover.resume(offset)
-        self._positions.check(offset)
+        try:
+            self._positions.check(offset)
+        except OffsetPurgedError:
+            if not self._relay.log_from(offset):
+                raise
         return None
 
     def _index(self, planned: OffsetRange) -> RangeIndex:
@@ -203,7 +219,9 @@ class MysqlBinlogSource:
                 "is committed; what follows is read by GTID.",
             )
         switch = self._continued(start)
-        self._positions.check(end)
+        kept = None if switch else self._relay.log_from(start)
+        if kept is None or not kept.reaches(end):
+            self._positions.check(end)
         log.info("segments of %s are not in the store: dumping the range again", planned)
         again = self._stage(start, switch, RangeBounds(end=end), None)
         if again is None or again.range != planned:
@@ -236,18 +254,22 @@ class MysqlBinlogSource:
     def _stage_once(
         self, start: BinlogOffset, after: BinlogOffset, bounds: RangeBounds, deadline: float | None
     ) -> RangeIndex | None:
+        kept = self._relay.log_from(start) if deadline is None and bounds.without is None else None
+        if kept is not None and bounds.end is not None and not kept.reaches(bounds.end):
+            kept = None
         definitions = self._definitions.begin(start)
         store = self._store()
         staging = store.stage()
         walk = LogWalk(self._capture, f"{self._server.place}: {start}", definitions)
         stager = RangeStager(staging.folder, walk, self._capture, start, bounds)
         try:
-            full = self._follow(start, walk, stager, deadline)
+            with kept or self._dump(request_after(start, follow=deadline is not None)) as dump:
+                full = self._follow(dump, walk, stager, deadline)
             index = stager.finish(more=full)
             if index is None:
                 staging.discard()
                 return None
-            if full:
+            if full or kept:
                 head = self._server.head()
                 end = self._binlog(index.range.end)
                 index = dataclasses.replace(index, more=(end.file_number, end.pos) < (head.file_number, head.pos))
@@ -259,6 +281,8 @@ class MysqlBinlogSource:
             )
             for pin in stager.pins(staging.folder):
                 store.pin(pin)
+            if kept is None and bounds.without is None:
+                self._relay.keep(staging.folder, index)
             store.publish(staging, index)
         except BaseException:
             stager.discard()
@@ -266,7 +290,7 @@ class MysqlBinlogSource:
             raise
         return index
 
-    def _follow(self, start: BinlogOffset, walk: LogWalk, stager: RangeStager, deadline: float | None) -> bool:
+    def _follow(self, dump: Dump | KeptLog, walk: LogWalk, stager: RangeStager, deadline: float | None) -> bool:
         """Feed the stager; True when it reached its bounds, False at the log's head or when the waiting was over."""
 
         def until() -> float:
@@ -274,14 +298,13 @@ class MysqlBinlogSource:
             assert deadline is not None  # noqa: S101 - asked in following dumps only
             return 0.0 if stager.transactions else deadline
 
-        with self._dump(request_after(start, follow=deadline is not None)) as dump:
-            self._dumping = dump
-            for batch in dump.batches(None if deadline is None else until):
-                for piece in walk.walk(batch):
-                    if stager.take(piece):
-                        return True
-                if deadline is not None and (batch.waited or (stager.transactions and time.monotonic() > deadline)):
-                    return False
+        self._dumping = dump
+        for batch in dump.batches(None if deadline is None else until):
+            for piece in walk.walk(batch):
+                if stager.take(piece):
+                    return True
+            if deadline is not None and (batch.waited or (stager.transactions and time.monotonic() > deadline)):
+                return False
         return False
 
     def _dump(self, request: DumpRequest) -> Dump:

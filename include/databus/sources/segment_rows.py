@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,19 +10,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from databus.binlog.decode import DecodedEvents, decode_events
+from databus.binlog.expansion import plain_bytes
+from databus.binlog.piecewise import decode_pieces
 from databus.binlog.schema_history.definitions import PinnedDefinitions
 from databus.binlog.schema_ids import SchemaIds
+from databus.binlog.segment_store import forget
 from databus.binlog.segments import TARGET_BYTES
 from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
 from databus.binlog.xa import PreparedRows
-from databus.core.errors import DecodeError
 from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm
 from databus.rows.slices import sliced
+from databus.sources.row_filters import RowFilters
 from databus.sources.segment_split import SegmentAddress, SegmentSplit, check_count
 
-_WHOLE_BYTES = 4 * TARGET_BYTES
-"""A segment up to this size, decompressed, is decoded in one pass and sorted; a larger one is merged table by table."""
+_WHOLE_BYTES = TARGET_BYTES + TARGET_BYTES // 4
+"""A segment up to this size, decompressed, is decoded in one pass; a larger one, of a large transaction, in pieces."""
 _ORDER = ("position", "ordinal", "part")
 
 
@@ -36,13 +38,14 @@ def segment_rows(
         DecodeError: damaged or unsupported bytes, or other rows than were planned.
     """
     counted = _Counted(segment)
+    emission = Emission(split.server, form, counted.add, split.filters)
     if split.decoder == "library":
         from databus.sources.library_decoder import LibraryEvents
 
         library = LibraryEvents(data, segment, split.capture, SchemaIds(split.tables), _definitions(split))
-        yield from library.rows(Emission(split.server, form, counted.add))
+        yield from library.rows(emission)
     else:
-        yield from _numba_rows(data, segment, split, Emission(split.server, form, counted.add))
+        yield from _numba_rows(data, segment, split, emission)
     check_count(segment, counted.changes)
 
 
@@ -54,16 +57,18 @@ class Emission:
         server: first part of every event id.
         form: how row images are written.
         count: told the row changes of each batch.
+        filters: which rows are wanted; the others become rows of op "f".
     """
 
     server: str
     form: ImageForm
     count: Callable[[int], None]
+    filters: RowFilters
 
     def rows(self, batch: TableBatch, log: Transactions) -> Iterator[pa.RecordBatch]:
         """Count and emit a batch of row changes."""
         self.count(len(batch))
-        for piece in sliced(batch, self.form.changes_at_once):
+        for piece in sliced(self.filters.narrow(batch), self.form.changes_at_once):
             yield from emit(piece, log, self.server, self.form)
 
     def events(self, events: Sequence[TableEvent], log: Transactions) -> list[pa.RecordBatch]:
@@ -87,49 +92,39 @@ def _numba_rows(
     data: npt.NDArray[np.uint8], segment: SegmentAddress, split: SegmentSplit, emission: Emission
 ) -> Iterator[pa.RecordBatch]:
     ids = SchemaIds(split.tables)
-    decoded = _decode(data, segment, split.capture, ids, split)
-    names = sorted({(t.database, t.table) for t in decoded.table_maps if split.capture(t.database, t.table)})
-    if decoded.plain_bytes <= _WHOLE_BYTES or len(names) <= 1:
-        if len(names) <= 1 and not _has_table_events(decoded):
-            yield from _emitted(decoded, decoded, emission)
-        else:
-            yield from in_log_order(list(_emitted(decoded, decoded, emission)))
+    definitions = _definitions(split)
+    if segment.commits is None and plain_bytes(data) > _WHOLE_BYTES:
+        for piece in decode_pieces(
+            data,
+            file=segment.file,
+            base_pos=segment.start_pos,
+            tables=split.capture,
+            schema_ids=ids,
+            definitions=definitions,
+            forget=lambda: forget(data),
+        ):
+            yield from _in_order(piece, split, emission)
         return
-    streams = [_emitted(decoded, _events_of(decoded), emission)]
-    for database, table in names:
-        alone = decoded.only(_Only(database, table))
-        streams.append(_emitted(alone, (x for x in alone if isinstance(x, TableBatch)), emission))
-    yield from _merged(streams)
-
-
-class _Only:
-    """Filter for one table."""
-
-    def __init__(self, database: str, table: str):
-        self._name = (database, table)
-
-    def __call__(self, database: str, table: str) -> bool:
-        return (database, table) == self._name
-
-
-def _decode(
-    data: npt.NDArray[np.uint8],
-    segment: SegmentAddress,
-    tables: Callable[[str, str], bool],
-    ids: SchemaIds,
-    split: SegmentSplit,
-) -> DecodedEvents:
     # Segments are cut at XA COMMITs, so a commit's rows never lie in its own segment.
     prepared: PreparedRows = segment.commits or "elsewhere"
-    return decode_events(
+    decoded = decode_events(
         data,
         file=segment.file,
         base_pos=segment.start_pos,
-        tables=tables,
+        tables=split.capture,
         schema_ids=ids,
-        definitions=_definitions(split),
+        definitions=definitions,
         prepared=prepared,
     )
+    yield from _in_order(decoded, split, emission)
+
+
+def _in_order(decoded: DecodedEvents, split: SegmentSplit, emission: Emission) -> Iterator[pa.RecordBatch]:
+    names = sorted({(t.database, t.table) for t in decoded.table_maps if split.capture(t.database, t.table)})
+    if len(names) <= 1 and not _has_table_events(decoded):
+        yield from _emitted(decoded, decoded, emission)
+    else:
+        yield from in_log_order(list(_emitted(decoded, decoded, emission)))
 
 
 def _definitions(split: SegmentSplit) -> PinnedDefinitions | None:
@@ -177,55 +172,3 @@ def in_log_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     for start in range(0, len(table), step):
         ordered.extend(table.take(pa.array(order[start : start + step])).combine_chunks().to_batches())
     return ordered
-
-
-def _merged(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Merge streams that are each in log order, holding one batch of each.
-
-    All rows up to the smallest last row of the batches at hand can go; then the stream of that batch gives its next
-    one.
-    """
-    heads = [
-        (_last(batch), number, batch)
-        for number, stream in enumerate(streams)
-        if (batch := next(stream, None)) is not None
-    ]
-    heapq.heapify(heads)
-    while heads:
-        bound, number, batch = heads[0]
-        ready: list[pa.RecordBatch] = [batch]
-        rest = []
-        for last, other, waiting in heads[1:]:
-            here = _rows_up_to(waiting, bound)
-            ready.append(waiting.slice(0, here))
-            rest.append((last, other, waiting.slice(here)))
-        yield from in_log_order([b for b in ready if b.num_rows])
-        following = next(streams[number], None)
-        if following is not None:
-            if _key(following, 0) <= bound:
-                raise DecodeError(
-                    f"rows of one table came out of order at {following['file'][0]}:{following['position'][0]}"
-                )
-            rest.append((_last(following), number, following))
-        heads = rest
-        heapq.heapify(heads)
-
-
-def _key(batch: pa.RecordBatch, row: int) -> tuple[int, int, int]:
-    position, ordinal, part = (batch[name][row].as_py() for name in _ORDER)
-    return position, ordinal, part
-
-
-def _last(batch: pa.RecordBatch) -> tuple[int, int, int]:
-    return _key(batch, batch.num_rows - 1)
-
-
-def _rows_up_to(batch: pa.RecordBatch, bound: tuple[int, int, int]) -> int:
-    low, high = 0, batch.num_rows
-    while low < high:
-        middle = (low + high) // 2
-        if _key(batch, middle) <= bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low

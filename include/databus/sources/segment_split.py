@@ -11,6 +11,7 @@ from databus.binlog.schema_history.definitions import PinnedDefinition
 from databus.binlog.xa import CommitPlace
 from databus.core.errors import DecodeError
 from databus.core.tables import TableSchema
+from databus.sources.row_filters import ALL_ROWS, RowFilters
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +49,7 @@ class SegmentSplit:
         server: part of the event ids of rows without GTID.
         decoder: "numba" or "library".
         definitions: what TABLE_MAP events leave open, as planned.
+        filters: which of their rows are wanted; the others are read as rows of op "f".
     """
 
     segments: tuple[SegmentAddress, ...]
@@ -56,6 +58,7 @@ class SegmentSplit:
     server: str
     decoder: Literal["numba", "library"] = "numba"
     definitions: tuple[PinnedDefinition, ...] = ()
+    filters: RowFilters = ALL_ROWS
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield batches of `ROW_COLUMNS` in log order across tables; the same rows at every call.

@@ -1,0 +1,168 @@
+"""The relay: what one flow dumped serves the server's other flows, and backfills past the server's own retention."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+
+from databus.binlog.capture import TableCapture
+from databus.binlog.executed_gtids import ExecutedGtids
+from databus.binlog.kept_log import KeptLog, chain_from
+from databus.binlog.kept_segments import KeptSegment, KeptSegments
+from databus.binlog.log_walk import LogWalk, Stretch
+from databus.binlog.segment_keep import KeepLimit
+from databus.binlog.segments import RangeIndex
+from databus.core.errors import DatabusError, OffsetInvalidError
+from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
+from databus.core.offsets import BinlogOffset
+from databus.core.settings import Settings
+from databus.sources.mysql_positions import CLOCK_SLACK
+from databus.sources.mysql_server import MysqlServer
+
+log = logging.getLogger(__name__)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_TABLES = TableCapture(("re:",))
+
+
+class SegmentRelay:
+    """Kept segments of the server that a source reads; does nothing unless DATABUS_SEGMENT_KEEP is set.
+
+    Only logs with GTIDs are shared: they prove that segments belong to this server's history (a RESET MASTER begins
+    file numbers anew) and follow each other without a gap.
+    """
+
+    def __init__(self, server: MysqlServer, settings: Settings):
+        """Prepare; the server and the store are asked when first needed.
+
+        Raises:
+            ConfigError: DATABUS_SEGMENT_KEEP cannot be read.
+        """
+        self._server, self._root = server, settings.segment_store
+        self._limit = KeepLimit.parse(settings.segment_keep)
+        self._known: KeptSegments | None = None
+        self._gtids: bool | None = None
+
+    def log_from(self, start: BinlogOffset) -> KeptLog | None:
+        """Return what is kept from a place on; None when the place is not in it, or is of another history."""
+        if not self._on() or not start.gtids:
+            return None
+        chain = chain_from(self._kept().list(), _normal(start))
+        return KeptLog(self._kept(), chain, start) if chain and self._same_history(chain[0], start) else None
+
+    def keep(self, folder: Path, index: RangeIndex) -> None:
+        """Keep the segments of a staged range; a store that cannot take them does not stop the flow."""
+        if self._on() and isinstance(index.range.start, BinlogOffset) and index.range.start.gtids:
+            try:
+                self._kept().keep(folder, index)
+            except DatabusError as error:
+                log.warning("%s", error)
+
+    def prune(self) -> None:
+        """Delete what is over the limit; a failure is logged, and the next batch tries again."""
+        if self._on():
+            try:
+                for segment in self._kept().prune(self._limit):
+                    log.info("segment %s of server %s is no longer kept", segment.name, segment.server)
+            except DatabusError as error:
+                log.warning("%s", error)
+
+    def first_commit_ms(self, after: BinlogOffset) -> int | None:
+        """Return the commit time of the first transaction after a place, None when it is not kept."""
+        kept = self.log_from(after)
+        if kept is None:
+            return None
+        walk = LogWalk(_NO_TABLES, str(after))
+        for batch in kept.batches():
+            for piece in walk.walk(batch):
+                if isinstance(piece, Stretch) and len(piece.transactions):
+                    return int(piece.transactions.ts_ms[0])
+        return None
+
+    def at_time(self, when: datetime) -> BinlogOffset | None:
+        """Return the last boundary at which every later transaction committed at or after a time, by the kept index.
+
+        None when what is kept cannot tell: nothing that is kept committed earlier, or nothing clearly later.
+        """
+        if not self._on():
+            return None
+        when_ms = -((_EPOCH - when) // timedelta(milliseconds=1))
+        late_ms = when_ms + CLOCK_SLACK // timedelta(milliseconds=1)
+        for chain in reversed(self._chains()):
+            early = [n for n, segment in enumerate(chain) if segment.min_ts_ms < when_ms]
+            if not any(s.max_ts_ms >= late_ms for s in chain[early[-1] if early else 0 :]):
+                continue
+            if early:
+                return self._last_before(chain[early[-1]], when_ms)
+            if chain[0].number < self._server.log_files()[0].number:
+                return chain[0].start  # nothing earlier is left anywhere
+        return None
+
+    def _chains(self) -> list[list[KeptSegment]]:
+        rest: Sequence[KeptSegment] = self._kept().list()
+        chains: list[list[KeptSegment]] = []
+        while rest:
+            chain = chain_from(rest, rest[0].start) or [rest[0]]
+            chains.append(chain)
+            last = chain[-1]
+            rest = [s for s in rest if (s.number, s.end_pos) > (last.number, last.end_pos)]
+        return chains
+
+    def _last_before(self, segment: KeptSegment, when_ms: int) -> BinlogOffset | None:
+        place = segment.start
+        gtids = ExecutedGtids(segment.flavor, segment.gtids_before)
+        for piece in self._pieces(segment):
+            transactions = piece.transactions
+            early = np.flatnonzero(transactions.ts_ms < when_ms)
+            if len(early):
+                last = int(early[-1]) + 1
+                gtids.add(transactions.gtid.slice(0, last))
+                end = int(transactions.end_pos[last - 1])
+                place = BinlogOffset(segment.file, end, gtids.text(), segment.flavor, segment.server)
+                gtids = ExecutedGtids(segment.flavor, place.gtids)
+                gtids.add(transactions.gtid.slice(last))
+            else:
+                gtids.add(transactions.gtid)
+        return place
+
+    def _same_history(self, segment: KeptSegment, start: BinlogOffset) -> bool:
+        """Compare the GTIDs executed at a place in the segment with those of the offset."""
+        gtids = ExecutedGtids(segment.flavor, segment.gtids_before)
+        if segment.file == start.file and segment.start_pos < start.pos:
+            try:
+                for piece in self._pieces(segment):
+                    passed = int(np.searchsorted(piece.transactions.end_pos, start.pos, side="right"))
+                    gtids.add(piece.transactions.gtid.slice(0, passed))
+                    if passed < len(piece.transactions):
+                        break
+            except OffsetInvalidError:
+                return False
+        return gtids.text() == _normal(start).gtids
+
+    def _pieces(self, segment: KeptSegment) -> list[Stretch]:
+        walk = LogWalk(_NO_TABLES, str(segment.start))
+        alone = KeptLog(self._kept(), [segment], segment.start)
+        return [p for b in alone.batches() for p in walk.walk(b) if isinstance(p, Stretch)]
+
+    def _kept(self) -> KeptSegments:
+        if self._known is None:
+            self._known = KeptSegments(self._root, self._server.identity)
+        return self._known
+
+    def _on(self) -> bool:
+        if not self._limit:
+            return False
+        if self._gtids is None:
+            mariadb = self._server.flavor == "mariadb"
+            self._gtids = mariadb or self._server.variables("gtid_mode").get("gtid_mode") == "ON"
+        return self._gtids
+
+
+def _normal(offset: BinlogOffset) -> BinlogOffset:
+    """Return the offset with its GTIDs spelled as segments have them."""
+    kind = MysqlGtidSet if offset.flavor == "mysql" else MariadbGtidPosition
+    return BinlogOffset(offset.file, offset.pos, str(kind.parse(offset.gtids)), offset.flavor, offset.server)

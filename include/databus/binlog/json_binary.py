@@ -89,7 +89,9 @@ def json_texts(documents: pa.BinaryArray) -> pa.StringArray:
     data = _read_only(data_buffer, np.uint8)
     validity = _read_only(validity_buffer if documents.null_count else None, np.uint8)
     size = int(offsets[rows]) - int(offsets[first])
-    text = np.empty(2 * size + 8 * len(documents), dtype=np.uint8)
+    longest = int(np.diff(offsets[first:]).max())
+    # Pages never written cost nothing; growing would copy what is there.
+    text = np.empty(min(2 * size + 8 * len(documents) + text_room(longest), MAX_TEXT_BYTES), dtype=np.uint8)
     text_offsets = np.zeros(rows + 1, dtype=np.int32)
     stack = np.empty(STACK_BYTES, dtype=np.uint8)
     row = first

@@ -17,9 +17,9 @@ from databus.rows.columns import Ints
 from databus.rows.json_images import ImageColumns
 from databus.rows.schema import VARIANT, null_variants
 
-JSON_CHANGES = 4096
-"""Row changes written together as JSON: buffers of a few MB are reused by the allocator, larger ones are new pages each
-time (measured: see ADR 0005)."""
+JSON_CHANGES = 16_384
+"""Row changes written together as JSON: some 20 MB of text, so that writer and reader overlap from early on and what
+waits between them stays small."""
 
 
 class Images(Protocol):

@@ -22,6 +22,7 @@ from databus.rows import json_kernels as kernels
 from databus.rows.columns import Bytes, Ints, binary_array, text
 from databus.rows.json_text import json_literals
 from databus.rows.keys import with_exceptions
+from databus.rows.variant import refuse_oversize
 from databus.rows.variant_columns import column_state
 
 ImageColumns = Mapping[int, Sequence[tuple[str, str]]]
@@ -63,8 +64,9 @@ def encode(batch: TableBatch, columns: ImageColumns) -> JsonImages:
     """Render all images of a batch.
 
     Raises:
-        DecodeError: a column whose Arrow type has no JSON form.
+        DecodeError: a column whose Arrow type has no JSON form, or an image larger than a VARIANT may be.
     """
+    refuse_oversize(batch, _value_bytes(batch))
     chosen = _chosen(batch.schema, columns)
     labels = [f"{json.dumps(name, ensure_ascii=False)}:".encode() for _, name in chosen]
     label_offsets = np.cumsum([0, *map(len, labels)], dtype=np.int64)
@@ -83,6 +85,16 @@ def encode(batch: TableBatch, columns: ImageColumns) -> JsonImages:
         for (offsets, values), state, positions in zip(literals, states, sizes, strict=True):
             kernels.write_literals(offsets, values, state, kernels.NULL_TEXT, positions, start, stop, data)
     return JsonImages(where, data)
+
+
+def _value_bytes(batch: TableBatch) -> Ints:
+    """Return the bytes of each image's texts and binaries: what decides whether an image is too large."""
+    sizes = np.zeros(batch.images.num_rows, np.int64)
+    for array in batch.images.columns:
+        if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+            offsets, _ = text(array)
+            sizes += np.diff(offsets)
+    return sizes
 
 
 def _chosen(schema: TableSchema, columns: ImageColumns) -> list[tuple[int, str]]:

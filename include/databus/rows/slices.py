@@ -1,4 +1,4 @@
-"""A batch cut into small ones, whose buffers stay in the processor's cache and are used again."""
+"""A batch cut into smaller ones, so that what is made of it comes bit by bit."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def encode(batch: TableBatch) -> EncodedImages:
     for writer, row in zip(writers, sizes, strict=True):
         writer.measure(row)
     offsets = kernels.measure_rows(sizes)
-    _refuse_oversize(batch, offsets)
+    refuse_oversize(batch, np.diff(offsets))
     data = np.empty(int(offsets[-1]), np.uint8)
     for start in range(0, batch.images.num_rows, _ROWS_AT_ONCE):
         stop = min(start + _ROWS_AT_ONCE, batch.images.num_rows)
@@ -106,8 +106,12 @@ def metadata_bytes(names: Sequence[str]) -> bytes:
     return bytes([(width - 1) << 6 | 1]) + b"".join(n.to_bytes(width, "little") for n in numbers) + b"".join(texts)
 
 
-def _refuse_oversize(batch: TableBatch, offsets: Ints) -> None:
-    sizes = np.diff(offsets)
+def refuse_oversize(batch: TableBatch, sizes: Ints) -> None:
+    """Refuse a batch with an image that Spark could not read as VARIANT; `sizes` are the images' bytes.
+
+    Raises:
+        DecodeError: code `row_too_large`.
+    """
     if len(sizes) and int(sizes.max()) > MAX_VALUE_BYTES:
         raise DecodeError(
             f"a row of {batch.schema.full_name} takes {int(sizes.max())} bytes as VARIANT, more than {MAX_VALUE_BYTES}",

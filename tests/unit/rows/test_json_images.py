@@ -151,3 +151,12 @@ def test_an_unknown_arrow_type_is_named() -> None:
     odd = replace(b, images=pa.RecordBatch.from_arrays([pa.array([[1]])], names=["id"]))
     with pytest.raises(DecodeError, match="column id has the Arrow type list"):
         json_images.encode(odd, {})
+
+
+def test_an_oversize_row_is_refused_as_in_the_other_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variant, "MAX_VALUE_BYTES", 100)
+    schema = table("shop.t", {"id": "int", "body": "text", "b": "blob"})
+    texts(batch(schema, [(None, {"id": 1, "body": "x" * 50, "b": b"y" * 30})]))
+    with pytest.raises(DecodeError, match=r"a row of shop\.t takes 101 bytes") as raised:
+        texts(batch(schema, [(None, {"id": 1, "body": "x" * 51, "b": b"y" * 50})]))
+    assert raised.value.code == "row_too_large"

@@ -184,15 +184,19 @@ def test_xa_commits_in_a_later_run_and_rotations_move_the_checkpoint(world: Worl
             cursor.execute(sql)
     with world.sql(database) as connection, connection.cursor() as cursor:
         cursor.execute("INSERT INTO t VALUES (3)")
-        world.run(flow)
-        pending = world.checkpoint(flow).offset.prepared
-        assert [p.xid for p in pending] == ["X'78',X'',1"]
-        cursor.execute("FLUSH BINARY LOGS")
-        moved = world.run(flow)
-        assert (moved.batches, moved.rows) == (1, 0)
-        assert (world.checkpoint(flow).offset.pos, world.checkpoint(flow).offset.prepared) == (4, pending)
-        assert world.run(flow).batches == 0
-        cursor.execute("XA COMMIT 'x'")
+        resolve = "XA ROLLBACK 'x'"  # of a failed test, whose locks would stay
+        try:
+            world.run(flow)
+            pending = world.checkpoint(flow).offset.prepared
+            assert [p.xid for p in pending] == ["X'78',X'',1"]
+            cursor.execute("FLUSH BINARY LOGS")
+            moved = world.run(flow)
+            assert (moved.batches, moved.rows) == (1, 0)
+            assert (world.checkpoint(flow).offset.pos, world.checkpoint(flow).offset.prepared) == (4, pending)
+            assert world.run(flow).batches == 0
+            resolve = "XA COMMIT 'x'"
+        finally:
+            cursor.execute(resolve)
         world.run(flow)
     assert world.checkpoint(flow).offset.prepared == ()
     records = [json.loads(v) for _, v in topic_records(world.sandbox.address("kafka"), "path_xa") if v]

@@ -11,12 +11,14 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
 
+from databus.core.errors import SchemaUnknownError, SourceUnavailableError
 from databus.core.offsets import BinlogOffset
 from databus.sandbox import Sandbox
 from tests.contract.source_contract import EVERYTHING, Row, changes, rows_of
@@ -142,6 +144,44 @@ def test_swaps_under_load(make_shop: Callable[..., Shop], flavor: str, tool: Cal
 
 
 _NUMBERS = " UNION ALL ".join(f"SELECT {n} n" for n in range(1, 300))
+
+
+def begin_busy_history(shop: Shop) -> BinlogOffset:
+    """Begin a flow where things happen; returns the offset of its first range."""
+    source = shop.open()
+    try:
+        start = source.latest_offset()
+        with contextlib.suppress(SchemaUnknownError):
+            source.plan(start, EVERYTHING.model_copy(update={"max_seconds": 0.01, "max_rows": 1}))
+    finally:
+        source.close()
+    return start
+
+
+@pytest.mark.usefixtures("metadata")
+def test_histories_begun_while_tables_change(make_shop: Callable[..., Shop], flavor: str, tmp_path: Path) -> None:
+    """Whenever a flow begins, between which statements ever: its rows are right, or refused by name; never misnamed."""
+    shop = make_shop(flavor)
+    storm = SchemaStorm(shop, 61)
+    begun: list[tuple[Path, BinlogOffset]] = []
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(storm.run, max(20, ALTERS // 2))
+        while not running.done():
+            shop.folder = tmp_path / str(len(begun))
+            with contextlib.suppress(SourceUnavailableError):
+                begun.append((shop.folder, begin_busy_history(shop)))
+        running.result()
+    shop.folder = tmp_path / "calm"
+    begun.append((shop.folder, begin_history(shop)))
+    storm.run(3)
+    right = 0
+    for folder, start in begun:
+        shop.folder = folder
+        with contextlib.suppress(SchemaUnknownError):
+            found = story(in_random_ranges(shop, start, 62), "storm")
+            assert found == storm.changes[len(storm.changes) - len(found) :]
+            right += bool(found)
+    assert right
 
 
 @pytest.mark.usefixtures("metadata")

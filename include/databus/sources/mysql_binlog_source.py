@@ -276,7 +276,9 @@ class MysqlBinlogSource:
     def _dump(self, request: DumpRequest) -> Dump:
         if not self._server_id and self._context.server_ids is not None:
             self._server_id = self._context.server_ids.lease(self._address())
-        return Dump(self._connection, dataclasses.replace(request, server_id=self._server_id))
+        return Dump(
+            self._connection, dataclasses.replace(request, server_id=self._server_id, server=self._server.identity)
+        )
 
     def _address(self) -> str:
         return f"{self._connection.host or 'localhost'}:{self._connection.port or 3306}"

@@ -22,7 +22,7 @@ import pymysql
 import pytest
 
 from databus.core.connections import Connection
-from databus.core.errors import OffsetPurgedError, SourceDivergedError
+from databus.core.errors import OffsetPurgedError, SourceDivergedError, SourceUnavailableError
 from databus.core.findings import Level
 from databus.core.flow import Batching, FlowContext
 from databus.core.offsets import BinlogOffset, OffsetRange
@@ -519,3 +519,25 @@ def test_without_gtids_a_failover_is_refused(script: Callable[[str], Script], gt
             s.flow.batch()
     finally:
         s.server.sql("SET GLOBAL gtid_mode = ON")
+
+
+def test_another_server_behind_the_same_address_is_noticed(
+    pair_of: Callable[[str], Pair], flavor: str, name: str, tmp_path: Path
+) -> None:
+    pair = pair_of(flavor)
+    flow = Flow(name, tmp_path, pair.source)
+    source = flow.open()
+    assert source.plan(flow.checkpoint, IMPATIENT) is None
+    # The address leads elsewhere while the control connection still stands: the dump finds out.
+    former, source._connection = source._connection, pair.replica.connection
+    with pytest.raises(SourceUnavailableError, match=f"where server {flow.checkpoint.server} was") as caught:
+        source.plan(flow.checkpoint, IMPATIENT)
+    assert caught.value.retryable
+    # The control connection is lost and made again: it finds out.
+    source._connection = former
+    source._server.connection = pair.replica.connection
+    thread = source._server.query("SELECT CONNECTION_ID()")[0][0]
+    pair.source.sql(f"KILL {thread}")
+    with pytest.raises(SourceUnavailableError, match=f"where .*{flow.checkpoint.server} was"):
+        source.plan(flow.checkpoint, IMPATIENT)
+    source.close()

@@ -65,6 +65,8 @@ class DumpRequest:
         follow: True waits for the log to grow, False ends at its head.
         gtids: transactions the reader has, in the server's text form; None to start by file and position.
         server_id: replication server id, unique among the server's readers; 0 takes a random high one.
+        server: server_uuid (MariaDB: server_id in text form) that must answer; "" for any. An address may lead to
+            another server after a failover, where file and position mean something else.
     """
 
     file: str
@@ -73,6 +75,7 @@ class DumpRequest:
     follow: bool = False
     gtids: str | None = None
     server_id: int = 0
+    server: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,7 @@ class Dump:
         self.close()
 
     def _configure(self) -> None:
+        self._check_server()
         # Each event keeps the CRC32 that its file has, so that segments are byte for byte the log.
         names = ["@master_binlog_checksum", "@source_binlog_checksum"]
         if self._request.flavor == "mariadb":
@@ -177,6 +181,12 @@ class Dump:
             self._server.query(f"SET {name} = 'CRC32'")
             period = name.replace("binlog_checksum", "heartbeat_period")
             self._server.query(f"SET {period} = {int(HEARTBEAT_S * 1e9)}")
+
+    def _check_server(self) -> None:
+        wanted = self._request.server
+        name = "server_id" if self._request.flavor == "mariadb" else "server_uuid"
+        if wanted and (found := str(self._server.query(f"SELECT @@GLOBAL.{name}")[0][0])) != wanted:
+            raise another_server(self._where(), wanted, found)
 
     def _receive(self, deadline: Callable[[], float] | None) -> bool:
         """Fill the receive buffer with what is there, waiting for a byte; False when the deadline passed first."""
@@ -252,6 +262,14 @@ class Dump:
         request = self._request
         start = f"GTID {request.gtids}" if request.gtids is not None else f"{request.file}:{request.pos}"
         return f"{self._server.conn_id} ({self._server.place}) from {start}"
+
+
+def another_server(place: str, former: str, found: str) -> SourceUnavailableError:
+    """Return the error for an address that leads to another server than before."""
+    return SourceUnavailableError(
+        f"{place}: server {found} answers, where server {former} was",
+        hint="A failover behind the same address: the next attempt finds the checkpoint's place by GTID.",
+    )
 
 
 def _command(request: DumpRequest) -> bytes:

@@ -106,4 +106,7 @@ def _whole_events(data: BinaryIO) -> Iterator[Events]:
         elif not got:
             return
         if filled == len(buffer):
-            buffer = np.concatenate((buffer, np.empty(len(buffer), np.uint8)))
+            size = int.from_bytes(buffer[9:13].tobytes(), "little")
+            larger = np.empty(max(size, len(buffer)) + READ_BYTES, np.uint8)
+            larger[:filled] = buffer[:filled]
+            buffer = larger

@@ -259,6 +259,8 @@ class LogWalk:
         """Read the made-up ROTATE event that names a file, or its FORMAT_DESCRIPTION event; None at any other."""
         header = parse_header(events[at : at + HEADER_BYTES].tobytes())
         size = header.size_bytes
+        if header.event_type not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION):
+            return None  # not copied: it may be a row of a GiB
         event = events[at : at + size].tobytes()
         if header.event_type == EventType.ROTATE and header.log_pos == 0:
             if self._open:

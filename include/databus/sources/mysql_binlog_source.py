@@ -310,7 +310,9 @@ class MysqlBinlogSource:
     def _dump(self, request: DumpRequest) -> Dump:
         if not self._server_id and self._context.server_ids is not None:
             self._server_id = self._context.server_ids.lease(self._address())
-        return Dump(self._connection, dataclasses.replace(request, server_id=self._server_id))
+        return Dump(
+            self._connection, dataclasses.replace(request, server_id=self._server_id, server=self._server.identity)
+        )
 
     @contextlib.contextmanager
     def _second_dump(self, request: DumpRequest) -> Iterator[Dump]:

@@ -102,7 +102,9 @@ class MysqlFailover:
         return self._locate(former, start, waiting)
 
     def _locate(self, former: BinlogOffset, start: BinlogOffset, waiting: Waiting) -> Resumption:
-        place = replace(start, gtids=former.gtids, timeline=former.timeline + 1)
+        place = replace(
+            former, file=start.file, pos=start.pos, server=self._server.identity, timeline=former.timeline + 1
+        )
         if waiting.done:
             return Resumption(former, place)
         delivered, between = Delivered(former.flavor, former.gtids), []

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 
+from databus.binlog.dump import another_server
 from databus.binlog.wire import ServerConnection
 from databus.core.connections import Connection
 from databus.core.errors import SourceError, SourceSettingError, SourceUnavailableError
@@ -15,6 +16,7 @@ from databus.core.offsets import BinlogOffset
 
 T = TypeVar("T")
 Flavor = Literal["mysql", "mariadb"]
+_FACTS = ("version", "server_uuid", "server_id")
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class MysqlServer:
 
     def _fact(self, name: str) -> str:
         if self._facts is None:
-            self._facts = self.variables("version", "server_uuid", "server_id")
+            self._facts = self.variables(*_FACTS)
         if name not in self._facts:
             raise SourceSettingError(
                 f"{self.place}: the server has no variable {name}",
@@ -159,7 +161,17 @@ class MysqlServer:
             self._open.cut()
         self._open = None
         self._open = ServerConnection(self.connection)
+        self._check_same_server(self._open)
         return ask(self._open)
+
+    def _check_same_server(self, opened: ServerConnection) -> None:
+        """Refuse to go on when the address leads to another server since: what was asked so far was of the former."""
+        if self._facts is None:
+            return
+        former, self._facts = self._facts, opened.variables(*_FACTS)
+        for name in _FACTS[1:]:
+            if former.get(name) != self._facts.get(name):
+                raise another_server(self.place, former.get(name, "?"), self._facts.get(name, "?"))
 
     def _no_log(self) -> SourceSettingError:
         return SourceSettingError(

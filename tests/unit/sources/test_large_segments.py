@@ -22,7 +22,7 @@ from databus.sources.segment_split import SegmentAddress, SegmentSplit
 from tests.unit.binlog.log_encoder import Log, int_col
 from tests.unit.sources import memory_probe
 
-ROWS = int(os.environ.get("DATABUS_TEST_LARGE_ROWS", "600000"))
+ROWS = int(os.environ.get("DATABUS_TEST_LARGE_ROWS", "450000"))
 BLOB_MIB = int(os.environ.get("DATABUS_TEST_LARGE_BLOB_MIB", "64"))
 COLUMNS = [int_col()]
 
@@ -91,12 +91,11 @@ def test_a_large_segment_that_is_cut_short_or_open_is_refused(monkeypatch: pytes
         rows(flipped)
 
 
-@pytest.mark.parametrize("tables", [1, 3])
-def test_memory_does_not_grow_with_the_transaction(tmp_path: Path, tables: int) -> None:
+def test_memory_does_not_grow_with_the_transaction(tmp_path: Path) -> None:
     peaks: dict[str, list[int]] = {"stage": [], "read": []}
     for count in (ROWS, 2 * ROWS):
         folder = tmp_path / str(count)
-        written = memory_probe.write_rows(folder, count, tables)
+        written = memory_probe.write_rows(folder, count, tables=3)
         for mode, found in peaks.items():
             measured = memory_probe.measure(mode, folder)
             assert measured["rows"] == written
@@ -112,4 +111,4 @@ def test_a_large_row_event_is_staged_in_a_multiple_of_its_size(tmp_path: Path) -
     memory_probe.write_blob(tmp_path / "blob", BLOB_MIB << 20)
     measured = memory_probe.measure("stage", tmp_path / "blob")
     assert measured["rows"] == 1
-    assert measured["peak_mib"] - measured["level_mib"] < 4 * BLOB_MIB
+    assert measured["peak_mib"] - measured["level_mib"] < 1.5 * BLOB_MIB + 16

@@ -42,7 +42,7 @@ class XaHistory:
         self.count += 1
         xid = f"'{self.shop.name}-{self.count}','b{self.count % 3}',{self.count % 5 + 1}"
         if self.count % 4 == 0:
-            xid = f"X'00ff{self.count:08x}27',X'',{self.count}"
+            xid = f"X'00ff{self.shop.name.encode().hex()}{self.count:08x}27',X'',{self.count}"
         session = self._session()
         with session.cursor() as cursor:
             cursor.execute(f"XA START {xid}")

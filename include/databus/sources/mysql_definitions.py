@@ -173,6 +173,7 @@ class MysqlDefinitions:
         """Keep what a range up to this offset has shown; called before the range is planned."""
         if self._history is not None:
             self._history.covered = max(self._history.covered, Place(end.file_number, end.pos))
+            self._history.prune()
             self._store().save(self._history)
 
     def _folds(self) -> bool:

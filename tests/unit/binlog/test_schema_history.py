@@ -242,3 +242,12 @@ def test_proof_replaces_what_was_followed_and_never_hides_it() -> None:
     assert history.at(T, Place(1, 399)) == Entry(Place(1, 200), one)
     history.add_proven({T: [Entry(Place(1, 200), two)]})
     assert history.at(T, Place(1, 200)) == Entry(Place(1, 200), two)
+
+
+def test_what_was_forgotten_is_unknown() -> None:
+    history = SchemaHistory(SEED, Place(1, 250))
+    for pos in range(100, 400, 50):
+        history.add(T, Entry(Place(1, pos), TableDefinition("d", "t", ())))
+    history.prune(keep=2)
+    assert history.at(T, Place(1, 199)) is None
+    assert [e.place.pos for e in history.tables[T]] == [200, 250, 300, 350]

@@ -14,6 +14,9 @@ from databus.core.offsets import BinlogOffset, offset_from_json
 FORMAT_VERSION = 1
 """The `v` field of a stored history."""
 
+KEPT_ENTRIES = 1000
+"""Entries of one table that are kept before the place up to which the log was followed."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -82,6 +85,13 @@ class SchemaHistory:
             for entry in entries:
                 if not entry.unknown or self.at(name, entry.place) is None:
                     self.add(name, entry, proven=True)
+
+    def prune(self, keep: int = KEPT_ENTRIES) -> None:
+        """Forget the oldest entries of tables that changed very often; a place before them is unknown, not guessed."""
+        for name, entries in self.tables.items():
+            covered = bisect.bisect_right(entries, self.covered, key=lambda e: e.place)
+            if covered > keep:
+                self.tables[name] = entries[covered - keep :]
 
     def names(self, database: str, place: Place) -> list[TableName]:
         """Return the tables of a database that may exist at a place."""

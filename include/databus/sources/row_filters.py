@@ -11,16 +11,19 @@ import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from databus.binlog.capture import TableCapture, check_pattern
-from databus.binlog.table_batch import TableBatch
 from databus.core.errors import ConfigError
 from databus.core.spec import Spec
 from databus.core.tables import TableSchema
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from databus.binlog.table_batch import TableBatch
 
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")
 

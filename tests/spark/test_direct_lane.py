@@ -15,7 +15,7 @@ import jsonschema
 import pyarrow as pa
 import pytest
 
-from databus import Batching, DropColumns, Flow, Project, RenameColumns, Route, __version__
+from databus import DropColumns, Flow, Project, RenameColumns, Route, __version__
 from databus.binlog.table_batch import TableBatch, TableEvent
 from databus.connections.environment import EnvironmentConnections
 from databus.core.batch import BatchReport, Plan, SinkPlan
@@ -235,36 +235,28 @@ def comparable(record: dict[str, Any]) -> dict[str, Any]:
     return {**record, "value": body}
 
 
-@pytest.mark.parametrize(
-    "transforms",
-    [
-        (),
-        (
+def test_both_lanes_deliver_and_count_the_same(spark: Any, store: str) -> None:
+    """Two sinks, and transforms that look at no value; one table keeps most of its columns."""
+    kinds = {"customer_id": "bigint", "status": "varchar", "amount": "decimal(12,2)", "weight": "double"}
+    flow = Flow(
+        name="lanes",
+        source=Mock(tables=("shop.orders", "shop.people"), rows=200, rows_per_transaction=200, columns=kinds),
+        transforms=(
             DropColumns("amount", tables=("shop.orders",)),
             RenameColumns({"customer_id": "buyer"}),
             Route({"shop.orders": "trade"}),
             Project("id", "buyer", "status", tables=("shop.orders",)),
         ),
-    ],
-)
-def test_both_lanes_deliver_and_count_the_same(spark: Any, store: str, transforms: Any) -> None:
-    flow = Flow(
-        name="lanes",
-        source=Mock(tables=("shop.orders", "shop.people"), rows=500, columns={"customer_id": "bigint", "status": "varchar", "amount": "decimal(12,2)", "weight": "double"}),  # noqa: E501
-        transforms=transforms,
         sinks=(Memory(store=store), Memory(name="people", store="people", routes=("shop.people",))),
-        batching=Batching(max_rows=200),
-    )  # fmt: skip
+    )
     assert is_direct(flow)
-    direct, direct_reports = moved(spark, flow)
-    through_spark, reports = moved(spark, flow.model_copy(update={"lane": "spark"}))
+    direct, (ours,) = moved(spark, flow)
+    through_spark, (theirs,) = moved(spark, flow.model_copy(update={"lane": "spark"}))
 
-    assert len(direct) >= 500
+    assert len(direct) >= 200
     assert list(map(comparable, direct)) == list(map(comparable, through_spark))
-    assert len(direct_reports) == len(reports) > 2
-    for ours, theirs in zip(direct_reports, reports, strict=True):
-        assert ours.tables == theirs.tables
-        assert [r.to_json() for r in ours.receipts] == [r.to_json() for r in theirs.receipts]
+    assert ours.tables == theirs.tables
+    assert [r.to_json() for r in ours.receipts] == [r.to_json() for r in theirs.receipts]
 
 
 def test_rows_no_sink_takes_are_filtered(spark: Any, store: str) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import struct
@@ -17,6 +18,7 @@ import pytest
 from databus.binlog import piecewise
 from databus.binlog.capture import TableCapture
 from databus.core.errors import DecodeError
+from databus.rows.image_form import VARIANT_FORM
 from databus.sources import segment_rows as reading
 from databus.sources.segment_split import SegmentAddress, SegmentSplit
 from tests.unit.binlog.log_encoder import Log, int_col
@@ -46,6 +48,17 @@ def mixed_log() -> Log:
         log.gtid().query(f"ALTER TABLE t{9 + t % 3} COMMENT 'x'")
         for _ in range(3):
             log.transaction(9, "t9", COLUMNS, [[number(r)] for r in range(5)])
+        log.gtid().begin()
+        for n in range(9):  # SAVEPOINT behind the second of nine changes, ROLLBACK TO it before the seventh
+            if n == 2:
+                log.query("SAVEPOINT `a`")
+            if n == 6:
+                log.query("ROLLBACK TO `a`")
+            log.table_map(9 + n % 2, f"t{9 + n % 2}", COLUMNS).rows(30, 9 + n % 2, 1, [[number(7000 + 100 * t + n)]])
+        if t == 2:
+            log.query("ROLLBACK")
+        else:
+            log.xid()
     return log
 
 
@@ -60,7 +73,8 @@ def rows(log: Log, pattern: str = "shop.*") -> list[dict[str, Any]]:
     data = np.frombuffer(bytes(log.data), np.uint8)
     split = SegmentSplit((), TableCapture((pattern,)), (), "srv")
     address, counter = SegmentAddress("here", "mysql-bin.000007", 4, 0), Counter()
-    found = [r for b in reading._numba_rows(data, address, split, counter) for r in b.to_pylist()]  # type: ignore[arg-type]
+    emission = reading.Emission("srv", VARIANT_FORM, counter.add, split.filters)
+    found = [r for b in reading._numba_rows(data, address, split, emission) for r in b.to_pylist()]
     assert counter.changes == sum(r["op"] in "cud" and r["part"] == 0 for r in found)
     return found
 
@@ -74,6 +88,12 @@ def test_pieces_of_any_size_give_the_same_rows(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(piecewise, "PIECE_BYTES", size)
     assert rows(log, pattern) == whole
     assert whole or pattern == "shop.none"
+
+
+def test_what_is_rolled_back_is_no_row() -> None:
+    keys = [json.loads(r["key"])["id"] for r in rows(mixed_log()) if r["key"]]
+    kept = [7000 + 100 * t + n for t in (0, 1, 3) for n in (0, 1, 6, 7, 8)]
+    assert sorted(key for key in keys if key >= 7000) == kept
 
 
 def test_a_large_segment_that_is_cut_short_or_open_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,11 @@ JSON bytes over a loopback socket with a random key (multiprocessing.connection,
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import secrets
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -73,11 +75,10 @@ class Mailbox:
         if self._closed:
             return
         self._closed = True
-        # accept() is not woken by closing the listener: a last visitor wakes it.
-        try:
-            Client(("127.0.0.1", self.address.port), authkey=bytes.fromhex(self.address.key.get_secret_value())).close()
-        except (OSError, EOFError, AuthenticationError):
-            log.debug("mailbox at %s was closed already", self.address.port)
+        # accept() is not woken by closing the listener: a last visitor wakes it. It must not wait for an answer, since
+        # the thread may have ended already.
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.address.port), timeout=1).close()
         self._thread.join(timeout=5)
         self._listener.close()
 

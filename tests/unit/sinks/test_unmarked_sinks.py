@@ -130,6 +130,15 @@ def test_a_visitor_without_the_key_is_turned_away() -> None:
     assert writer.address.key.get_secret_value() not in repr(writer)
 
 
+@pytest.mark.timeout(60)
+def test_closing_right_after_a_delivery_never_waits() -> None:
+    """The thread that serves may end at any moment of close()."""
+    for _ in range(100):
+        sink = Memory().open(NoConnections(), CONTEXT)
+        sink.writer(plan(1)).write(rows(range(1)), 0)
+        sink.close()
+
+
 def test_console_prints_a_limited_number_of_rows_and_counts_all(capsys: pytest.CaptureFixture[str]) -> None:
     sink = Console(limit=2).open(NoConnections(), CONTEXT)
     receipt = sink.writer(plan(4)).write(rows(range(10)), 0)

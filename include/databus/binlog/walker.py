@@ -137,6 +137,11 @@ class Walker:
         """File position after the last event walked over."""
         return self._position
 
+    @property
+    def offset(self) -> int:
+        """Where the last walk stands in its buffer: after what it took, or after an error at the event at fault."""
+        return int(self._state[w.S_AT])
+
     def walk(self, data: bytes | memoryview | Bytes) -> Walk:
         """Walk over the whole events in a buffer that starts where the last walk ended.
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from databus import __version__
-from databus.cli import checkpoint, flows, moving, sandbox, watching
+from databus.cli import checkpoint, decode, flows, moving, sandbox, watching
 from databus.cli.exits import exit_code
 from databus.cli.output import ERR
 from databus.core.errors import DatabusError
@@ -26,6 +26,7 @@ app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(sandbox.app, name="sandbox")
 app.command("plan")(moving.plan)
 app.command("run")(moving.run)
+app.command("decode")(decode.decode)
 app.command("peek")(watching.peek)
 app.command("lag")(watching.lag)
 app.command("doctor")(watching.doctor)

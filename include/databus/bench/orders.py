@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+_DEEPER = {True: "SET SESSION max_recursive_iterations = 10000", False: "SET SESSION cte_max_recursion_depth = 10000"}
+"""By whether it is MariaDB: both stop a recursion after 1,000 steps by default."""
 _SCHEMA = (
     "CREATE DATABASE IF NOT EXISTS bench CHARACTER SET utf8mb4",
     "CREATE TABLE bench.numbers (n INT PRIMARY KEY)",
-    "SET SESSION cte_max_recursion_depth = 10000",
     """INSERT INTO bench.numbers
         WITH RECURSIVE s(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n < 4999) SELECT n FROM s""",
     """CREATE TABLE bench.orders (
@@ -41,6 +42,8 @@ def create(connection: Any) -> None:
     """Create the table and the numbers it is filled from; drops what an earlier run left."""
     with connection.cursor() as cursor:
         cursor.execute("DROP DATABASE IF EXISTS bench")
+        cursor.execute("SELECT VERSION()")
+        cursor.execute(_DEEPER["mariadb" in cursor.fetchone()[0].lower()])
         for statement in _SCHEMA:
             cursor.execute(statement)
 
@@ -83,4 +86,31 @@ def load(connection: Any, changes: int) -> dict[str, int]:
             for row in range(100):
                 done["delete"] += cursor.execute("DELETE FROM bench.orders WHERE id = %s", (first + 1900 + row,))
             connection.commit()
+    return done
+
+
+def load_single_rows(connection: Any, changes: int) -> int:
+    """Insert rows by statements of one row, 100 to a transaction: every event holds one row; return how many."""
+    done = 0
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT COALESCE(MAX(id), 0) FROM bench.orders")
+        free = cursor.fetchone()[0] + 1
+        for first in range(free, free + changes, 100):
+            connection.begin()
+            for row in range(100):
+                done += cursor.execute(_INSERT, (first + row, 1))
+            connection.commit()
+    return done
+
+
+def load_long_transaction(connection: Any, rows: int) -> int:
+    """Insert rows by one transaction of statements of 5,000 rows; return how many."""
+    done = 0
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT COALESCE(MAX(id), 0) FROM bench.orders")
+        free = cursor.fetchone()[0] + 1
+        connection.begin()
+        for first in range(free, free + rows, 5_000):
+            done += cursor.execute(_INSERT, (first, min(5_000, free + rows - first)))
+        connection.commit()
     return done

@@ -55,7 +55,7 @@ def test_roles_of_a_server_are_unique(tmp_path: Path) -> None:
 
 
 def test_only_airflow_waits_for_the_others() -> None:
-    assert [name for name, server in SERVERS.items() if server.after_others] == ["airflow"]
+    assert [name for name, server in SERVERS.items() if server.after_others] == ["debezium", "airflow"]
 
 
 def test_zookeeper_writes_its_ports_and_paths(tmp_path: Path) -> None:

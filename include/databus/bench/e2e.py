@@ -47,15 +47,22 @@ def run(options: E2EOptions, say: Callable[[str], None], ports_from: int = 22_00
 
 def measure(sandbox: Sandbox, home: Path, options: E2EOptions, say: Callable[[str], None]) -> Result:
     """Measure on running servers, whose MySQL has written nothing else."""
+    ours = OurPath(sandbox, home)
+    try:
+        return _measure(sandbox, ours, options, say)
+    finally:
+        ours.close()
+
+
+def _measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable[[str], None]) -> Result:
     with log_writer(sandbox, "mysql") as writer:
         orders.create(writer.connection)
         say(f"warming up with {options.warm_up:,} row changes")
         warm = sum(orders.load(writer.connection, options.warm_up).values())
-        ours, peer = OurPath(sandbox, home), DebeziumPeer(sandbox) if options.debezium else None
+        peer = DebeziumPeer(sandbox) if options.debezium else None
         ours.run("warm_up", "earliest", batch_rows=options.batch_rows)
         if peer is not None:
-            peer.create()
-            peer.await_rows(warm, _PEER_WITHIN_S)
+            peer.catch_up(warm, _PEER_WITHIN_S)
             peer.stop()
         start = _head(writer)
         say(f"MySQL writes {options.changes:,} row changes")
@@ -77,8 +84,7 @@ def measure(sandbox: Sandbox, home: Path, options: E2EOptions, say: Callable[[st
         figures["with_checks_rows_per_cpu_second"] = rows / checked.cpu_seconds
     if peer is not None:
         say("Debezium")
-        peer.resume()
-        theirs = peer.await_rows(warm + rows, _PEER_WITHIN_S)
+        theirs = peer.catch_up(warm + rows, _PEER_WITHIN_S, known=warm)
         if theirs.rows != rows:
             raise ReconciliationError(f"Debezium wrote {theirs.rows} messages for {rows} row changes")
         details |= {"debezium": asdict(theirs), "debezium_settings": SETTINGS}

@@ -53,6 +53,10 @@ class OurPath:
         self._spark = connect_session(f"sc://{sandbox.address('spark')}", f"bench/{os.getpid()}")
         self._server = next(s.pid for s in sandbox.status() if s.name == "spark")
 
+    def close(self) -> None:
+        """End the Spark session while its server is there."""
+        self._spark.stop()
+
     def run(self, name: str, start: str, *, batch_rows: int, checks: bool = False) -> OurRun:
         """Move the log from a place to its head into the topic `name`, one message per row change."""
         flow = Flow(

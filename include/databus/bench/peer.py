@@ -53,33 +53,18 @@ class DebeziumPeer:
         self._name, self.topic = name, f"{name}.{TABLE}"
         self._history = self._worker.data_folder / f"{name}.history"
 
-    def create(self) -> None:
-        """Make the connector; it begins to read at once."""
-        self._request("POST", "/connectors", {"name": self._name, "config": self._config()})
-
     def stop(self) -> None:
         """Stop the connector with its threads, and keep its offset."""
         self._request("PUT", f"/connectors/{self._name}/stop")
         self._await_state("STOPPED")
 
-    def resume(self) -> None:
-        """Start the connector again."""
-        self._request("PUT", f"/connectors/{self._name}/resume")
+    def catch_up(self, rows: int, within_s: float, *, known: int = 0) -> PeerRun:
+        """Start the connector, and wait until the topic holds so many messages.
 
-    def readable(self) -> int:
-        """Return how many messages a consumer could read now."""
-        from confluent_kafka import Consumer, KafkaException, TopicPartition
-
-        consumer = Consumer({"bootstrap.servers": self._kafka.address, "group.id": "databus-bench", "log_level": 0})
-        try:
-            return int(consumer.get_watermark_offsets(TopicPartition(self.topic, 0), timeout=10, cached=False)[1])
-        except KafkaException:
-            return 0
-        finally:
-            consumer.close()
-
-    def await_rows(self, rows: int, within_s: float) -> PeerRun:
-        """Wait until so many messages are readable, counted from now on.
+        Args:
+            rows: messages of all runs.
+            within_s: seconds that it gets.
+            known: messages of earlier runs; 0 makes the connector.
 
         Raises:
             SandboxError: the connector failed, or the time is up.
@@ -88,24 +73,30 @@ class DebeziumPeer:
 
         meter = CpuMeter([self._worker.pid or 0])
         consumer = Consumer({"bootstrap.servers": self._kafka.address, "group.id": "databus-bench", "log_level": 0})
-        began, first, before, seen = time.perf_counter(), 0.0, -1, 0
+        began, first = time.perf_counter(), 0.0
         place = TopicPartition(self.topic, 0)
         try:
+            self._resume() if known else self._create()
             while True:
                 try:
-                    end = int(consumer.get_watermark_offsets(place, timeout=10, cached=False)[1])
+                    seen = int(consumer.get_watermark_offsets(place, timeout=10, cached=False)[1])
                 except KafkaException:  # the connector makes the topic with its first message
-                    end = 0
-                before = end if before < 0 else before
-                seen, passed = end, time.perf_counter() - began
-                first = passed if not first and seen > before else first
+                    seen = 0
+                passed = time.perf_counter() - began
+                first = passed if not first and seen > known else first
                 if seen >= rows:
-                    return PeerRun(seen - before, passed, first, meter.seconds(), meter.peak_rss_mb())
+                    return PeerRun(seen - known, passed, first, meter.seconds(), meter.peak_rss_mb())
                 if passed > within_s:
                     raise SandboxError(f"Debezium: {seen} of {rows} messages after {passed:.0f} s", hint=self._trace())
                 time.sleep(_POLL_S)
         finally:
             consumer.close()
+
+    def _create(self) -> None:
+        self._request("POST", "/connectors", {"name": self._name, "config": self._config()})
+
+    def _resume(self) -> None:
+        self._request("PUT", f"/connectors/{self._name}/resume")
 
     def _config(self) -> dict[str, str]:
         return SETTINGS | {

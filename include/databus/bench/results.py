@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import time
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 _LIBRARIES = ("databus", "numba", "numpy", "pyarrow", "pyspark", "confluent-kafka", "mysql-replication")
+_PROBE_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,11 @@ class Result:
 
 
 def hardware() -> dict[str, Any]:
-    """Return cores, memory, and how busy the machine was over the last minute."""
+    """Return cores, memory, how busy the machine was over the last minute, and what a CPU-second of it was worth now.
+
+    `zlib_crc32_gb_per_cpu_second` compares runs: on a busy machine caches and memory are shared, and CPU-seconds with
+    them get cheaper.
+    """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cores": os.cpu_count(),
@@ -121,7 +128,17 @@ def hardware() -> dict[str, Any]:
         "system": platform.platform(),
         "memory_gb": round(memory / 2**30, 1),
         "load_average_1m": round(os.getloadavg()[0], 2),
+        "zlib_crc32_gb_per_cpu_second": round(_crc32_speed(), 2),
     }
+
+
+def _crc32_speed() -> float:
+    data, best = bytes(_PROBE_BYTES), float("inf")
+    for _ in range(5):
+        began = time.process_time()
+        zlib.crc32(data)
+        best = min(best, time.process_time() - began)
+    return _PROBE_BYTES / 1e9 / max(best, 1e-9)
 
 
 def versions() -> dict[str, str]:

@@ -135,7 +135,7 @@ class LogReader:
         return self._source.server_version
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield changes, at most 65,536 row images in a batch.
+        """Yield changes, at most 32,768 row images in a batch.
 
         Raises:
             DecodeError: an event is damaged, unknown or unsupported; names file and position.

@@ -73,12 +73,14 @@ def _measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable
         "rows_per_second": rows / plain.seconds,
         "rows_per_cpu_second": rows / plain.cpu_seconds,
     }
+    say(_told("our path", rows, plain))
     details: dict[str, Any] = {"rows": rows, "warm_up_rows": warm, "ours": asdict(plain)}
     checked: OurRun | None = None
     if options.checks:
         say("our path with row checks")
         found = ours.run("checked", start, batch_rows=options.batch_rows, checks=True)
         checked = _checked(sandbox, "checked", found, rows)
+        say(_told("our path with row checks", rows, checked))
         details["ours_with_checks"] = asdict(checked)
         figures["with_checks_rows_per_second"] = rows / checked.seconds
         figures["with_checks_rows_per_cpu_second"] = rows / checked.cpu_seconds
@@ -87,6 +89,7 @@ def _measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable
         theirs = peer.catch_up(warm + rows, _PEER_WITHIN_S, known=warm)
         if theirs.rows != rows:
             raise ReconciliationError(f"Debezium wrote {theirs.rows} messages for {rows} row changes")
+        say(_told("Debezium", rows, theirs))
         details |= {"debezium": asdict(theirs), "debezium_settings": SETTINGS}
         figures |= compared(rows, plain, checked, theirs)
     settings = asdict(options) | {"spark": "Connect, local[2]", "kafka": "one broker, one partition, acks=all"}
@@ -108,6 +111,10 @@ def compared(rows: int, plain: OurRun, checked: OurRun | None, theirs: PeerRun) 
         found["with_checks_ratio_to_debezium"] = theirs.seconds / checked.seconds
         found["with_checks_ratio_to_debezium_rows_per_cpu_second"] = theirs.cpu_seconds / checked.cpu_seconds
     return found
+
+
+def _told(who: str, rows: int, found: OurRun | PeerRun) -> str:
+    return f"{who}: {rows / found.seconds:,.0f} rows/s, {rows / found.cpu_seconds:,.0f} rows per CPU-second"
 
 
 def _head(writer: LogWriter) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -38,7 +39,9 @@ def measure(writer: LogWriter, log: WrittenLog) -> dict[str, float]:
         seconds = {}
         for cores in _CORES:
             argv = [sys.executable, "-m", "databus.bench.scaling", str(packed), str(cores)]
-            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+            # Spark starts its workers with this interpreter, else with the system's.
+            environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+            done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise ReconciliationError(f"Spark with {cores} cores failed: {done.stderr[-2000:]}")
             found = json.loads(done.stdout.splitlines()[-1])

@@ -29,7 +29,7 @@ def run(options: E2EOptions, say: Callable[[str], None], ports_from: int = 22_00
     """Start the servers, write the log, and move it.
 
     Raises:
-        ReconciliationError: a topic does not hold exactly the row changes that were made.
+        ReconciliationError: a topic of ours does not hold exactly the row changes that were made.
         SandboxError: a server or the peer failed.
     """
     servers = ("zookeeper", "kafka", "mysql", "spark") + (("debezium",) if options.debezium else ())
@@ -87,9 +87,9 @@ def _measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable
     if peer is not None:
         say("Debezium")
         theirs = peer.catch_up(warm + rows, _PEER_WITHIN_S, known=warm)
-        if theirs.rows != rows:
-            raise ReconciliationError(f"Debezium wrote {theirs.rows} messages for {rows} row changes")
         say(_told("Debezium", rows, theirs))
+        # At least once: after the restart it may repeat some of the warm-up, so that it is done that much too early.
+        details |= {"debezium_repeated_rows": theirs.rows - rows}
         details |= {"debezium": asdict(theirs), "debezium_settings": SETTINGS}
         figures |= compared(rows, plain, checked, theirs)
     settings = asdict(options) | {"spark": "Connect, local[2]", "kafka": "one broker, one partition, acks=all"}

@@ -68,8 +68,48 @@ def server(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Server]
         "COMMIT",
         "DELETE FROM reader.t WHERE id = 2",
     )
+    taken_back_and_prepared(server)
+    compressed(server)
     yield server
     server.connection.close()
+
+
+def taken_back_and_prepared(server: Server) -> None:
+    """A savepoint that is rolled back to, and an XA transaction that is committed behind another one."""
+    server.sql(
+        "BEGIN",
+        "INSERT INTO reader.t VALUES (600, 'stays', 1)",
+        "SAVEPOINT s",
+        *(f"INSERT INTO reader.t VALUES ({n}, REPEAT('y', 200), {n})" for n in range(601, 640)),
+        "ROLLBACK TO s",
+        "UPDATE reader.t SET v = 'stayed' WHERE id = 600",
+        "COMMIT",
+        "XA START 'later'",
+        *(f"INSERT INTO reader.t VALUES ({n}, REPEAT('z', 200), {n})" for n in range(700, 760)),
+        "XA END 'later'",
+        "XA PREPARE 'later'",
+    )
+    with pymysql.connect(host=server.host, port=server.port, user="root", autocommit=True) as other:
+        other.cursor().execute("INSERT INTO reader.t VALUES (800, 'between', 1)")
+    server.sql("XA COMMIT 'later'")
+
+
+def compressed(server: Server) -> None:
+    """Transactions that the server compresses."""
+    if server.name == "mysql":
+        server.sql("SET SESSION binlog_transaction_compression = ON")
+    else:
+        server.sql("SET GLOBAL log_bin_compress = ON", "SET GLOBAL log_bin_compress_min_len = 10")
+    server.sql(
+        "BEGIN",
+        *(f"INSERT INTO reader.t VALUES ({n}, REPEAT('c', 200), {n})" for n in range(1000, 1100)),
+        "COMMIT",
+        "UPDATE reader.t SET v = 'again' WHERE id BETWEEN 1000 AND 1050",
+    )
+    if server.name == "mysql":
+        server.sql("SET SESSION binlog_transaction_compression = OFF")
+    else:
+        server.sql("SET GLOBAL log_bin_compress = OFF")
 
 
 def replayed(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -88,7 +128,7 @@ def rows_of(log: LogReader) -> list[dict[str, Any]]:
         return list(itertools.chain.from_iterable(batch.to_pylist() for batch in log))
 
 
-@pytest.mark.parametrize("piece_bytes", [4096, 16 << 20])
+@pytest.mark.parametrize("piece_bytes", [500, 4096, 16 << 20])
 def test_files_and_dump_give_what_select_gives(server: Server, piece_bytes: int) -> None:
     dumped = rows_of(server.read("earliest", piece_bytes=piece_bytes))
     assert replayed(dumped) == server.sql("SELECT * FROM reader.t ORDER BY id")
@@ -96,6 +136,14 @@ def test_files_and_dump_give_what_select_gives(server: Server, piece_bytes: int)
     read = [row for path in server.files() for row in rows_of(read_file(path, **wanted))]
     assert read == dumped
     assert {row["statement"][:6] for row in dumped if row["op"] == "m"} == {"CREATE"}
+    late = {row["position"] for row in dumped if row["after"] and 700 <= row["after"]["id"] < 760}
+    (between,) = (row["position"] for row in dumped if row["after"] and row["after"]["id"] == 800)
+    assert len(late) == 1
+    assert late.pop() > between
+    with read_file(server.files()[-1]) as log:
+        list(log)
+        kinds = {"mysql": "TRANSACTION_PAYLOAD (40)", "mariadb": "WRITE_ROWS_COMPRESSED_V1 (166)"}
+        assert log.event_counts[kinds[server.name]] > 0
 
 
 def test_reading_goes_on_where_it_ended(server: Server) -> None:

@@ -58,6 +58,11 @@ def measure(sandbox: Sandbox, options: DecodeOptions, say: Callable[[str], None]
     """Measure on running servers."""
     figures: dict[str, float] = {}
     details: dict[str, Any] = {}
+    say("JSON documents")
+    documents = json_documents.measure(options.documents)
+    figures["json_documents_per_cpu_second"] = documents["json_small_documents_per_cpu_second"]
+    figures["json_time_ratio_of_doubled_document"] = documents["json_largest_ratio_per_doubling"]
+    details["json_documents"] = documents
     with log_writer(sandbox, "mysql") as writer:
         say(f"MySQL writes {2 * options.changes:,} row changes")
         with_crc, without_crc = _mixed_logs(writer, options)
@@ -72,8 +77,6 @@ def measure(sandbox: Sandbox, options: DecodeOptions, say: Callable[[str], None]
         library = library_rows_per_cpu_second(writer, with_crc, options.library_rows)
         figures["python_mysql_replication_rows_per_cpu_second"] = library
         figures["ratio_to_python_mysql_replication"] = figures["decode_crc_rows_per_cpu_second"] / library
-        say("JSON documents")
-        figures |= json_documents.measure(writer, options.documents, options.repeats)
         say(f"a transaction of {options.long_rows:,} rows")
         long = writer.write(lambda c: orders.load_long_transaction(c, options.long_rows))
         peak = peak_rss(long)

@@ -1,72 +1,104 @@
-"""JSON columns of MySQL: small documents per CPU-second, and how time grows with the size of a document."""
+"""How fast binary JSON becomes text: small documents per CPU-second, and the time of a large one by its size.
+
+`python -m databus.bench.json_documents` prints the figures; `measure()` returns them.
+"""
 
 from __future__ import annotations
 
 import json
+import random
+import struct
+import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
-from databus.bench.log_files import LogWriter, WrittenLog
-from databus.core.errors import ReconciliationError
+import pyarrow as pa
 
-_LARGE_BYTES = 1 << 20
-_COPIES = 8
+from databus.bench.json_encoder import Opaque, document
+from databus.binlog.json_binary import json_texts
+
+_DIFFERENT = 2_000
+_PRICE = Opaque(246, bytes([12, 2]) + bytes.fromhex("800012d68759"))  # DECIMAL(12, 2): 1234567.89
+_WHEN = Opaque(12, (((2024 * 13 + 2) << 5 | 29) << 41 | 7).to_bytes(8, "little"))
 
 
-def measure(writer: LogWriter, documents: int, repeats: int) -> dict[str, float]:
-    """Let MySQL write documents and decode the rows that hold them.
-
-    Args:
-        writer: a MySQL server; MariaDB's JSON is text.
-        documents: how many small ones.
-        repeats: how often each figure is taken; the best counts.
-    """
-    writer.run("CREATE TABLE bench.documents (id INT PRIMARY KEY, doc JSON)")
-    small = writer.write(lambda _: _small(writer, documents))
-    one = writer.write(lambda _: _large(writer, _LARGE_BYTES, 1_000_000_000))
-    two = writer.write(lambda _: _large(writer, 2 * _LARGE_BYTES, 1_100_000_000))
+def order(r: random.Random) -> dict[str, Any]:
+    """A small document with what used to be slow: a DECIMAL, a DATETIME, a double of 17 digits."""
     return {
-        "json_documents_per_cpu_second": documents / _seconds(small, repeats),
-        "json_time_ratio_of_doubled_document": _seconds(two, repeats) / _seconds(one, repeats),
+        "id": r.getrandbits(40),
+        "customer": f"Zoë {r.getrandbits(32):x}",
+        "price": _PRICE,
+        "created": _WHEN,
+        "score": r.random(),
+        "tags": ["new", "paid"],
+        "address": {"city": "Køln", "zip": r.randrange(100_000)},
     }
 
 
-def _small(writer: LogWriter, documents: int) -> int:
-    done = 0
-    for first in range(0, documents, 5_000):
-        writer.run(
-            "INSERT INTO bench.documents SELECT %s + n, JSON_OBJECT('k', n, 'src', IF(n %% 2, 'web', 'app'), 'tags',"
-            " JSON_ARRAY('a', 'b', n %% 9), 'at', '2024-06-01', 'ratio', n / 7e0) FROM bench.numbers WHERE n < %s",
-            first,
-            min(5_000, documents - first),
-        )
-        done += min(5_000, documents - first)
-    return done
+def _deep(leaves: int) -> Any:
+    value: Any = ["leaf"] * 8
+    for _ in range(90):
+        value = {"k": value}
+    return [value] * leaves
 
 
-def _large(writer: LogWriter, size_bytes: int, first: int) -> int:
-    item = {"name": "a name of some length", "n": 123456, "ok": True, "list": [1, 2.5, None, "x"]}
-    document = json.dumps([{**item, "id": n} for n in range(size_bytes // len(json.dumps({**item, "id": 10_000})))])
-    for copy in range(_COPIES):
-        writer.run("INSERT INTO bench.documents VALUES (%s, %s)", first + copy, document)
-    return _COPIES
+LARGE: dict[str, Callable[[int], Any]] = {
+    "object_of_keys": lambda size: {f"key_{n:06d}": n for n in range(size // 20)},
+    "array_of_doubles": lambda size: [n / 7 for n in range(size // 13)],
+    "array_of_opaque": lambda size: [_WHEN, _PRICE] * (size // 32),
+    "deep_nesting": lambda size: _deep(size // 1500),
+    "long_string": lambda size: 'text with "quotes" and é ' * (size // 26),
+    "array_of_strings": lambda size: ["é\n" * 8] * (size // 30),
+}
+"""Shapes of large documents; each makes one of about so many bytes."""
 
 
-def _seconds(log: WrittenLog, repeats: int) -> float:
-    return min(_timed(lambda: _decode(log)) for _ in range(repeats + 1))
+def _cpu_seconds(column: pa.BinaryArray, seconds: float = 0.2) -> float:
+    """Return the least CPU time of one pass over a column."""
+    best, spent = float("inf"), 0.0
+    while spent < seconds:
+        start = time.process_time()
+        json_texts(column)
+        taken = time.process_time() - start
+        best, spent = min(best, taken), spent + taken
+    return best
 
 
-def _timed(work: Callable[[], None]) -> float:
-    began = time.process_time()
-    work()
-    return time.process_time() - began
+def _column(stored: bytes, copies: int) -> pa.BinaryArray:
+    return pa.array([stored] * copies, pa.binary())
 
 
-def _decode(log: WrittenLog) -> None:
-    from databus.binlog.reader import read_file
+def measure(documents: int = 50_000, size: int = 1 << 20, seed: int = 1) -> dict[str, Any]:
+    """Return the figures.
 
-    with read_file(log.path) as reader:
-        for _ in reader.changes():
-            pass
-        if reader.rows != log.rows:
-            raise ReconciliationError(f"{log.path.name}: {reader.rows} rows were decoded, {log.rows} were written")
+    Args:
+        documents: about how many small ones.
+        size: bytes of the smaller of the two large documents.
+        seed: of the small documents.
+
+    Returns:
+        `json_small_documents_per_cpu_second`; `json_time_ratio_per_doubling`, shape → time of a document of twice the
+        size over that of one of `size`; `json_largest_ratio_per_doubling`; `json_mb_per_cpu_second`, shape → rate.
+    """
+    r = random.Random(seed)  # noqa: S311 - the same documents each time
+    small = pa.array([document(order(r)) for _ in range(_DIFFERENT)] * max(1, documents // _DIFFERENT), pa.binary())
+    json_texts(small[:10])  # compiles
+    ratios, rates = {}, {}
+    for shape, make in LARGE.items():
+        one, two = (document(make(n * size), large=True) for n in (1, 2))
+        # The same bytes a pass, in twice as many documents: what differs is what the size of a document costs.
+        times = [_cpu_seconds(_column(one, 8)) / 8, _cpu_seconds(_column(two, 4)) / 4]
+        ratios[shape] = round(times[1] / times[0] * (2 * len(one) / len(two)), 3)
+        rates[shape] = round(len(two) / times[1] / 1e6, 1)
+    return {
+        "json_small_documents_per_cpu_second": round(len(small) / _cpu_seconds(small)),
+        "json_small_document_bytes": round(small.nbytes / len(small) - struct.calcsize("i")),
+        "json_time_ratio_per_doubling": ratios,
+        "json_largest_ratio_per_doubling": max(ratios.values()),
+        "json_mb_per_cpu_second": rates,
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(measure(), indent=2) + "\n")

@@ -17,6 +17,7 @@ import pytest
 from databus.binlog import piecewise
 from databus.binlog.capture import TableCapture
 from databus.core.errors import DecodeError
+from databus.rows.image_form import VARIANT_FORM
 from databus.sources import segment_rows as reading
 from databus.sources.segment_split import SegmentAddress, SegmentSplit
 from tests.unit.binlog.log_encoder import Log, int_col
@@ -60,7 +61,8 @@ def rows(log: Log, pattern: str = "shop.*") -> list[dict[str, Any]]:
     data = np.frombuffer(bytes(log.data), np.uint8)
     split = SegmentSplit((), TableCapture((pattern,)), (), "srv")
     address, counter = SegmentAddress("here", "mysql-bin.000007", 4, 0), Counter()
-    found = [r for b in reading._numba_rows(data, address, split, counter) for r in b.to_pylist()]  # type: ignore[arg-type]
+    emission = reading.Emission(split.server, VARIANT_FORM, counter.add, split.filters)
+    found = [r for b in reading._numba_rows(data, address, split, emission) for r in b.to_pylist()]
     assert counter.changes == sum(r["op"] in "cud" and r["part"] == 0 for r in found)
     return found
 

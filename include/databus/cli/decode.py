@@ -27,6 +27,13 @@ class Rows(enum.StrEnum):
     NONE = "none"
 
 
+class PreparedRows(enum.StrEnum):
+    """Where the rows of XA COMMITs are."""
+
+    INSIDE = "inside"
+    ELSEWHERE = "elsewhere"
+
+
 _OPS = {"c": "inserts", "u": "updates", "d": "deletes", "t": "truncates", "m": "definitions"}
 
 
@@ -39,6 +46,10 @@ def decode(
     output: Annotated[
         Rows, typer.Option("--output", "-o", help="JSON lines, Arrow IPC streams (one per table and run), or no rows.")
     ] = Rows.NDJSON,
+    prepared: Annotated[
+        PreparedRows,
+        typer.Option("--prepared", help="XA PREPARE before the file: an error, or its XA COMMIT's rows are left out."),
+    ] = PreparedRows.INSIDE,
     summary: Annotated[Format, typer.Option("--summary", help="How the summary at the end is printed.")] = Format.TABLE,
 ) -> None:
     """Print the row changes in binlog files, and at the end what the files hold; needs no server.
@@ -53,7 +64,7 @@ def decode(
         target = (JsonLines if output is Rows.NDJSON else ArrowStreams)(stdout)
     try:
         with _progress(drawn=output is Rows.NONE or not sys.stdout.isatty()) as progress:
-            decoded = decode_files(files, tables or (), target, progress)
+            decoded = decode_files(files, tables or (), target, progress, prepared=prepared.value)
         stdout.flush()
     except BrokenPipeError:
         # The reader has seen enough. Nothing may be flushed into the closed pipe at exit.

@@ -15,6 +15,7 @@ from databus.core.errors import DecodeError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from databus.binlog.log_file import Prepared
     from databus.binlog.reader import LogReader
     from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
 
@@ -189,6 +190,8 @@ def decode_files(
     tables: Sequence[str],
     output: Output,
     progress: Callable[[DecodedFile], None] = lambda _: None,
+    *,
+    prepared: Prepared = "inside",
 ) -> Decoded:
     """Decode files one after the other.
 
@@ -197,6 +200,7 @@ def decode_files(
         tables: patterns of `database.table`; none for every table.
         output: takes the rows.
         progress: is called after each batch with the file being read.
+        prepared: "elsewhere" leaves the rows of XA COMMITs out whose XA PREPARE lies before the file.
 
     Raises:
         DecodeError: a file is damaged, cut short or of an unknown format; names file and position.
@@ -207,7 +211,7 @@ def decode_files(
 
     decoded, began = Decoded(), time.perf_counter()
     for path in paths:
-        with _hinted(), read_file(path, tables=tables) as log:
+        with _hinted(), read_file(path, tables=tables, prepared=prepared) as log:
             decoded.files.append(file := DecodedFile(path, path.stat().st_size))
             for _ in _written(log, output, file):
                 _note(log, file)

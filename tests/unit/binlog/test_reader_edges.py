@@ -20,8 +20,10 @@ from databus.binlog.segments import segment_name
 from databus.binlog.table_batch import TableBatch
 from databus.core.errors import DecodeError
 from tests.unit.binlog.compressed_encoder import add_payload, compress_last, contents
-from tests.unit.binlog.log_encoder import Log, int_col
+from tests.unit.binlog.log_encoder import Log, int_col, text_col
+from tests.unit.binlog.test_partial_json import REPLACE, begun, differing, partial_update
 from tests.unit.binlog.test_taken_back import ONE, RECORDED, TWO, four, prepare
+from tests.unit.binlog.value_encoder import integer, prefixed
 
 NAME = "mysql-bin.000001"
 ID = [int_col()]
@@ -181,3 +183,25 @@ def test_a_prepare_read_before_counts(size: int) -> None:
         data[:] = 0
     assert spelled(found) == whole(bytes(log.data))
     assert list(first_phases) == [TWO]
+
+
+def test_bytes_that_are_no_text_come_out_as_bytes(tmp_path: Path) -> None:
+    log = Log().transaction(1, "t", [int_col(), text_col("v")], [
+        [integer(1, 4), prefixed(b"ok\xff", 1)], [integer(2, 4), prefixed(b"fine", 1)],
+    ])  # fmt: skip
+    with read_file(written(tmp_path, bytes(log.data))) as read:
+        bad, fine = (row for batch in read for row in batch.to_pylist())
+    assert (bad["after"], bad["after_undecodable"]) == ({"id": 1, "v": None}, [("v", b"ok\xff")])
+    assert (bad["after_exceptions"], bad["before_undecodable"]) == (None, None)
+    assert (fine["after"], fine["after_undecodable"]) == ({"id": 2, "v": "fine"}, None)
+
+
+def test_documents_that_the_log_does_not_hold_are_named(tmp_path: Path) -> None:
+    log, after = begun(), (False, True, False, False)
+    unknown, unchanged = [differing((REPLACE, "$.k", 2))], [differing()]
+    one, two = [integer(1, 4)], [integer(2, 4)]
+    partial_update(log, [(one, 1, unknown), (two, 1, unchanged)], (True, False, False, False), after).xid()
+    with read_file(written(tmp_path, bytes(log.data))) as read:
+        rows = [row for batch in read for row in batch.to_pylist()]
+    assert [row["after_partial"] for row in rows] == [["a"], None]
+    assert ["a" in row["after_absent"] for row in rows] == [True, True]

@@ -15,7 +15,7 @@ import pytest
 from databus.binlog import read_file
 from databus.core.errors import DecodeError
 from databus.ops.decode import ArrowStreams, DecodedFile, JsonLines, NoOutput, decode_files
-from tests.unit.binlog.log_encoder import Log
+from tests.unit.binlog.log_encoder import Log, int_col
 from tests.unit.binlog.test_reader import A, B, image, shop_log, write
 from tests.unit.binlog.value_encoder import integer
 
@@ -126,3 +126,12 @@ def test_the_command_is_quiet_when_its_reader_leaves(tmp_path: Path) -> None:
     shell = ["bash", "-o", "pipefail", "-c", argv]
     done = subprocess.run(shell, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, len(done.stdout.splitlines()), done.stderr) == (0, 1, "")
+
+
+def test_the_command_leaves_prepared_rows_out_when_told(tmp_path: Path) -> None:
+    log = Log().gtid().query("XA COMMIT X'6f6e65',X'',1").transaction(1, "a", [int_col()], [[integer(1, 4)]])
+    path = str(write(tmp_path, log))
+    refused = command(path)
+    assert (refused.returncode != 0, "XA PREPARE that lies before" in " ".join(refused.stderr.split())) == (True, True)
+    told = command(path, "--prepared", "elsewhere")
+    assert (told.returncode, len(told.stdout.splitlines())) == (0, 1)

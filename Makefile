@@ -35,7 +35,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit lint format docker-check bench
+.PHONY: test test-unit lint format docker-check bench bench-decode bench-e2e
 test: setup java ## The whole suite, on real servers that it starts itself
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -56,8 +56,13 @@ docker-check: $(TOOLS)/composecheck ## Compose file, Dockerfiles, scripts and ve
 	$(TOOLS)/venv/bin/python docker/check.py --composecheck $(abspath $<) \
 	    --hadolint $(abspath $(TOOLS))/venv/bin/hadolint --shellcheck $(abspath $(TOOLS))/venv/bin/shellcheck
 
-bench: setup java ## Rows per second from the binlog to Kafka
-	$(BIN)/python -m tests.bench $(ARGS)
+bench-decode: setup java ## Rows per CPU-second of decoding (ARGS="--scaling" starts Spark too)
+	$(BIN)/python -m tests.bench.decode $(ARGS)
+
+bench-e2e: setup java ## Rows per second from the binlog to Kafka, beside Debezium on the same log
+	$(BIN)/python -m tests.bench.e2e $(ARGS)
+
+bench: bench-e2e ## The same as bench-e2e
 
 ##@ Run it in containers
 .PHONY: docker-up docker-down docker-secrets

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from databus.binlog.arena import kernel_columns
 from databus.binlog.decode import DecodedEvents, TableFilter
+from databus.binlog.events import FormatDescription
 from databus.binlog.kernels import walk as w
 from databus.binlog.kernels.images import C_WIDTH
 from databus.binlog.kernels.row_counts import count_events
@@ -26,6 +27,7 @@ from databus.binlog.table_rows import LogPlace, row_fault
 from databus.binlog.tablemap import TableMap
 from databus.binlog.versioned_rows import HistoryRows
 from databus.binlog.walker import Walk, Walker, as_buffer
+from databus.binlog.xa import CommitPlace
 from databus.core.errors import DecodeError
 
 Ints = npt.NDArray[np.int64]
@@ -33,8 +35,8 @@ Bytes = npt.NDArray[np.uint8]
 
 PIECE_BYTES = 8 << 20
 """Log bytes decoded at once, unless a single event is larger."""
-_MOST_EXPANDED_BYTES = 4 * PIECE_BYTES
-"""No further compressed event of a piece is expanded once the expanded ones take more than this."""
+_MOST_EXPANDED = 4
+"""No further compressed event of a piece is expanded once the expanded ones take so many times its size."""
 
 
 class Piece(DecodedEvents):
@@ -62,10 +64,13 @@ def decode_pieces(  # noqa: PLR0913 - as decode_events
     schema_ids: SchemaIds,
     definitions: Definitions | None,
     forget: Callable[[], None],
+    log_format: FormatDescription | None = None,
+    commit: CommitPlace | None = None,
+    piece_bytes: int | None = None,
 ) -> Iterator[Piece]:
     """Yield the contents of a segment in log order, piece by piece; arguments are those of `decode_events`.
 
-    The rows of XA COMMITs are elsewhere.
+    The rows of XA COMMITs are elsewhere, unless the buffer is one prepared transaction.
 
     Args:
         buffer: raw events, as a rule mapped from a file.
@@ -75,20 +80,30 @@ def decode_pieces(  # noqa: PLR0913 - as decode_events
         schema_ids: numbers for schemas.
         definitions: what TABLE_MAP events leave open; None where the log says it all.
         forget: called when what was touched of the buffer so far may leave memory.
+        log_format: format of the events, when no FORMAT_DESCRIPTION event precedes them.
+        commit: where the XA COMMIT of the prepared transaction stands that the buffer is; None when it is none.
+        piece_bytes: log bytes decoded at once; None for `PIECE_BYTES`.
 
     Raises:
         DecodeError: as `decode_events`; damage of events shows before the first piece, damage of rows while iterating.
     """
-    transactions, gone = _transactions(Walker(file, base_pos, definitions=definitions), buffer, forget)
-    walker, shared, ended = Walker(file, base_pos, definitions=definitions), _Shared(), 0
-    for number, walk in enumerate(_walked(walker, buffer)):
+    size = piece_bytes or PIECE_BYTES
+
+    def walker() -> Walker:
+        return Walker(file, base_pos, format=log_format, prepared=commit is not None, definitions=definitions)
+
+    transactions, gone = _transactions(walker(), buffer, size, forget)
+    if commit is not None:
+        transactions = commit.transactions
+    last, shared, ended = walker(), _Shared(), 0
+    for number, walk in enumerate(_walked(last, buffer, size)):
         left = _without(walk, gone[number]) if number in gone else walk
         rows = left.rows.copy()
         rows[:, w.R_TRANSACTION] += ended
         statements = [dataclasses.replace(s, transaction=s.transaction + ended) for s in left.statements]
         ended += len(walk.transactions)
         whole = dataclasses.replace(left, transactions=transactions, rows=rows, statements=statements)
-        yield Piece(walker, whole, tables, schema_ids, shared)
+        yield Piece(last, whole, tables, schema_ids, shared)
         forget()
 
 
@@ -141,12 +156,14 @@ class _Ordinals:
             self._slots.append(table)
 
 
-def _transactions(walker: Walker, buffer: Bytes, forget: Callable[[], None]) -> tuple[Transactions, Mapping[int, Ints]]:
+def _transactions(
+    walker: Walker, buffer: Bytes, piece_bytes: int, forget: Callable[[], None]
+) -> tuple[Transactions, Mapping[int, Ints]]:
     """Return the transactions, and by piece the lines of rows events that a later piece takes back (ROLLBACK)."""
     parts: list[Transactions] = []
     gone: dict[int, Ints] = {}
     earlier, is_open = np.zeros((0, 2), np.int64), False
-    for number, walk in enumerate(_walked(walker, buffer)):
+    for number, walk in enumerate(_walked(walker, buffer, piece_bytes)):
         if walk.kept is not None:
             for piece in np.unique(earlier[walk.kept :, 0]).tolist():
                 lines = earlier[walk.kept :][earlier[walk.kept :, 0] == piece, 1]
@@ -174,11 +191,11 @@ def _without(walk: Walk, lines: Ints) -> Walk:
     return dataclasses.replace(walk, rows=walk.rows[keep], statements=statements)
 
 
-def _walked(walker: Walker, buffer: Bytes) -> Iterator[Walk]:
+def _walked(walker: Walker, buffer: Bytes, piece_bytes: int) -> Iterator[Walk]:
     """Walk a buffer a piece at a time."""
-    at, size = 0, PIECE_BYTES
+    at, size = 0, piece_bytes
     while at < len(buffer):
-        walk = walker.walk(as_buffer(buffer[at : at + size]), _MOST_EXPANDED_BYTES)
+        walk = walker.walk(as_buffer(buffer[at : at + size]), _MOST_EXPANDED * piece_bytes)
         used = walk.consumed_bytes
         if used == 0:
             if at + size >= len(buffer):
@@ -188,7 +205,7 @@ def _walked(walker: Walker, buffer: Bytes) -> Iterator[Walk]:
             size *= 2
             continue
         yield walk
-        at, size = at + used, PIECE_BYTES
+        at, size = at + used, piece_bytes
 
 
 def _joined(parts: Sequence[Transactions]) -> Transactions:

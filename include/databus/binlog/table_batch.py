@@ -15,7 +15,7 @@ from databus.core.tables import TableSchema
 INSERT, UPDATE, DELETE = 0, 1, 2
 """Values of `TableBatch.op`."""
 
-MAX_IMAGES = 65_536
+MAX_IMAGES = 32_768
 """Most row images that one TableBatch holds."""
 
 

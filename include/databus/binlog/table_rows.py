@@ -27,7 +27,7 @@ from databus.core.errors import DecodeError
 Ints = npt.NDArray[np.int64]
 Exceptions = dict[int, dict[int, str | bytes]]
 
-_TEXT_BYTES = 16 << 20
+_TEXT_BYTES = 8 << 20
 """Room for one column's values in a batch, unless a single row needs more."""
 _PRESENCE_SETS = 256
 

@@ -169,33 +169,57 @@ class Walker:
         Raises:
             DecodeError: an event is damaged, unknown or unsupported; names file, position and type.
         """
-        raw = as_buffer(data)
+        transactions, rows = self._start(as_buffer(data), most_bytes)
+        self._run(transactions, rows)
+        return self._result(transactions, rows)
+
+    def walk_until_fault(
+        self, data: bytes | memoryview | Bytes, most_bytes: int | None = None
+    ) -> tuple[Walk, DecodeError | None]:
+        """Walk as `walk` does, and give what lies before a fault together with it; the walker ends there."""
+        transactions, rows = self._start(as_buffer(data), most_bytes)
+        try:
+            self._run(transactions, rows)
+        except DecodeError as fault:
+            consumed, position = self._expansion.raw_offset(int(self._state[w.S_AT])), self._fault_position()
+            walk = replace(self._result(transactions, rows), consumed_bytes=consumed)
+            self._position = position
+            return walk, fault
+        return self._result(transactions, rows), None
+
+    def _start(self, raw: Bytes, most_bytes: int | None) -> tuple[Ints, Ints]:
+        """Get ready for a stretch; returns room for its transactions and rows events."""
         state = self._state
         state[[w.S_AT, w.S_EVENTS, w.S_TRANSACTIONS, w.S_SPLICE, w.S_PLAIN_END, w.S_EXPECTED]] = 0
         state[w.S_SHIFT] = self._position
-        known = self.format is not None or self._read_format(raw)
-        self._expansion = expand(raw, int(state[w.S_AT]), self.format, most_bytes) if self.format else unexpanded(raw)
-        buffer = self._expansion.buffer
+        if self.format is not None or self._read_format(raw):
+            assert self.format is not None  # noqa: S101 - just read
+            self._expansion = expand(raw, int(state[w.S_AT]), self.format, most_bytes)
+            state[w.S_SHIFT] = self._position - state[w.S_AT]
+        else:
+            self._expansion = unexpanded(raw)
+        size = len(self._expansion.buffer)
         # Smallest possible events bound how many there can be; pages of these arrays that stay untouched cost nothing.
-        transactions = np.empty((len(buffer) // HEADER_BYTES + 2, w.T_WIDTH), dtype=np.int64)
+        transactions = np.empty((size // HEADER_BYTES + 2, w.T_WIDTH), dtype=np.int64)
         transactions[0] = self._carry
-        rows = np.empty((len(buffer) // HEADER_BYTES + 1, w.R_WIDTH), dtype=np.int64)
+        rows = np.empty((size // HEADER_BYTES + 1, w.R_WIDTH), dtype=np.int64)
         self._statements = []
         self._taken_back.start_walk(int(self._carry[w.T_ROW_EVENTS]))
         self._xa = []
         if self._carry[w.T_KIND] != w.TAGGED_GTID:
             self._tagged = {}
-        if not known:
-            return self._result(transactions, rows)
-        state[w.S_SHIFT] = self._position - state[w.S_AT]
-        while True:
-            assert self.format is not None  # noqa: S101 - set above
+        return transactions, rows
+
+    def _run(self, transactions: Ints, rows: Ints) -> None:
+        """Walk to the end of the stretch, unless its format is not known yet."""
+        buffer = self._expansion.buffer
+        while self.format is not None:
             status = w.walk(
                 buffer,
                 len(buffer),
                 self.format.checksum_bytes,
                 _CLASSES,
-                state,
+                self._state,
                 self.counts,
                 transactions,
                 rows,
@@ -206,7 +230,7 @@ class Walker:
             if status == w.DONE:
                 if self._expansion.fault is not None:
                     raise self._expansion.fault.error(self._where())
-                return self._result(transactions, rows)
+                return
             self._settle(int(status), buffer, transactions, rows)
 
     def _result(self, transactions: Ints, rows: Ints) -> Walk:
@@ -259,11 +283,14 @@ class Walker:
         return pa.concat_arrays(parts)
 
     def _where(self) -> str:
+        return f"{self.file}:{self._fault_position()}"
+
+    def _fault_position(self) -> int:
         at, state = int(self._state[w.S_AT]), self._state
         if at < state[w.S_PLAIN_END] or state[w.S_EXPECTED]:  # inside a compressed event: where that one lies
             splice = self._expansion.splices[state[w.S_SPLICE] - 1]
             at = int(splice[w.P_TO] - splice[w.P_RAW_TO] + splice[w.P_RAW_FROM])
-        return f"{self.file}:{at + int(state[w.S_SHIFT])}"
+        return at + int(state[w.S_SHIFT])
 
     def _read_format(self, buffer: Bytes) -> bool:
         """Read the leading FORMAT_DESCRIPTION event; False when the buffer does not hold all of it yet."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from databus import __version__
-from databus.cli import checkpoint, flows, moving, sandbox, segments, watching
+from databus.cli import bench, checkpoint, decode, flows, moving, sandbox, segments, watching
 from databus.cli.exits import exit_code
 from databus.cli.output import ERR
 from databus.core.errors import DatabusError
@@ -24,8 +25,10 @@ app = typer.Typer(
 app.add_typer(flows.app, name="flows")
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(sandbox.app, name="sandbox")
+app.add_typer(bench.app, name="bench")
 app.command("plan")(moving.plan)
 app.command("run")(moving.run)
+app.command("decode")(decode.decode)
 app.command("peek")(watching.peek)
 app.command("lag")(watching.lag)
 app.command("segments")(segments.segments)
@@ -55,10 +58,14 @@ def _root(
 _state = {"debug": False}
 
 
-def main() -> None:
-    """Run the command; errors of ours become one message with a hint and an exit code."""
+def main(command: Sequence[str] = ()) -> None:
+    """Run the command; errors of ours become one message with a hint and an exit code.
+
+    Args:
+        command: words to put before the arguments of this process.
+    """
     try:
-        app()
+        app([*command, *sys.argv[1:]])
     except DatabusError as error:
         if _state["debug"]:
             raise

@@ -28,7 +28,14 @@ ERR = Console(stderr=True, highlight=False)
 _COLOURS = {"ok": "green", "warn": "yellow", "error": "red", "running": "green", "stopped": "dim", "dead": "red"}
 
 
-def show_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: Format, empty: str = "nothing") -> None:
+def show_rows(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    form: Format,
+    empty: str = "nothing",
+    *,
+    to_stderr: bool = False,
+) -> None:
     """Print a list of records.
 
     Args:
@@ -36,10 +43,11 @@ def show_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: F
         columns: names of the columns shown in a table, in order; JSON and YAML show all.
         form: how.
         empty: what a table says when there is no record.
+        to_stderr: print beside data that stands on stdout.
     """
     records = [dict(row) for row in rows]
     if form is not Format.TABLE:
-        _dump(records, form)
+        _dump(records, form, to_stderr=to_stderr)
         return
     if not records:
         ERR.print(empty, style="dim")
@@ -50,28 +58,29 @@ def show_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: F
         table.add_column(column.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
     for record in records:
         table.add_row(*(_cell(record.get(column)) for column in columns))
-    OUT.print(table)
+    (ERR if to_stderr else OUT).print(table)
 
 
-def show_one(record: Mapping[str, Any], form: Format) -> None:
+def show_one(record: Mapping[str, Any], form: Format, *, to_stderr: bool = False) -> None:
     """Print one record, a line per field."""
     if form is not Format.TABLE:
-        _dump(dict(record), form)
+        _dump(dict(record), form, to_stderr=to_stderr)
         return
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in record.items():
         table.add_row(name.replace("_", " "), _cell(value))
-    OUT.print(table)
+    (ERR if to_stderr else OUT).print(table)
 
 
-def _dump(value: Any, form: Format) -> None:
+def _dump(value: Any, form: Format, *, to_stderr: bool) -> None:
+    target = sys.stderr if to_stderr else sys.stdout
     if form is Format.JSON:
-        sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
+        target.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
     else:
         plain = json.loads(json.dumps(value, default=str))
-        yaml.safe_dump(plain, sys.stdout, sort_keys=False, allow_unicode=True)
+        yaml.safe_dump(plain, target, sort_keys=False, allow_unicode=True)
 
 
 def _cell(value: Any) -> Text:

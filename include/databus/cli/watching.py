@@ -15,6 +15,7 @@ from databus.ops import preview
 from databus.ops.discovery import discover, find_flow
 from databus.ops.doctor import examine_environment, examine_flow, worst
 from databus.ops.lag import FlowLag, measure
+from databus.ops.row_lines import printable
 from databus.ops.services import open_services
 
 Flows = Annotated[list[str] | None, typer.Argument(help="Names of flows; all by default.", metavar="[FLOW]...")]
@@ -66,7 +67,7 @@ def peek(
     """Print decoded row changes as JSON lines, from the checkpoint or any position or time."""
     with opened(flow, dags) as (spec, services):
         for row in preview.peek(spec, services, start, rows):
-            OUT.print(preview.printable(row), markup=False, soft_wrap=True)
+            OUT.print(printable(row), markup=False, soft_wrap=True)
 
 
 def doctor(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from databus.core.batch import SourcePlan
 from databus.core.flow import Flow, FlowContext
 from databus.core.offsets import Offset
 from databus.core.protocols import Source
+from databus.ops.row_lines import plain_rows
 from databus.runtime.context import Services
 from databus.runtime.routing import outputs_of
 
@@ -75,25 +74,9 @@ def peek(flow: Flow, services: Services, start: str | None, rows: int) -> Iterat
 
 
 def _rows(source: Source, proposed: SourcePlan) -> Iterator[dict[str, Any]]:
-    from pyspark.sql.types import VariantVal
-
     for split in source.splits(proposed, 1):
         for batch in split.read():
-            for row in batch.to_pylist():
-                for image in ("before", "after"):
-                    if row[image] is not None:
-                        row[image] = VariantVal(row[image]["value"], row[image]["metadata"]).toPython()
-                row["key"] = json.loads(row["key"]) if row["key"] is not None else None
-                yield row
-
-
-def printable(row: dict[str, Any]) -> str:
-    """Return a row as one line of JSON; bytes as base64."""
-    return json.dumps(row, ensure_ascii=False, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+            yield from plain_rows(batch)
 
 
 @contextmanager

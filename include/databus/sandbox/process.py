@@ -8,6 +8,7 @@ fields: proc(5), pidfd_open(2).
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -20,6 +21,8 @@ from pathlib import Path
 
 MARK_VARIABLE = "DATABUS_SANDBOX_MARK"
 _POLL_S = 0.05
+_NO_PROCESS = {errno.ESRCH, errno.ENOENT, errno.EINVAL}
+"""What pidfd_open says of a number that nobody has, or that a thread has now (EINVAL, since Linux 6.9 ENOENT)."""
 _children: dict[int, subprocess.Popen[bytes]] = {}
 """Processes of this interpreter's own, kept so that they are reaped and not left as zombies."""
 
@@ -165,8 +168,10 @@ def send(process: ProcessIdentity, number: signal.Signals) -> bool:
     """Send a signal to exactly this process; False if it is gone. A recycled pid is never hit."""
     try:
         pidfd = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return False
+    except OSError as error:
+        if error.errno in _NO_PROCESS:
+            return False
+        raise
     try:
         if not is_alive(process):
             return False

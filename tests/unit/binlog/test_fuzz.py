@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from databus.bench.json_encoder import document
 from databus.binlog import arena, table_rows
 from databus.binlog.column_types import ColumnType
 from databus.binlog.decode import decode_events
@@ -29,7 +30,6 @@ from databus.binlog.table_batch import TableBatch
 from databus.binlog.tablemap import parse_table_map
 from databus.core.errors import DecodeError
 from tests.unit.binlog.fenced import Fenced
-from tests.unit.binlog.json_encoder import document
 from tests.unit.binlog.log_encoder import Col, Log, table_map_body
 from tests.unit.binlog.value_encoder import prefixed
 

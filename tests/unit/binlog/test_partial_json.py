@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from databus.bench.json_encoder import document
 from databus.binlog.decode import decode_events
 from databus.binlog.json_binary import json_text
 from databus.binlog.json_diff import apply_diffs
@@ -17,7 +18,6 @@ from databus.binlog.scan import scan_events
 from databus.binlog.table_batch import TableBatch
 from databus.core.errors import DecodeError
 from databus.rows.emit import emit
-from tests.unit.binlog.json_encoder import document
 from tests.unit.binlog.log_encoder import Col, Log, bitmap, int_col
 from tests.unit.binlog.value_encoder import integer, length_encoded, prefixed
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from databus.sandbox.process import (
     Command,
     ProcessIdentity,
+    boot_id,
     identify,
     is_alive,
     is_paused,
@@ -147,3 +149,15 @@ def test_python_settings_of_the_caller_are_not_inherited(
     process = start(f"import os; print([os.environ.get(name) for name in {names}])", "env")
     until(lambda: not is_alive(process), "the process ends")
     assert (tmp_path / "env.log").read_text() == "[None, 'yes']\n"
+
+
+def test_a_pid_that_a_thread_has_now_is_no_process() -> None:
+    release = threading.Event()
+    thread = threading.Thread(target=release.wait)
+    thread.start()
+    try:
+        recycled = ProcessIdentity(thread.native_id or 0, 1, boot_id())
+        assert send(recycled, signal.SIGTERM) is False
+    finally:
+        release.set()
+        thread.join()

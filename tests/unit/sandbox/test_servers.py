@@ -54,8 +54,8 @@ def test_roles_of_a_server_are_unique(tmp_path: Path) -> None:
         assert len(roles) == len(set(roles)) > 0
 
 
-def test_only_airflow_waits_for_the_others() -> None:
-    assert [name for name, server in SERVERS.items() if server.after_others] == ["airflow"]
+def test_airflow_and_debezium_wait_for_the_others() -> None:
+    assert [name for name, server in SERVERS.items() if server.after_others] == ["debezium", "airflow"]
 
 
 def test_zookeeper_writes_its_ports_and_paths(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from databus.core.errors import SandboxError
 from databus.sandbox.servers.airflow import AIRFLOW
 from databus.sandbox.servers.apicurio import APICURIO
+from databus.sandbox.servers.debezium import DEBEZIUM
 from databus.sandbox.servers.elasticsearch import ELASTICSEARCH
 from databus.sandbox.servers.kafka import KAFKA, KAFKA_3, KAFKA_B
 from databus.sandbox.servers.mariadb import MARIADB
@@ -27,6 +28,7 @@ _ALL: tuple[Server, ...] = (
     ELASTICSEARCH,
     APICURIO,
     SPARK,
+    DEBEZIUM,
     AIRFLOW,
 )
 SERVERS: dict[str, Server] = {server.name: server for server in _ALL}

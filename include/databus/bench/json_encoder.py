@@ -1,4 +1,4 @@
-"""Write MySQL's binary JSON; from the manual, independent of the decoder."""
+"""Write MySQL's binary JSON, for benchmarks and tests; from the manual, independent of the decoder."""
 
 from __future__ import annotations
 
@@ -43,11 +43,13 @@ def scalar(value: Any, *, large: bool) -> tuple[int, bytes, bool]:
     if isinstance(value, str):
         encoded = value.encode()
         return 12, _length(len(encoded)) + encoded, False
-    assert isinstance(value, Opaque)
+    if not isinstance(value, Opaque):
+        raise TypeError(f"{value!r} is no JSON")
     return 15, bytes([value.field_type]) + _length(len(value.data)) + value.data, False
 
 
 def container(value: dict[str, Any] | list[Any], *, large: bool) -> bytes:
+    """Return the bytes of an object or array, with offsets of 2 bytes, or of 4 in the large form."""
     width, form = (4, "<I") if large else (2, "<H")
     keys = sorted((k.encode() for k in value), key=lambda k: (len(k), k)) if isinstance(value, dict) else []
     members = [value[k.decode()] for k in keys] if isinstance(value, dict) else list(value)
@@ -71,6 +73,7 @@ def container(value: dict[str, Any] | list[Any], *, large: bool) -> bytes:
 
 
 def encode(value: Any, *, large: bool) -> tuple[int, bytes, bool]:
+    """Return type, bytes, and whether they stand inside the entry, of any value."""
     if isinstance(value, dict):
         return (1 if large else 0), container(value, large=large), False
     if isinstance(value, list):
@@ -79,5 +82,6 @@ def encode(value: Any, *, large: bool) -> tuple[int, bytes, bool]:
 
 
 def document(value: Any, *, large: bool = False) -> bytes:
+    """Return a whole document."""
     kind, data, _ = encode(value, large=large)
     return bytes([kind]) + data

@@ -1,0 +1,134 @@
+"""Binlog to Kafka: our path, exactly once, and Debezium on the same log, one after the other on the same servers."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from databus.bench import orders
+from databus.bench.log_files import LogWriter, log_writer
+from databus.bench.options import E2EOptions
+from databus.bench.our_path import OurPath, OurRun
+from databus.bench.peer import SETTINGS, DebeziumPeer, PeerRun
+from databus.bench.results import Bar, Result
+from databus.core.errors import ReconciliationError
+from databus.sandbox import Sandbox, SandboxOptions
+
+BARS = (
+    Bar("rows_per_second", at_least=100_000),
+    Bar("ratio_to_debezium", at_least=1.5),
+    Bar("ratio_to_debezium_rows_per_cpu_second", at_least=2.0),
+)
+_PEER_WITHIN_S = 1800.0
+
+
+def run(options: E2EOptions, say: Callable[[str], None], ports_from: int = 22_000) -> Result:
+    """Start the servers, write the log, and move it.
+
+    Raises:
+        ReconciliationError: a topic of ours does not hold exactly the row changes that were made.
+        SandboxError: a server or the peer failed.
+    """
+    servers = ("zookeeper", "kafka", "mysql", "spark") + (("debezium",) if options.debezium else ())
+    with tempfile.TemporaryDirectory(prefix="databus-bench-") as folder:
+        home = Path(folder)
+        home.chmod(0o755)
+        sandbox = Sandbox(home, ports_from=ports_from, options=SandboxOptions())
+        try:
+            say(f"starting {', '.join(servers)}")
+            sandbox.up(servers)
+            return measure(sandbox, home, options, say)
+        finally:
+            sandbox.destroy()
+
+
+def measure(sandbox: Sandbox, home: Path, options: E2EOptions, say: Callable[[str], None]) -> Result:
+    """Measure on running servers, whose MySQL has written nothing else."""
+    ours = OurPath(sandbox, home)
+    try:
+        return _measure(sandbox, ours, options, say)
+    finally:
+        ours.close()
+
+
+def _measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable[[str], None]) -> Result:
+    with log_writer(sandbox, "mysql") as writer:
+        orders.create(writer.connection)
+        say(f"warming up with {options.warm_up:,} row changes")
+        warm = sum(orders.load(writer.connection, options.warm_up).values())
+        peer = DebeziumPeer(sandbox) if options.debezium else None
+        ours.run("warm_up", "earliest", batch_rows=options.batch_rows)
+        if peer is not None:
+            peer.catch_up(warm, _PEER_WITHIN_S)
+            peer.stop()
+        start = _head(writer)
+        say(f"MySQL writes {options.changes:,} row changes")
+        rows = sum(orders.load(writer.connection, options.changes).values())
+    say("our path")
+    plain = _checked(sandbox, "plain", ours.run("plain", start, batch_rows=options.batch_rows), rows)
+    figures: dict[str, float] = {
+        "rows_per_second": rows / plain.seconds,
+        "rows_per_cpu_second": rows / plain.cpu_seconds,
+    }
+    say(_told("our path", rows, plain))
+    details: dict[str, Any] = {"rows": rows, "warm_up_rows": warm, "ours": asdict(plain)}
+    checked: OurRun | None = None
+    if options.checks:
+        say("our path with row checks")
+        found = ours.run("checked", start, batch_rows=options.batch_rows, checks=True)
+        checked = _checked(sandbox, "checked", found, rows)
+        say(_told("our path with row checks", rows, checked))
+        details["ours_with_checks"] = asdict(checked)
+        figures["with_checks_rows_per_second"] = rows / checked.seconds
+        figures["with_checks_rows_per_cpu_second"] = rows / checked.cpu_seconds
+    if peer is not None:
+        say("Debezium")
+        theirs = peer.catch_up(warm + rows, _PEER_WITHIN_S, known=warm)
+        say(_told("Debezium", rows, theirs))
+        # At least once: after the restart it may repeat some of the warm-up, so that it is done that much too early.
+        details |= {"debezium_repeated_rows": theirs.rows - rows}
+        details |= {"debezium": asdict(theirs), "debezium_settings": SETTINGS}
+        figures |= compared(rows, plain, checked, theirs)
+    settings = asdict(options) | {"spark": "Connect, local[2]", "kafka": "one broker, one partition, acks=all"}
+    rounded = {key: float(f"{value:.4g}") for key, value in figures.items()}
+    return Result(
+        "e2e", rounded, BARS, settings, details, "ratio_to_debezium" if peer is not None else "rows_per_second"
+    )
+
+
+def compared(rows: int, plain: OurRun, checked: OurRun | None, theirs: PeerRun) -> dict[str, float]:
+    """Return the peer's figures, and ours over them: in wall time and in rows per CPU-second."""
+    found = {
+        "debezium_rows_per_second": rows / theirs.seconds,
+        "debezium_rows_per_cpu_second": rows / theirs.cpu_seconds,
+        "ratio_to_debezium": theirs.seconds / plain.seconds,
+        "ratio_to_debezium_rows_per_cpu_second": theirs.cpu_seconds / plain.cpu_seconds,
+    }
+    if checked is not None:
+        found["with_checks_ratio_to_debezium"] = theirs.seconds / checked.seconds
+        found["with_checks_ratio_to_debezium_rows_per_cpu_second"] = theirs.cpu_seconds / checked.cpu_seconds
+    return found
+
+
+def _told(who: str, rows: int, found: OurRun | PeerRun) -> str:
+    return f"{who}: {rows / found.seconds:,.0f} rows/s, {rows / found.cpu_seconds:,.0f} rows per CPU-second"
+
+
+def _head(writer: LogWriter) -> str:
+    file, position = writer.run("SHOW MASTER STATUS")[0][:2]
+    return f"{file}:{position}"
+
+
+def _checked(sandbox: Sandbox, topic: str, run_: OurRun, rows: int) -> OurRun:
+    """Return the run, if the topic holds exactly the rows for a consumer that reads what was committed."""
+    from databus.demo.consumers import topic_records
+
+    messages = sum(1 for _ in topic_records(sandbox.address("kafka"), topic))
+    if not messages == run_.rows == rows:
+        raise ReconciliationError(
+            f"{rows} row changes were made, {run_.rows} read, {messages} are in the topic {topic}"
+        )
+    return run_

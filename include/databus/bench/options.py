@@ -1,0 +1,49 @@
+"""Sizes and parts of a benchmark's run; light to import, so that the command line can show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DecodeOptions:
+    """Sizes of the run.
+
+    Attributes:
+        changes: row changes of the main log, in two files (with and without checksums).
+        single_rows: rows of the log of single-row events.
+        library_rows: rows that python-mysql-replication reads.
+        long_rows: rows of the long transaction.
+        documents: small JSON documents.
+        repeats: how often each figure is taken; the best counts, since others use the machine.
+        mariadb: whether MariaDB is measured too.
+        scaling: whether Spark is started to measure how decoding scales.
+    """
+
+    changes: int = 300_000
+    single_rows: int = 30_000
+    library_rows: int = 20_000
+    long_rows: int = 1_000_000
+    documents: int = 100_000
+    repeats: int = 5
+    mariadb: bool = True
+    scaling: bool = False
+
+
+@dataclass(frozen=True)
+class E2EOptions:
+    """Sizes and parts of the run.
+
+    Attributes:
+        changes: row changes to move.
+        warm_up: row changes that each side moves before, untimed.
+        batch_rows: row changes in a batch of ours.
+        checks: whether our path runs a second time with two row checks.
+        debezium: whether Debezium runs too.
+    """
+
+    changes: int = 500_000
+    warm_up: int = 50_000
+    batch_rows: int = 500_000
+    checks: bool = True
+    debezium: bool = True

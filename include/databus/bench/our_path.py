@@ -1,0 +1,90 @@
+"""Our path from the binlog to Kafka, timed: the whole run on Spark Connect, exactly once."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from databus import Batching, Flow, Kafka, MysqlBinlog, NotNull, __version__
+from databus.bench.processes import CpuMeter
+from databus.connections.environment import EnvironmentConnections
+from databus.core.settings import Settings
+from databus.ops.run import run_flow
+from databus.ops.services import open_services
+from databus.runtime.context import RunIdentity
+from databus.runtime.engine import connect_session
+from databus.runtime.window import WindowControl, WindowLimits
+from databus.sandbox import Sandbox
+from databus.sandbox.connections import airflow_connections
+
+
+@dataclass(frozen=True)
+class OurRun:
+    """What one run of the flow did.
+
+    Attributes:
+        rows: row changes read.
+        bytes: log bytes of them.
+        batches: committed batches.
+        seconds: from the call to the last commit.
+        cpu_seconds: of the Spark server with its Python workers, and of the driver.
+        stages_ms: time per stage of the path, over all batches.
+        rss_mb: memory of Spark and its workers at the end.
+    """
+
+    rows: int
+    bytes: int
+    batches: int
+    seconds: float
+    cpu_seconds: float
+    stages_ms: dict[str, int]
+    rss_mb: float
+
+
+class OurPath:
+    """Runs flows from bench.orders on the servers of a sandbox (zookeeper, kafka, mysql, spark)."""
+
+    def __init__(self, sandbox: Sandbox, home: Path) -> None:
+        self._connections = EnvironmentConnections(airflow_connections(sandbox.status()))
+        self._settings = Settings("bench", str(home / "segments"), f"sqlite:///{home / 'records.db'}")
+        self._spark = connect_session(f"sc://{sandbox.address('spark')}", f"bench/{os.getpid()}")
+        self._server = next(s.pid for s in sandbox.status() if s.name == "spark")
+
+    def close(self) -> None:
+        """End the Spark session while its server is there."""
+        self._spark.stop()
+
+    def run(self, name: str, start: str, *, batch_rows: int, checks: bool = False) -> OurRun:
+        """Move the log from a place to its head into the topic `name`, one message per row change."""
+        flow = Flow(
+            name=name,
+            source=MysqlBinlog(conn_id="mysql_shop", tables=("bench.orders",), start=start),
+            checks=(NotNull(column="customer_id"), NotNull(column="amount", severity="warn")) if checks else (),
+            sinks=(Kafka(conn_id="kafka_east", topic=name, tombstones=False),),
+            batching=Batching(max_rows=batch_rows, max_bytes=1 << 30),
+        )
+        stages: list[dict[str, float]] = []
+        limits = WindowLimits(max_seconds=3600, until_caught_up=True, lease_wait_s=0)
+        control = WindowControl(limits, on_batch=lambda report: stages.append(dict(report.durations_ms)))
+        with open_services(flow, self._connections, self._settings) as services:
+            meter, began = CpuMeter([self._server or 0], own=True), time.perf_counter()
+            result = run_flow(flow, services, self._spark, RunIdentity("bench", "", __version__), control)
+            seconds, cpu = time.perf_counter() - began, meter.seconds()
+        summary = {key: round(sum(s[key] for s in stages)) for key in stages[0]} if stages else {}
+        return OurRun(
+            result.rows,
+            result.bytes,
+            result.batches,
+            seconds - _idle_s(stages, seconds),
+            cpu,
+            summary,
+            round(meter.peak_rss_mb()),
+        )
+
+
+def _idle_s(stages: list[dict[str, Any]], seconds: float) -> float:
+    """Return the time after the last batch in which the window only found out that the log had ended."""
+    return max(0.0, seconds - sum(sum(s.values()) for s in stages) / 1000)

@@ -1,0 +1,149 @@
+"""Debezium as the peer: a connector in the sandbox's Kafka Connect worker that moves the same table to a topic."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from typing import Any
+
+from databus.bench.processes import CpuMeter
+from databus.core.errors import SandboxError
+from databus.sandbox import Sandbox
+from databus.sandbox.accounts import REPLICATION
+
+TABLE = "bench.orders"
+_POLL_S = 0.05
+SETTINGS = {
+    "snapshot.mode": "never",
+    "max.batch.size": "8192",
+    "max.queue.size": "32768",
+    "poll.interval.ms": "10",
+    "include.schema.changes": "false",
+}
+"""Throughput before delay; reads from the first log file, which holds the CREATE TABLE. Exactly-once is off."""
+
+
+@dataclass(frozen=True)
+class PeerRun:
+    """What the peer did.
+
+    Attributes:
+        rows: messages that became readable.
+        seconds: from the start of the connector to the last message readable.
+        first_row_s: from the start to the first.
+        cpu_seconds: of the Connect worker.
+        rss_mb: memory of the worker at the end.
+    """
+
+    rows: int
+    seconds: float
+    first_row_s: float
+    cpu_seconds: float
+    rss_mb: float
+
+
+class DebeziumPeer:
+    """One connector; stopped and started again it goes on where it was."""
+
+    def __init__(self, sandbox: Sandbox, name: str = "peer") -> None:
+        status = {server.name: server for server in sandbox.status()}
+        self._mysql, self._kafka, self._worker = status["mysql"], status["kafka"], status["debezium"]
+        self._name, self.topic = name, f"{name}.{TABLE}"
+        self._history = self._worker.data_folder / f"{name}.history"
+
+    def stop(self) -> None:
+        """Stop the connector with its threads, and keep its offset."""
+        self._request("PUT", f"/connectors/{self._name}/stop")
+        self._await_state("STOPPED")
+
+    def catch_up(self, rows: int, within_s: float, *, known: int = 0) -> PeerRun:
+        """Start the connector, and wait until the topic holds so many messages.
+
+        Args:
+            rows: messages of all runs.
+            within_s: seconds that it gets.
+            known: messages of earlier runs; 0 makes the connector.
+
+        Raises:
+            SandboxError: the connector failed, or the time is up.
+        """
+        from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+        meter = CpuMeter([self._worker.pid or 0])
+        consumer = Consumer({"bootstrap.servers": self._kafka.address, "group.id": "databus-bench", "log_level": 0})
+        began, first = time.perf_counter(), 0.0
+        place = TopicPartition(self.topic, 0)
+        try:
+            self._resume() if known else self._create()
+            while True:
+                try:
+                    seen = int(consumer.get_watermark_offsets(place, timeout=10, cached=False)[1])
+                except KafkaException:  # the connector makes the topic with its first message
+                    seen = 0
+                passed = time.perf_counter() - began
+                first = passed if not first and seen > known else first
+                if seen >= rows:
+                    return PeerRun(seen - known, passed, first, meter.seconds(), meter.peak_rss_mb())
+                if passed > within_s:
+                    raise SandboxError(f"Debezium: {seen} of {rows} messages after {passed:.0f} s", hint=self._trace())
+                time.sleep(_POLL_S)
+        finally:
+            consumer.close()
+
+    def _create(self) -> None:
+        self._request("POST", "/connectors", {"name": self._name, "config": self._config()})
+
+    def _resume(self) -> None:
+        self._request("PUT", f"/connectors/{self._name}/resume")
+
+    def _config(self) -> dict[str, str]:
+        return SETTINGS | {
+            "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+            "tasks.max": "1",
+            "database.hostname": self._mysql.host,
+            "database.port": str(self._mysql.port),
+            "database.user": REPLICATION.user,
+            "database.password": REPLICATION.password.get_secret_value(),
+            "database.server.id": "5401",
+            "database.ssl.mode": "disabled",
+            "topic.prefix": self._name,
+            "database.include.list": TABLE.partition(".")[0],
+            "table.include.list": TABLE,
+            "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+            "schema.history.internal.file.filename": str(self._history),
+            "topic.creation.default.replication.factor": "1",
+            "topic.creation.default.partitions": "1",
+        }
+
+    def _await_state(self, wanted: str, within_s: float = 60.0) -> None:
+        deadline = time.monotonic() + within_s
+        while True:
+            state = self._status()["connector"]["state"]
+            if state == wanted:
+                return
+            if time.monotonic() > deadline:
+                raise SandboxError(f"Debezium: the connector is {state}, not {wanted}", hint=self._trace())
+            time.sleep(_POLL_S)
+
+    def _trace(self) -> str:
+        tasks = self._status().get("tasks", [])
+        return next((task["trace"][:500] for task in tasks if "trace" in task), "See: databus sandbox logs debezium")
+
+    def _status(self) -> dict[str, Any]:
+        status: dict[str, Any] = self._request("GET", f"/connectors/{self._name}/status")
+        return status
+
+    def _request(self, method: str, path: str, body: object = None) -> Any:
+        connection = HTTPConnection(self._worker.host, self._worker.port, timeout=60)
+        try:
+            text = None if body is None else json.dumps(body)
+            connection.request(method, path, text, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            answer = response.read()
+        finally:
+            connection.close()
+        if response.status >= 300:
+            raise SandboxError(f"Debezium: {method} {path} answers {response.status}: {answer[:300].decode()}")
+        return json.loads(answer) if answer else None

@@ -1,0 +1,48 @@
+"""CPU time of processes that do a piece of work, their children included."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable
+
+import psutil
+
+
+class CpuMeter:
+    """Counts the CPU seconds of some process trees from its making on.
+
+    Args:
+        pids: roots of the trees.
+        own: whether this process, without its children, counts too.
+    """
+
+    def __init__(self, pids: Iterable[int], *, own: bool = False) -> None:
+        self._roots = [psutil.Process(pid) for pid in pids]
+        self._own = own
+        self._began, self._began_own = self._trees(), time.process_time()
+
+    def seconds(self) -> float:
+        """Return the CPU seconds used since the start."""
+        own = time.process_time() - self._began_own if self._own else 0.0
+        return self._trees() - self._began + own
+
+    def peak_rss_mb(self) -> float:
+        """Return the resident memory of the trees now, in MiB."""
+        return sum(self._each(lambda p: p.memory_info().rss)) / 2**20
+
+    def _trees(self) -> float:
+        def used(process: psutil.Process) -> float:
+            times = process.cpu_times()
+            # What ended children used is counted by their parent, once it has waited for them.
+            return float(times.user + times.system + times.children_user + times.children_system)
+
+        return sum(self._each(used))
+
+    def _each(self, ask: object) -> list[float]:
+        found: list[float] = []
+        for root in self._roots:
+            for process in (root, *root.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    found.append(ask(process))  # type: ignore[operator]
+        return found

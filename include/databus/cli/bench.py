@@ -1,0 +1,81 @@
+"""`databus bench`: the benchmarks, on servers that they start themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from databus.bench.options import DecodeOptions, E2EOptions
+from databus.bench.results import Result, results_folder
+from databus.cli.exits import ERROR, OK
+from databus.cli.options import Output
+from databus.cli.output import ERR, OUT, Format, show_one, show_rows
+
+app = typer.Typer(help="Measure speed on real servers, which are started and removed.", no_args_is_help=True)
+
+_DECODE, _E2E = DecodeOptions(), E2EOptions()
+Results = Annotated[Path | None, typer.Option("--results", help="Folder of the result file.", show_default=False)]
+PortsFrom = Annotated[int, typer.Option("--ports-from", help="Take free ports from this number on.", min=1024)]
+
+
+@app.command()
+def decode(  # noqa: PLR0913, PLR0917 - one parameter per option
+    changes: Annotated[int, typer.Option(help="Row changes of the main log.", min=5_000)] = _DECODE.changes,
+    single_rows: Annotated[int, typer.Option(help="Rows of the log of single-row events.", min=100)] = (
+        _DECODE.single_rows
+    ),
+    library_rows: Annotated[int, typer.Option(help="Rows that python-mysql-replication reads.", min=100)] = (
+        _DECODE.library_rows
+    ),
+    long_rows: Annotated[int, typer.Option(help="Rows of the long transaction.", min=5_000)] = _DECODE.long_rows,
+    documents: Annotated[int, typer.Option(help="Small JSON documents.", min=5_000)] = _DECODE.documents,
+    repeats: Annotated[int, typer.Option(help="Runs of which the best counts.", min=1)] = _DECODE.repeats,
+    mariadb: Annotated[bool, typer.Option(help="Measure MariaDB's log too.")] = _DECODE.mariadb,
+    scaling: Annotated[bool, typer.Option(help="Start Spark and measure 1 and 2 cores.")] = _DECODE.scaling,
+    results: Results = None,
+    ports_from: PortsFrom = 22_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """Rows per CPU-second of decoding, beside python-mysql-replication; exit code 1 below a bar."""
+    options = DecodeOptions(changes, single_rows, library_rows, long_rows, documents, repeats, mariadb, scaling)
+    from databus.bench.decode import run
+
+    show(run(options, _say, ports_from), results, output)
+
+
+@app.command()
+def e2e(  # noqa: PLR0913, PLR0917 - one parameter per option
+    changes: Annotated[int, typer.Option(help="Row changes to move.", min=5_000)] = _E2E.changes,
+    warm_up: Annotated[int, typer.Option(help="Row changes moved before, untimed.", min=5_000)] = _E2E.warm_up,
+    batch_rows: Annotated[int, typer.Option(help="Row changes in a batch of ours.", min=1_000)] = _E2E.batch_rows,
+    checks: Annotated[bool, typer.Option(help="Run our path with row checks too.")] = _E2E.checks,
+    debezium: Annotated[bool, typer.Option(help="Run Debezium on the same log.")] = _E2E.debezium,
+    results: Results = None,
+    ports_from: PortsFrom = 22_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """Binlog to Kafka, exactly once, beside Debezium on the same log; exit code 1 below a bar."""
+    options = E2EOptions(changes, warm_up, batch_rows, checks, debezium)
+    from databus.bench.e2e import run
+
+    show(run(options, _say, ports_from), results, output)
+
+
+def show(result: Result, results: Path | None, output: Format) -> None:
+    """Write the result file, print the table and the line that states the figure; exit code 1 below a bar."""
+    path = result.write(results or results_folder())
+    if output is Format.TABLE:
+        show_rows(result.rows(), ("figure", "value", "bar", "state"), output)
+        settings = ", ".join(f"{key} {value}" for key, value in result.settings.items())
+        ERR.print(f"settings: {settings}", style="dim", markup=False, soft_wrap=True)
+        ERR.print(f"written: {path}", style="dim", markup=False, soft_wrap=True)
+        OUT.print(result.line(), markup=False, soft_wrap=True)
+    else:
+        show_one(result.to_json(), output)
+    raise typer.Exit(OK if result.passed else ERROR)
+
+
+def _say(what: str) -> None:
+    ERR.print(f"{what} …", style="dim", markup=False)

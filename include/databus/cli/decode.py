@@ -1,0 +1,122 @@
+"""`databus decode`: rows of local log files, without any server."""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from databus.cli.exits import OK
+from databus.cli.output import ERR, Format, show_one, show_rows
+from databus.ops.decode import ArrowStreams, Decoded, DecodedFile, JsonLines, NoOutput, Output, decode_files
+
+
+class Rows(enum.StrEnum):
+    """How rows are printed."""
+
+    NDJSON = "ndjson"
+    ARROW = "arrow"
+    NONE = "none"
+
+
+class PreparedRows(enum.StrEnum):
+    """Where the rows of XA COMMITs are."""
+
+    INSIDE = "inside"
+    ELSEWHERE = "elsewhere"
+
+
+_OPS = {"c": "inserts", "u": "updates", "d": "deletes", "t": "truncates", "m": "definitions"}
+
+
+def decode(
+    files: Annotated[list[Path], typer.Argument(help="Log files, raw copies or segments.", metavar="FILE...")],
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--tables", "-t", help="database.table, with * and ?, or re:EXPRESSION; may be given again."),
+    ] = None,
+    output: Annotated[
+        Rows, typer.Option("--output", "-o", help="JSON lines, Arrow IPC streams (one per table and run), or no rows.")
+    ] = Rows.NDJSON,
+    prepared: Annotated[
+        PreparedRows,
+        typer.Option("--prepared", help="XA PREPARE before the file: an error, or its XA COMMIT's rows are left out."),
+    ] = PreparedRows.INSIDE,
+    summary: Annotated[Format, typer.Option("--summary", help="How the summary at the end is printed.")] = Format.TABLE,
+) -> None:
+    """Print the row changes in binlog files, and at the end what the files hold; needs no server.
+
+    Rows go to stdout and the summary to stderr; without rows (--output none) the summary goes to stdout.
+    """
+    stdout = sys.stdout.buffer
+    if output is Rows.ARROW and sys.stdout.isatty():
+        raise typer.BadParameter("Arrow is binary: send stdout to a file or a program", param_hint="--output")
+    target: Output = NoOutput()
+    if output is not Rows.NONE:
+        target = (JsonLines if output is Rows.NDJSON else ArrowStreams)(stdout)
+    try:
+        with _progress(drawn=output is Rows.NONE or not sys.stdout.isatty()) as progress:
+            decoded = decode_files(files, tables or (), target, progress, prepared=prepared.value)
+        stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough. Nothing may be flushed into the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(OK) from None
+    _show(decoded, summary, to_stdout=output is Rows.NONE)
+
+
+def _show(decoded: Decoded, form: Format, *, to_stdout: bool) -> None:
+    if form is not Format.TABLE:
+        show_one(decoded.to_json(), form, to_stderr=not to_stdout)
+        return
+    rows = [
+        {"file": file.path.name, "table": table, **{name: ops.get(op, 0) for op, name in _OPS.items()}}
+        for file in decoded.files
+        for table, ops in sorted(file.changes.items())
+    ]
+    show_rows(rows, ("file", "table", *_OPS.values()), form, empty="no rows", to_stderr=not to_stdout)
+    for file in decoded.files:
+        events = ", ".join(f"{name} {count:,}" for name, count in file.events.items())
+        reached = (
+            f"{file.path.name}: server {file.server_version}, {file.transactions:,} transactions up to {file.position}"
+        )
+        ERR.print(reached, markup=False, soft_wrap=True)
+        ERR.print(f"  {events}", style="dim", markup=False, soft_wrap=True)
+    seconds = max(decoded.seconds, 1e-9)
+    ERR.print(
+        f"{decoded.rows:,} rows in {decoded.seconds:.2f} s: {decoded.rows / seconds:,.0f} rows/s, "
+        f"{decoded.bytes / seconds / 1e6:,.1f} MB/s",
+        style="bold",
+    )
+
+
+@contextmanager
+def _progress(*, drawn: bool) -> Iterator[Callable[[DecodedFile], None]]:
+    """A bar with rows and bytes per second on a terminal; nothing elsewhere, nor where rows are drawn on it."""
+    if not drawn or not ERR.is_terminal:
+        yield lambda _: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn())
+    with Progress(*columns, console=ERR, transient=True) as bars:
+        task = bars.add_task("", total=None, rate="")
+        began, done_rows, done_bytes, current = time.perf_counter(), 0, 0, None
+
+        def draw(file: DecodedFile) -> None:
+            nonlocal done_rows, done_bytes, current
+            if current is not None and current is not file:
+                done_rows, done_bytes = done_rows + current.rows, done_bytes + current.bytes
+            current = file
+            seconds = max(time.perf_counter() - began, 1e-9)
+            rows, read = done_rows + file.rows, done_bytes + file.bytes
+            rate = f"{rows:,} rows  {rows / seconds:,.0f} rows/s  {read / seconds / 1e6:,.0f} MB/s"
+            bars.update(task, description=file.path.name, completed=file.bytes, total=file.size_bytes, rate=rate)
+
+        yield draw

@@ -54,16 +54,6 @@ LARGE: dict[str, Callable[[int], Any]] = {
 """Shapes of large documents; each makes one of about so many bytes."""
 
 
-<<<<<<< HEAD
-def _cpu_seconds(*columns: pa.BinaryArray, passes: int = 5) -> list[float]:
-    """Return the least CPU time of one pass over each column; they take turns, as a busy machine hits all alike."""
-    best = [float("inf")] * len(columns)
-    for _ in range(passes):
-        for number, column in enumerate(columns):
-            start = time.process_time()
-            json_texts(column)
-            best[number] = min(best[number], time.process_time() - start)
-=======
 def _cpu_seconds(*columns: pa.BinaryArray, seconds: float = 0.2) -> list[float]:
     """Return the least CPU time of one pass over each column; they take turns, as others use the machine."""
     best, spent = [float("inf")] * len(columns), 0.0
@@ -73,7 +63,6 @@ def _cpu_seconds(*columns: pa.BinaryArray, seconds: float = 0.2) -> list[float]:
             json_texts(column)
             taken = time.process_time() - start
             best[number], spent = min(best[number], taken), spent + taken
->>>>>>> 4e4b573d509f9d9909fedd1dbcceeeaad6d32c44
     return best
 
 
@@ -100,16 +89,10 @@ def measure(documents: int = 50_000, size: int = 1 << 20, seed: int = 1) -> dict
     for shape, make in LARGE.items():
         one, two = (document(make(n * size), large=True) for n in (1, 2))
         # The same bytes a pass, in twice as many documents: what differs is what the size of a document costs.
-<<<<<<< HEAD
-        eight, four = _cpu_seconds(_column(one, 8), _column(two, 4))
-        ratios[shape] = round((four / 4) / (eight / 8) * (2 * len(one) / len(two)), 3)
-        rates[shape] = round(4 * len(two) / four / 1e6, 1)
-=======
         first, second = _cpu_seconds(_column(one, 8), _column(two, 4), seconds=0.5)
         times = [first / 8, second / 4]
         ratios[shape] = round(times[1] / times[0] * (2 * len(one) / len(two)), 3)
         rates[shape] = round(len(two) / times[1] / 1e6, 1)
->>>>>>> 4e4b573d509f9d9909fedd1dbcceeeaad6d32c44
     return {
         "json_small_documents_per_cpu_second": round(len(small) / _cpu_seconds(small)[0]),
         "json_small_document_bytes": round(small.nbytes / len(small) - struct.calcsize("i")),

@@ -297,7 +297,7 @@ def test_checksums_can_be_off(server: Server) -> None:
         server.run("SET GLOBAL binlog_checksum=CRC32")
 
 
-def test_statement_logging_xa_and_missing_metadata_are_refused(server: Server) -> None:
+def test_statement_logging_and_missing_metadata_are_refused(server: Server) -> None:
     server.run("CREATE TABLE IF NOT EXISTS types.r (id INT PRIMARY KEY)")
     cases = {
         "binlog_format=ROW": [
@@ -305,7 +305,6 @@ def test_statement_logging_xa_and_missing_metadata_are_refused(server: Server) -
             "INSERT INTO types.r VALUES (1)",
             "SET SESSION binlog_format=ROW",
         ],
-        "XA": ["XA START 'a'", "INSERT INTO types.r VALUES (2)", "XA END 'a'", "XA PREPARE 'a'", "XA COMMIT 'a'"],
         "binlog_row_metadata=FULL": [
             "SET GLOBAL binlog_row_metadata=MINIMAL",
             "INSERT INTO types.r VALUES (3)",

@@ -26,6 +26,11 @@ class KeptLog:
         """Take what `chain_from` found; nothing is opened yet."""
         self._kept, self.chain, self._start = kept, chain, start
 
+    @property
+    def end(self) -> BinlogOffset:
+        """Where what is kept ends."""
+        return self.chain[-1].end
+
     def reaches(self, end: BinlogOffset) -> bool:
         """Tell whether all up to a place lies in here."""
         return any(s.file == end.file and s.start_pos < end.pos <= s.end_pos for s in self.chain)

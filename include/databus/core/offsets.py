@@ -128,6 +128,10 @@ class BinlogOffset:
             return Ordering.BEFORE if mine < theirs else Ordering.AFTER
         return self._compare_gtids(other)
 
+    def same_gtids(self, other: BinlogOffset) -> bool:
+        """Tell whether exactly the same transactions were executed at both places; False without GTIDs."""
+        return self.flavor == other.flavor and self._compare_gtids(other) is Ordering.EQUAL
+
     def _compare_gtids(self, other: BinlogOffset) -> Ordering:
         if not self.gtids or not other.gtids:
             return Ordering.DIVERGED

@@ -54,7 +54,7 @@ class MysqlBinlogSource:
         self._filters = RowFilters(spec.row_filters)
         self._server = MysqlServer(connection, spec.flavor)
         self._positions = MysqlPositions(self._server, self._dump)
-        self._definitions = MysqlDefinitions(self._server, self._capture, self._history_store, self._dump)
+        self._definitions = MysqlDefinitions(self._server, self._capture, self._history_store, self._logs_after)
         self._failover = MysqlFailover(self._server, self._positions)
         self._server_id = 0
         self._dumping: Dump | KeptLog | None = None
@@ -306,6 +306,18 @@ class MysqlBinlogSource:
             if deadline is not None and (batch.waited or (stager.transactions and time.monotonic() > deadline)):
                 return False
         return False
+
+    def _logs_after(self, start: BinlogOffset) -> Iterator[Dump | KeptLog]:
+        """Yield what to read for the log from an offset to its head: what is kept, then the rest from the server."""
+        kept = self._relay.log_from(start)
+        if kept is not None:
+            yield kept
+            start, head, earliest = kept.end, self._server.head(), self._positions.earliest()
+            if (start.file, start.pos) == (head.file, head.pos):
+                return
+            if start.file_number < earliest.file_number and start.same_gtids(earliest):
+                start = earliest
+        yield self._dump(request_after(start, follow=False))
 
     def _dump(self, request: DumpRequest) -> Dump:
         if not self._server_id and self._context.server_ids is not None:

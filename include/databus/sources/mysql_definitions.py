@@ -8,11 +8,12 @@ last statement that touched the table; what was before that statement stays unkn
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from databus.binlog.capture import REGEX_PREFIX, SYSTEM_DATABASES, TableCapture
-from databus.binlog.dump import Dump, DumpRequest
+from databus.binlog.dump import Dump
+from databus.binlog.kept_log import KeptLog
 from databus.binlog.log_walk import LogWalk
 from databus.binlog.schema_history.actions import EVERY_TABLE, action_of, touched
 from databus.binlog.schema_history.attach import MismatchError, attach, lacks
@@ -27,7 +28,6 @@ from databus.core.errors import OffsetInvalidError, SchemaUnknownError, SourceUn
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.offsets import BinlogOffset
 from databus.sources.mysql_columns import MysqlColumns
-from databus.sources.mysql_positions import request_after
 from databus.sources.mysql_server import MysqlServer
 
 log = logging.getLogger(__name__)
@@ -118,9 +118,17 @@ class MysqlDefinitions:
         server: MysqlServer,
         capture: TableCapture,
         store: Callable[[], HistoryStore],
-        open_dump: Callable[[DumpRequest], Dump],
+        logs_after: Callable[[BinlogOffset], Iterator[Dump | KeptLog]],
     ):
-        self._server, self._capture, self._open_store, self._open_dump = server, capture, store, open_dump
+        """Prepare; nothing is read yet.
+
+        Args:
+            server: the server.
+            capture: captured tables.
+            store: opens where the history lasts.
+            logs_after: yields what must be read, one after the other, for the log from an offset to its head.
+        """
+        self._server, self._capture, self._open_store, self._logs_after = server, capture, store, logs_after
         self._columns = MysqlColumns(server)
         self._known_store: HistoryStore | None = None
         self._history: SchemaHistory | None = None
@@ -236,10 +244,11 @@ class MysqlDefinitions:
         if (start.file, start.pos) == (head.file, head.pos):
             return []
         walk = LogWalk(_NO_TABLES, f"{self._server.place}: {start}", collected)
-        with self._open_dump(request_after(start, follow=False)) as dump:
-            for batch in dump.batches():
-                for _ in walk.walk(batch):
-                    pass
+        for log_part in self._logs_after(start):
+            with log_part as dump:
+                for batch in dump.batches():
+                    for _ in walk.walk(batch):
+                        pass
         return collected.found
 
     def _store(self) -> HistoryStore:

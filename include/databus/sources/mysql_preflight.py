@@ -87,8 +87,9 @@ def _settings(settings: dict[str, str], flavor: str, subject: str) -> Iterator[F
     )  # fmt: skip
     if settings.get("binlog_row_value_options") and settings.get("binlog_row_image", "").upper() != "FULL":
         yield finding(
-            "binlog_row_value_options", Level.ERROR, "updates log JSON columns as differences, without the document",
-            "SET GLOBAL binlog_row_image='FULL'; or SET GLOBAL binlog_row_value_options=''; then reconnect.",
+            "binlog_row_value_options", Level.WARN, "updates log JSON columns as differences, without the document",
+            "SET GLOBAL binlog_row_image='FULL'; or SET GLOBAL binlog_row_value_options=''; then reconnect. As it is, "
+            "changed documents are absent and flagged `partial`.",
         )  # fmt: skip
     if flavor == "mysql":
         yield wants(

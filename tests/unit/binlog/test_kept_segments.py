@@ -97,7 +97,9 @@ def staged(folder: Path, count: int = 3) -> RangeIndex:
         name = f"bin.000001.{start}"
         (folder / name).write_bytes(bytes([n]) * 1000)
         gtids = f"{A}:1-{n + 1}"
-        segments.append(Segment(name, "bin.000001", start, end, 1000, 1, {}, 1, 1, 1, True, min_ts_ms=1, gtids_before=gtids))
+        segments.append(
+            Segment(name, "bin.000001", start, end, 1000, 1, {}, 1, 1, 1, True, min_ts_ms=1, gtids_before=gtids)
+        )
     span = OffsetRange(at(1, 4, 1), at(1, 124 + 880 * count, count + 1))
     return RangeIndex(span, "shop.*", (), tuple(segments), 880 * count, False)
 

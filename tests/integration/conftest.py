@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -69,7 +70,12 @@ class World:
         control = WindowControl(WindowLimits(max_seconds=120, until_caught_up=True, lease_wait_s=0, **limits))
         with open_services(flow, self.connections, self.settings) as services:
             identity = RunIdentity(f"test-{next(_NUMBERS)}", "", __version__)
-            return run_flow(flow, services, self.spark(flow.name), identity, control)
+            try:
+                return run_flow(flow, services, self.spark(flow.name), identity, control)
+            finally:
+                # A Connect session that the collector meets later joins threads from wherever the program then stands,
+                # for ever if these wait for a lock held there. Here nothing is held.
+                gc.collect()
 
     def checkpoint(self, flow: Flow) -> Any:
         with open_services(flow, self.connections, self.settings) as services:

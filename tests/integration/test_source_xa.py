@@ -149,7 +149,7 @@ def test_rows_take_place_gtid_and_time_of_the_commit(waiting: Waiting) -> None:
     assert (prepared.file, prepared.end_pos) < (head.file, head.pos)
     (gtid,) = {r["gtid"] for r in committed}
     assert gtid.replace("-", ":").split(":")[-1] == head.gtids.replace("-", ":").split(":")[-1]
-    assert all(r["event_id"].startswith(f"{head.server}") for r in committed)
+    assert all(r["event_id"].startswith(f"{gtid}:" if gtid else f"{head.server}:") for r in committed)
 
 
 def test_nothing_comes_of_a_rolled_back_one(waiting: Waiting) -> None:

@@ -73,7 +73,7 @@ class OurPath:
             meter, began = CpuMeter([self._server or 0], own=True), time.perf_counter()
             result = run_flow(flow, services, self._spark, RunIdentity("bench", "", __version__), control)
             seconds, cpu = time.perf_counter() - began, meter.seconds()
-        summary = {key: round(sum(s[key] for s in stages)) for key in stages[0]} if stages else {}
+        summary = {key: round(sum(s.get(key, 0) for s in stages)) for key in {k: 0 for s in stages for k in s}}
         return OurRun(
             result.rows,
             result.bytes,

@@ -43,7 +43,6 @@ class DecodedEvents:
         table_maps: every table map met, also of tables that are not wanted.
         event_counts: int64[256], events seen per type.
         server_version: version of the server that wrote the log.
-        plain_bytes: size of the events if nothing were compressed.
     """
 
     def __init__(self, walker: Walker, walk: Walk, tables: TableFilter, schema_ids: SchemaIds) -> None:

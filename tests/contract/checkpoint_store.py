@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from databus.core.batch import Checkpoint, Epoch, Plan, SinkPlan, TableCounts
+from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.counts import TableCounts
 from databus.core.errors import (
     CheckpointConflictError,
     CheckpointTooLargeError,
@@ -19,6 +20,7 @@ from databus.core.errors import (
     StaleEpochError,
 )
 from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.core.plan import Plan, SinkPlan
 from databus.core.protocols import CheckpointStore, Lease
 
 FLOW = "orders"

@@ -5,17 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from databus.core.batch import (
-    BatchReport,
-    CheckResult,
-    Epoch,
-    Plan,
-    RejectedRow,
-    SinkPlan,
-    TableCounts,
-    WriteReceipt,
-)
+from databus.core.checkpoint import Epoch
+from databus.core.counts import TableCounts
 from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.plan import Plan, SinkPlan
+from databus.core.receipts import RejectedRow, WriteReceipt
+from databus.core.report import BatchReport, CheckResult
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

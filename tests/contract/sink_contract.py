@@ -16,11 +16,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from databus.core.batch import Plan, SinkPlan, SourcePlan, WriteReceipt
 from databus.core.errors import MarkerDivergedError, SinkFencedError, SinkUnavailableError
 from databus.core.findings import Level
 from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import Sink
+from databus.core.receipts import WriteReceipt
 from databus.core.tables import ColumnSchema, TableSchema
 
 ORDERS = TableSchema(

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from databus.core.batch import SourcePlan
 from databus.core.events import Op
 from databus.core.flow import Batching
 from databus.core.offsets import Offset, Ordering
+from databus.core.plan import SourcePlan
 from databus.core.protocols import Source
 from databus.rows.schema import arrow_schema
 

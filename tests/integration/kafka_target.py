@@ -17,9 +17,10 @@ import pytest
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from databus.core.batch import Plan, WriteReceipt
 from databus.core.connections import Connection
 from databus.core.flow import FlowContext
+from databus.core.plan import Plan
+from databus.core.receipts import WriteReceipt
 from databus.core.settings import Settings
 from databus.sandbox import Sandbox
 from databus.sinks.kafka import Kafka, session

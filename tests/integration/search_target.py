@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from databus.core.batch import Plan, SinkPlan, SourcePlan
 from databus.core.connections import Connection
 from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables import TableSchema
 from databus.rows.schema import VARIANT
 from databus.sandbox import Sandbox

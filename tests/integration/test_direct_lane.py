@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from databus import Batching, Flow
-from databus.core.batch import WriteReceipt
 from databus.core.errors import SinkError
+from databus.core.receipts import WriteReceipt
 from databus.runtime import direct
 from databus.runtime.direct import is_direct
 from databus.sinks.kafka.session import Session

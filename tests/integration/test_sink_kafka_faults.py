@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from databus.core.batch import Plan
 from databus.core.errors import MarkerDivergedError, SinkFencedError
+from databus.core.plan import Plan
 from databus.sinks.kafka import session
 from databus.sinks.kafka.sink import KafkaSink
 from tests.contract.sink_contract import Change, inserts, source_plan

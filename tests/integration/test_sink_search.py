@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from databus.core.batch import Plan, SinkPlan
 from databus.core.errors import SinkSettingError
 from databus.core.findings import Level
+from databus.core.plan import Plan, SinkPlan
 from databus.core.tables import TableSchema
 from databus.runtime.dispatch import slot_task
 from databus.sinks.elasticsearch_sink import ElasticsearchSink

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from databus.core.batch import SourcePlan
 from databus.core.errors import PreparedTransactionMissingError
 from databus.core.flow import Batching
 from databus.core.offsets import BinlogOffset, PreparedTransaction, offset_from_json
+from databus.core.plan import SourcePlan
 from databus.sandbox import Sandbox
 from tests.contract.source_contract import EVERYTHING, IMPATIENT, Row, changes, place, rows_of
 from tests.integration.binlog_shop import Shop, fields

@@ -18,10 +18,11 @@ import pytest
 from databus import DropColumns, Flow, Project, RenameColumns, Route, __version__
 from databus.binlog.table_batch import TableBatch, TableEvent
 from databus.connections.environment import EnvironmentConnections
-from databus.core.batch import BatchReport, Plan, SinkPlan
 from databus.core.connections import Connection
 from databus.core.flow import FlowContext
 from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.plan import Plan, SinkPlan
+from databus.core.report import BatchReport
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.rows.emit import emit, emit_events

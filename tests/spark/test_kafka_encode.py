@@ -10,10 +10,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from databus.core.batch import Plan, SinkPlan
 from databus.core.connections import Connection
 from databus.core.flow import FlowContext
 from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.plan import Plan, SinkPlan
 from databus.core.settings import Settings
 from databus.core.tables import TableSchema
 from databus.rows.murmur2 import murmur2

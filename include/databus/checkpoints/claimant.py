@@ -15,9 +15,10 @@ from databus.checkpoints.layout import FlowPaths
 from databus.checkpoints.lease import Claim, ZooKeeperLease
 from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.transaction import OutcomeUnknownError, RefusedError, create, delete, set_data
-from databus.core.batch import FORMAT_VERSION, Epoch
+from databus.core.checkpoint import Epoch
 from databus.core.errors import CheckpointError, CheckpointUnavailableError, LeaseBusyError
 from databus.core.protocols import Clock
+from databus.core.stored_json import FORMAT_VERSION
 
 _log = logging.getLogger(__name__)
 

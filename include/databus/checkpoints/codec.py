@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from databus.core.batch import canonical_json, require_version
 from databus.core.errors import CheckpointFormatError, CheckpointTooLargeError, OffsetInvalidError
+from databus.core.stored_json import canonical_json, require_version
 
 T = TypeVar("T")
 

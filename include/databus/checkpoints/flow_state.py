@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.holder import read_epoch
 from databus.checkpoints.session import Node
-from databus.core.batch import Checkpoint, Epoch, Plan
+from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.plan import Plan
 
 _HISTORY_NUMBER = "history"
 

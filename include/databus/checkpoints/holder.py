@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any, Self
 
 from databus.checkpoints.codec import decode_as, encode
-from databus.core.batch import FORMAT_VERSION, Epoch
+from databus.core.checkpoint import Epoch
+from databus.core.stored_json import FORMAT_VERSION
 
 
 @dataclass(frozen=True)

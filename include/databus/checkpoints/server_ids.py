@@ -10,8 +10,8 @@ from databus.checkpoints.codec import decode, encode
 from databus.checkpoints.layout import Layout
 from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.transaction import OutcomeUnknownError, RefusedError, create, delete
-from databus.core.batch import FORMAT_VERSION
 from databus.core.errors import CheckpointError, LeaseBusyError
+from databus.core.stored_json import FORMAT_VERSION
 
 _log = logging.getLogger(__name__)
 

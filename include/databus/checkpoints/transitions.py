@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from databus.core.batch import Checkpoint, Epoch, HistoryEntry, Plan, TableCounts
+from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, StaleEpochError
 from databus.core.offsets import Offset, Ordering
+from databus.core.plan import Plan
 
 
 def first_checkpoint(offset: Offset, epoch: Epoch, who: str, now: datetime) -> Checkpoint:

@@ -31,11 +31,13 @@ from databus.checkpoints.transaction import (
     delete,
     set_data,
 )
-from databus.core.batch import Checkpoint, Epoch, HistoryEntry, Plan, TableCounts
+from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.connections import Connection
+from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
 from databus.core.findings import Finding, Level
 from databus.core.offsets import Offset
+from databus.core.plan import Plan
 from databus.core.protocols import Clock, Lease
 
 _log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from databus.core.batch import CheckResult
 from databus.core.flow import CheckSpec
+from databus.core.report import CheckResult
 
 
 class BatchCheck(CheckSpec):

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from databus.checks.batch_check import BatchCheck
-from databus.core.batch import CheckResult, SourcePlan
+from databus.core.plan import SourcePlan
+from databus.core.report import CheckResult
 
 
 class Freshness(BatchCheck):

@@ -8,7 +8,8 @@ from typing import ClassVar
 from pydantic import Field, model_validator
 
 from databus.checks.batch_check import BatchCheck
-from databus.core.batch import CheckResult, SourcePlan
+from databus.core.plan import SourcePlan
+from databus.core.report import CheckResult
 
 
 class Volume(BatchCheck):

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from databus import __version__
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, Format, show_one
-from databus.core.batch import BatchReport
+from databus.core.report import BatchReport
 from databus.ops.dry_run import dry_run
 from databus.ops.preview import preview
 from databus.ops.run import run_flow

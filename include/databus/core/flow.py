@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from databus.core.batch import canonical_json
 from databus.core.connections import ConnectionSource
 from databus.core.settings import Settings
 from databus.core.spec import Spec
+from databus.core.stored_json import canonical_json
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from databus.core.batch import CheckResult, SourcePlan
+    from databus.core.plan import SourcePlan
     from databus.core.protocols import Changes, Sink, Source
+    from databus.core.report import CheckResult
 
 _NAME = re.compile(r"^[a-z][a-z0-9_]{0,99}$")
 

@@ -6,22 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from databus.core.batch import (
-    BatchReport,
-    Checkpoint,
-    Epoch,
-    HistoryEntry,
-    Plan,
-    RejectedRow,
-    SinkPlan,
-    SourcePlan,
-    TableCounts,
-    WriteReceipt,
-)
+from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.counts import TableCounts
 from databus.core.findings import Finding
 from databus.core.flow import Batching
 from databus.core.lag import Lag
 from databus.core.offsets import Offset, OffsetRange
+from databus.core.plan import Plan, SinkPlan, SourcePlan
+from databus.core.receipts import RejectedRow, WriteReceipt
+from databus.core.report import BatchReport
 from databus.core.tables import TableSchema
 
 if TYPE_CHECKING:

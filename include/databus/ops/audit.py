@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from databus.core.batch import HistoryEntry
+from databus.core.checkpoint import HistoryEntry
 from databus.core.errors import QualityGateError, ReconciliationError
 from databus.core.flow import Flow
 from databus.records.quality import QualityResult, evaluate_run

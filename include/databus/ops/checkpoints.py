@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from databus.core.batch import Checkpoint, HistoryEntry, Plan
+from databus.core.checkpoint import Checkpoint, HistoryEntry
 from databus.core.flow import Flow
+from databus.core.plan import Plan
 from databus.runtime.context import Services
 
 

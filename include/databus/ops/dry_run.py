@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from databus.core.batch import CheckResult, TableCounts
+from databus.core.counts import TableCounts
 from databus.core.flow import Flow
+from databus.core.report import CheckResult
 from databus.runtime import check, counts
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.dispatch import taken_by

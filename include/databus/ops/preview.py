@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from databus.core.batch import SourcePlan
 from databus.core.flow import Flow, FlowContext
 from databus.core.offsets import Offset
+from databus.core.plan import SourcePlan
 from databus.core.protocols import Source
 from databus.ops.row_lines import plain_rows
 from databus.runtime.context import Services

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from databus.core.batch import CheckResult
 from databus.core.connections import Connection
+from databus.core.report import CheckResult
 from databus.records.summary import RunSummary, SinkTotal
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.batch import BatchReport, RejectedRow
 from databus.core.protocols import Clock
+from databus.core.receipts import RejectedRow
+from databus.core.report import BatchReport
 from databus.records import tables as t
 from databus.records.store import RecordStore
 

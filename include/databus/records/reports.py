@@ -9,8 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.batch import CheckResult, RejectedRow, TableCounts
+from databus.core.counts import TableCounts
 from databus.core.offsets import Offset, offset_from_json
+from databus.core.receipts import RejectedRow
+from databus.core.report import CheckResult
 from databus.records import tables as t
 from databus.records.store import RecordStore
 

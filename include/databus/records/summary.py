@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from databus.core.batch import CheckResult, TableCounts
+from databus.core.counts import TableCounts
 from databus.core.offsets import Offset
+from databus.core.report import CheckResult
 from databus.records.reports import BatchRecord
 
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from databus.core.batch import (
-    BatchReport,
-    Checkpoint,
-    CheckResult,
-    RejectedRow,
-    TableCounts,
-    WriteReceipt,
-)
+from databus.core.checkpoint import Checkpoint
+from databus.core.counts import TableCounts
 from databus.core.protocols import Lease
+from databus.core.receipts import RejectedRow, WriteReceipt
+from databus.core.report import BatchReport, CheckResult
 from databus.observe.stages import StageTimes
 from databus.runtime import check, counts
 from databus.runtime.commit import commit

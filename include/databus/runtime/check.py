@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from databus.core.batch import CheckResult, SourcePlan
 from databus.core.errors import QualityGateError
 from databus.core.events import RowState
 from databus.core.flow import CheckSpec, Flow
+from databus.core.plan import SourcePlan
+from databus.core.report import CheckResult
 from databus.rows.changes import Changes
 
 if TYPE_CHECKING:

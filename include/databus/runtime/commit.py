@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from databus.core.batch import Checkpoint, TableCounts, WriteReceipt
+from databus.core.checkpoint import Checkpoint
+from databus.core.counts import TableCounts
 from databus.core.protocols import Lease
+from databus.core.receipts import WriteReceipt
 from databus.runtime.context import FlowSession
 from databus.runtime.plan import PlannedBatch
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from databus.core.batch import CheckResult, RejectedRow, SourcePlan, TableCounts, WriteReceipt
+from databus.core.counts import TableCounts
 from databus.core.errors import ReconciliationError
 from databus.core.events import RowState
 from databus.core.flow import Flow
+from databus.core.plan import SourcePlan
+from databus.core.receipts import RejectedRow, WriteReceipt
+from databus.core.report import CheckResult
 from databus.runtime.check import STATE, VIOLATIONS, row_checks
 
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
-from databus.core.batch import SourcePlan, WriteReceipt
 from databus.core.errors import DatabusError, DecodeError, ReconciliationError
 from databus.core.flow import Flow
+from databus.core.plan import SourcePlan
 from databus.core.protocols import DirectEncoder, DirectSink, DirectSplit, SlotWriter
+from databus.core.receipts import WriteReceipt
 from databus.rows.changes import Changes
 from databus.rows.fields import fields_of
 from databus.runtime.check import row_checks

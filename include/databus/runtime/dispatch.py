@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from databus.core.batch import Plan, RejectedRow, WriteReceipt
 from databus.core.errors import DatabusError
 from databus.core.events import RowState
 from databus.core.flow import Flow, SinkSpec
+from databus.core.plan import Plan
 from databus.core.protocols import Sink, SlotWriter
+from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.runtime.check import STATE
 from databus.runtime.counts import aggregates, sink_aggregates
 

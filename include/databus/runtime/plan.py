@@ -6,8 +6,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from databus.core.batch import Checkpoint, Plan, SinkPlan, SourcePlan
+from databus.core.checkpoint import Checkpoint
 from databus.core.errors import CheckpointConflictError
+from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import Lease
 from databus.runtime.context import FlowSession
 from databus.runtime.routing import outputs_of

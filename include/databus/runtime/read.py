@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from databus.core.batch import SourcePlan
+from databus.core.plan import SourcePlan
 from databus.core.protocols import Split
 from databus.runtime.context import FlowSession
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from databus.core.batch import BatchReport
 from databus.core.errors import RecordingError
 from databus.core.protocols import Recorder
+from databus.core.report import BatchReport
 
 log = logging.getLogger(__name__)
 

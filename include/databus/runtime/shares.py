@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from databus.core.batch import SourcePlan
 from databus.core.events import RowState
 from databus.core.flow import Flow
+from databus.core.plan import SourcePlan
 from databus.core.tables import TableSchema
 from databus.runtime.counts import STATEMENTS, table_names
 from databus.runtime.routing import route_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from databus.core.batch import SourcePlan
 from databus.core.flow import Flow
+from databus.core.plan import SourcePlan
 from databus.rows.changes import Changes
 
 if TYPE_CHECKING:

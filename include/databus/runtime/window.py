@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from databus.core.batch import BatchReport, Checkpoint
+from databus.core.checkpoint import Checkpoint
 from databus.core.errors import StaleEpochError
 from databus.core.protocols import Lease
+from databus.core.report import BatchReport
 from databus.runtime.batch import run_batch
 from databus.runtime.context import FlowSession
 from databus.runtime.drain import Drain

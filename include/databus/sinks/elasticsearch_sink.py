@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from databus.core.batch import Plan, SinkPlan, SourcePlan
 from databus.core.connections import Connection
 from databus.core.events import Op
 from databus.core.findings import Finding
+from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables import TableSchema
 from databus.sinks.elasticsearch import Elasticsearch
 from databus.sinks.elasticsearch_client import connect, where

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from databus.core.batch import RejectedRow, WriteReceipt
+from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.sinks.elasticsearch_bulk import ItemResult, Outcome
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from databus.core.batch import WriteReceipt
 from databus.core.connections import Connection
 from databus.core.errors import SinkError, SinkSettingError
 from databus.core.events import Op
 from databus.core.offsets import Offset
+from databus.core.receipts import WriteReceipt
 from databus.sinks.elasticsearch import Elasticsearch
 from databus.sinks.elasticsearch_bulk import Bulk, Outcome
 from databus.sinks.elasticsearch_client import connect, where

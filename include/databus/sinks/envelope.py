@@ -15,9 +15,9 @@ import json
 from importlib import metadata, resources
 from typing import Any
 
-from databus.core.batch import Plan
 from databus.core.events import Op
 from databus.core.offsets import BinlogOffset
+from databus.core.plan import Plan
 
 _KEEP_NULLS = {"ignoreNullFields": "false"}
 

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from databus.core.batch import Plan, SinkPlan, SourcePlan, WriteReceipt
 from databus.core.events import Op
 from databus.core.findings import Finding
+from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder, SlotWriter
+from databus.core.receipts import WriteReceipt
 from databus.core.tables import TableSchema
 from databus.sinks import envelope, envelope_text
 from databus.sinks.mailbox import Address, Deliver, Mailbox

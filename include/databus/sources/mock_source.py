@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from databus.core.batch import SourcePlan
 from databus.core.errors import OffsetInvalidError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Batching
 from databus.core.lag import Lag
 from databus.core.offsets import Offset, OffsetRange, SequenceOffset
+from databus.core.plan import SourcePlan
 from databus.sources.mock import Mock
 from databus.sources.mock_rows import commit_ms, mock_tables, transactions
 

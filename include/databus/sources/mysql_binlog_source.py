@@ -17,13 +17,13 @@ from databus.binlog.range_staging import RangeBounds, RangeStager
 from databus.binlog.schema_history.store import HistoryStore
 from databus.binlog.segment_store import SegmentStore
 from databus.binlog.segments import RangeIndex
-from databus.core.batch import SourcePlan
 from databus.core.connections import Connection
 from databus.core.errors import DatabusError, OffsetInvalidError, OffsetPurgedError, SourceDivergedError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Batching, FlowContext
 from databus.core.lag import Lag
 from databus.core.offsets import BinlogOffset, Offset, OffsetRange
+from databus.core.plan import SourcePlan
 from databus.sources.mysql_binlog import MysqlBinlog
 from databus.sources.mysql_definitions import DefinitionMissingError, MysqlDefinitions
 from databus.sources.mysql_failover import MysqlFailover, Resumption

@@ -13,9 +13,11 @@ from typing import Any
 from databus.checkpoints import transitions
 from databus.checkpoints.codec import check_size, decode_as, encode
 from databus.checkpoints.layout import Layout
-from databus.core.batch import Checkpoint, Epoch, HistoryEntry, Plan, TableCounts
+from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.counts import TableCounts
 from databus.core.errors import LeaseBusyError
 from databus.core.offsets import Offset
+from databus.core.plan import Plan
 from databus.core.protocols import Clock, Lease
 
 

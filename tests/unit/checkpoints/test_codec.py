@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from databus.checkpoints.codec import MAX_WRITE_BYTES, check_size, decode, decode_as, encode
-from databus.core.batch import Checkpoint
+from databus.core.checkpoint import Checkpoint
 from databus.core.errors import CheckpointFormatError, CheckpointTooLargeError
 
 

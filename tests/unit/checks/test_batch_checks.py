@@ -6,8 +6,8 @@ import pytest
 
 from databus.checks.freshness import Freshness
 from databus.checks.volume import Volume
-from databus.core.batch import SourcePlan
 from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.plan import SourcePlan
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 

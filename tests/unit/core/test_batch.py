@@ -10,18 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.core.batch import (
-    Checkpoint,
-    Epoch,
-    HistoryEntry,
-    Plan,
-    SinkPlan,
-    TableCounts,
-    WriteReceipt,
-    canonical_json,
-)
+from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointFormatError
 from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.core.plan import Plan, SinkPlan
+from databus.core.receipts import WriteReceipt
+from databus.core.stored_json import canonical_json
 
 instants = st.datetimes(timezones=st.just(UTC))
 names = st.text(min_size=1, max_size=8)
@@ -152,7 +147,7 @@ def test_reconciled_means_every_row_is_somewhere(given_counts: tuple[int, int, i
 
 
 def test_a_receipt_counts_rejected_rows_and_does_not_repeat_them() -> None:
-    from databus.core.batch import RejectedRow
+    from databus.core.receipts import RejectedRow
 
     row = RejectedRow("id", "shop.orders", None, "cause", "kafka", "bin.000001:4", '{"card": "4111"}')
     stored = WriteReceipt("kafka", 0, 7, 3, {"shop.orders": 2}, (row,), {"t[0]": {"first": 1}}).to_json()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from openlineage.client.serde import Serde
 
-from databus.core.batch import TableCounts, WriteReceipt
 from databus.core.connections import Connection
+from databus.core.counts import TableCounts
+from databus.core.receipts import WriteReceipt
 from databus.records.lineage import declared, namespace_of, recorded
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports

@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from databus.core.batch import TableCounts
+from databus.core.counts import TableCounts
 from databus.records.quality import evaluate_run
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from databus.core.batch import TableCounts
+from databus.core.counts import TableCounts
 from databus.core.offsets import BinlogOffset
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databus.binlog.table_batch import TableEvent
-from databus.core.batch import canonical_json
 from databus.core.errors import DecodeError
 from databus.core.events import ROW_COLUMNS
+from databus.core.stored_json import canonical_json
 from databus.rows import emit as emit_module
 from databus.rows.emit import emit, emit_events
 from databus.rows.murmur2 import murmur2

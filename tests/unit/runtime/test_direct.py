@@ -12,9 +12,10 @@ import pytest
 
 from databus import DropColumns, Filter, Flow, NotNull, Route, __version__
 from databus.connections.environment import EnvironmentConnections
-from databus.core.batch import Plan, SinkPlan, SourcePlan, WriteReceipt
 from databus.core.errors import DecodeError, ReconciliationError, SinkUnavailableError, TransformError
 from databus.core.flow import FlowContext
+from databus.core.plan import Plan, SinkPlan, SourcePlan
+from databus.core.receipts import WriteReceipt
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.runtime import direct

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from databus import Flow, Mock, Noop, Volume
-from databus.core.batch import SourcePlan
 from databus.core.errors import QualityGateError
 from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.plan import SourcePlan
 from databus.observe.stages import StageTimes
 from databus.runtime.batch import _move_nothing
 

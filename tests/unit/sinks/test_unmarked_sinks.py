@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from databus.core.batch import Plan, SinkPlan
 from databus.core.connections import Connection
 from databus.core.errors import ConnectionMissingError, SinkUnavailableError
 from databus.core.flow import FlowContext
 from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.core.plan import Plan, SinkPlan
 from databus.core.settings import Settings
 from databus.registry import spec_class
 from databus.sinks import memory

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.core.batch import Plan
 from databus.core.events import Op
+from databus.core.plan import Plan
 from databus.core.tables import TableSchema
 from databus.sinks import envelope_text
 from databus.sinks.kafka.encoding import COLUMNS

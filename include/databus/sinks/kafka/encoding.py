@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from databus.core.batch import Plan
 from databus.core.events import Op
+from databus.core.plan import Plan
 from databus.sinks import envelope
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topic_names import DDL_TABLE, ILLEGAL, template_parts

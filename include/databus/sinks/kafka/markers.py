@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
-from databus.core.batch import Plan
 from databus.core.errors import MarkerDivergedError
+from databus.core.plan import Plan
 from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 
 MARKER_TOPIC = "_databus_markers"

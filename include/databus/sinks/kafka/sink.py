@@ -8,12 +8,12 @@ from typing import Any
 from confluent_kafka import Consumer
 from confluent_kafka.cimpl import NewTopic
 
-from databus.core.batch import Plan, SinkPlan, SourcePlan
 from databus.core.connections import Connection
 from databus.core.errors import MarkerDivergedError
 from databus.core.events import Op
 from databus.core.findings import Finding
 from databus.core.flow import FlowContext
+from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder, SlotWriter
 from databus.core.tables import TableSchema
 from databus.sinks.kafka.client import ClientSettings, LastError

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.core.batch import RejectedRow
 from databus.core.errors import SinkSettingError
+from databus.core.receipts import RejectedRow
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's default of max.message.bytes."""

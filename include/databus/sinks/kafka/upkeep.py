@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from databus.core.batch import Plan
+from databus.core.plan import Plan
 from databus.sinks.kafka.markers import Marker, MarkerKey, State, compare
 from databus.sinks.kafka.session import ProducerSettings, Session
 

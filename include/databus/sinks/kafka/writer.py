@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
-from databus.core.batch import Plan, WriteReceipt
 from databus.core.errors import DatabusError, MarkerDivergedError
+from databus.core.plan import Plan
+from databus.core.receipts import WriteReceipt
 from databus.sinks.kafka.markers import Marker, MarkerKey, Resume, compare
 from databus.sinks.kafka.session import ProducerSettings, Session, keep, take
 from databus.sinks.kafka.tally import Tally

@@ -1,0 +1,143 @@
+"""The committed state of a flow and the history of how it came there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NewType
+
+from databus.core.counts import TableCounts
+from databus.core.offsets import Offset, offset_from_json
+from databus.core.stored_json import FORMAT_VERSION, require_version
+
+Epoch = NewType("Epoch", int)
+"""Number of a claim of a flow's lease: the fencing token. Raised by each claim, never reused."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The committed state of a flow.
+
+    Attributes:
+        offset: last committed offset.
+        batch: last committed batch number; 0 before the first.
+        epoch: epoch that committed.
+        run_id: run that committed.
+        plan_hash: hash of the committed plan, "" before the first.
+        counts: per table of the last batch.
+        watermark: running maximum of commit time, None when unknown.
+        updated_at: when it was committed.
+        slots: sink → last committed batch of each of its slots; what the next plan pins as `prev`.
+    """
+
+    offset: Offset
+    batch: int
+    epoch: Epoch
+    run_id: str
+    plan_hash: str
+    counts: Mapping[str, TableCounts]
+    watermark: datetime | None
+    updated_at: datetime
+    slots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return versioned JSON."""
+        return {
+            "v": FORMAT_VERSION,
+            "offset": self.offset.to_json(),
+            "batch": self.batch,
+            "epoch": self.epoch,
+            "run_id": self.run_id,
+            "plan_hash": self.plan_hash,
+            "counts": {table: c.to_json() for table, c in sorted(self.counts.items())},
+            "watermark": self.watermark.isoformat() if self.watermark else None,
+            "updated_at": self.updated_at.isoformat(),
+            "slots": {sink: list(batches) for sink, batches in sorted(self.slots.items())},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Checkpoint:
+        """Read what `to_json` wrote.
+
+        Raises:
+            CheckpointFormatError: another version, or not a checkpoint.
+        """
+        require_version(data, "checkpoint")
+        return cls(
+            offset_from_json(data["offset"]),
+            data["batch"],
+            Epoch(data["epoch"]),
+            data["run_id"],
+            data["plan_hash"],
+            {table: TableCounts.from_json(c) for table, c in data["counts"].items()},
+            datetime.fromisoformat(data["watermark"]) if data["watermark"] else None,
+            datetime.fromisoformat(data["updated_at"]),
+            {sink: tuple(batches) for sink, batches in data["slots"].items()},
+        )
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One commit or amendment in a flow's history.
+
+    Attributes:
+        number: position in the history, from 1.
+        action: "commit", "start", or the name of an amendment.
+        who: run id or user.
+        why: reason; "" for commits.
+        previous: offset before, None for the first.
+        offset: offset after.
+        batch: batch number after.
+        epoch: epoch that did it.
+        counts: per table, of a commit.
+        receipts: per sink a list of receipts in JSON, of a commit.
+        at: when.
+    """
+
+    number: int
+    action: str
+    who: str
+    why: str
+    previous: Offset | None
+    offset: Offset
+    batch: int
+    epoch: Epoch
+    counts: Mapping[str, TableCounts]
+    receipts: tuple[Mapping[str, Any], ...]
+    at: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """Return versioned JSON."""
+        return {
+            "v": FORMAT_VERSION,
+            "number": self.number,
+            "action": self.action,
+            "who": self.who,
+            "why": self.why,
+            "previous": self.previous.to_json() if self.previous else None,
+            "offset": self.offset.to_json(),
+            "batch": self.batch,
+            "epoch": self.epoch,
+            "counts": {table: c.to_json() for table, c in sorted(self.counts.items())},
+            "receipts": [dict(r) for r in self.receipts],
+            "at": self.at.isoformat(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> HistoryEntry:
+        """Read what `to_json` wrote."""
+        require_version(data, "history entry")
+        return cls(
+            data["number"],
+            data["action"],
+            data["who"],
+            data["why"],
+            offset_from_json(data["previous"]) if data["previous"] else None,
+            offset_from_json(data["offset"]),
+            data["batch"],
+            Epoch(data["epoch"]),
+            {table: TableCounts.from_json(c) for table, c in data["counts"].items()},
+            tuple(data["receipts"]),
+            datetime.fromisoformat(data["at"]),
+        )

@@ -1,0 +1,53 @@
+"""Where the rows of a batch ended, by table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from databus.core.events import RowState
+
+
+@dataclass(frozen=True)
+class TableCounts:
+    """Rows of one table by where they ended.
+
+    Attributes:
+        read: rows read; always filtered + quarantined + dispatched.
+        filtered: dropped by a filter or not routed to any sink.
+        quarantined: held back by a check or rejected by a sink.
+        dispatched: confirmed by the sink.
+    """
+
+    read: int = 0
+    filtered: int = 0
+    quarantined: int = 0
+    dispatched: int = 0
+
+    @property
+    def reconciled(self) -> bool:
+        """Whether every row read is accounted for."""
+        return self.read == self.filtered + self.quarantined + self.dispatched
+
+    def plus(self, other: TableCounts) -> TableCounts:
+        """Return the sum."""
+        return TableCounts(
+            self.read + other.read,
+            self.filtered + other.filtered,
+            self.quarantined + other.quarantined,
+            self.dispatched + other.dispatched,
+        )
+
+    def to_json(self) -> dict[str, int]:
+        """Return plain JSON."""
+        return {
+            "read": self.read,
+            RowState.FILTERED: self.filtered,
+            RowState.QUARANTINED: self.quarantined,
+            RowState.DISPATCHED: self.dispatched,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, int]) -> TableCounts:
+        """Read what `to_json` wrote."""
+        return cls(data["read"], data["filtered"], data["quarantined"], data["dispatched"])

@@ -1,0 +1,130 @@
+"""Plans: what will be moved, pinned before anything is read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from databus.core.offsets import OffsetRange
+from databus.core.stored_json import FORMAT_VERSION, canonical_json, require_version
+from databus.core.tables import TableSchema
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """What a source proposes to read next.
+
+    Attributes:
+        range: (start, end], ending on a transaction boundary.
+        tables: schemas of the tables with rows in the range; `schema_id` is the index.
+        rows: row changes in the range, before any filter of the flow's transforms.
+        bytes: log bytes in the range.
+        first_commit_at: commit time of the first transaction, None for a range without any.
+        watermark: running maximum of commit time at the end of the range, None when unknown.
+        more: whether the log goes on past the end of this range already.
+        statements: transactions that truncate or redefine captured tables.
+    """
+
+    range: OffsetRange
+    tables: tuple[TableSchema, ...]
+    rows: int
+    bytes: int
+    first_commit_at: datetime | None = None
+    watermark: datetime | None = None
+    more: bool = False
+    statements: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing in the range concerns the flow."""
+        return self.rows == 0 and self.statements == 0
+
+
+@dataclass(frozen=True)
+class SinkPlan:
+    """What a sink pins before a batch is written.
+
+    Attributes:
+        slots: number of writers; a slot is written by one writer at a time.
+        prev: last committed batch of each slot, 0 for a slot that never wrote; the compare-and-set of the writer.
+        partitions: output → partition count, for sinks that have partitions.
+    """
+
+    slots: int = 1
+    prev: tuple[int, ...] = (0,)
+    partitions: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"slots": self.slots, "prev": list(self.prev), "partitions": dict(self.partitions)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SinkPlan:
+        """Read what `to_json` wrote."""
+        return cls(data["slots"], tuple(data["prev"]), dict(data["partitions"]))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that decides the output of one batch; written to ZooKeeper before anything is read.
+
+    Attributes:
+        installation: name of the installation, part of every marker's key.
+        flow: flow name.
+        batch: number of this plan; never reused, unchanged by a retry.
+        range: (start, end].
+        sinks: per sink name what it pinned.
+        spec_hash: hash of the flow's definition and of the code version.
+        clock: the plan's time; transforms know no other.
+        mode: "live" or "replay".
+    """
+
+    installation: str
+    flow: str
+    batch: int
+    range: OffsetRange
+    sinks: Mapping[str, SinkPlan]
+    spec_hash: str
+    clock: datetime
+    mode: str = "live"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return versioned JSON."""
+        return {
+            "v": FORMAT_VERSION,
+            "installation": self.installation,
+            "flow": self.flow,
+            "batch": self.batch,
+            "range": self.range.to_json(),
+            "sinks": {name: sink.to_json() for name, sink in sorted(self.sinks.items())},
+            "spec_hash": self.spec_hash,
+            "clock": self.clock.isoformat(),
+            "mode": self.mode,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Plan:
+        """Read what `to_json` wrote.
+
+        Raises:
+            CheckpointFormatError: another version, or not a plan.
+        """
+        require_version(data, "plan")
+        return cls(
+            data["installation"],
+            data["flow"],
+            data["batch"],
+            OffsetRange.from_json(data["range"]),
+            {name: SinkPlan.from_json(sink) for name, sink in data["sinks"].items()},
+            data["spec_hash"],
+            datetime.fromisoformat(data["clock"]),
+            data["mode"],
+        )
+
+    @property
+    def hash(self) -> str:
+        """First 16 hex digits of the SHA-256 of the plan's canonical JSON; stands in every marker."""
+        return hashlib.sha256(canonical_json(self.to_json())).hexdigest()[:16]

@@ -1,49 +1,83 @@
-"""GTID sets in binary form, as COM_BINLOG_DUMP_GTID and PREVIOUS_GTIDS events have it (MySQL `Gtid_set::encode`)."""
+"""GTID sets in binary form, as COM_BINLOG_DUMP_GTID and PREVIOUS_GTIDS events have it.
+
+Format (MySQL source, `Gtid_set::encode`): a header of 8 bytes, little-endian; per source its uuid (16 bytes), in the
+tagged format its tag, the number of intervals (u64), and per interval its first number and its last plus one (u64).
+Untagged format, all that servers before 8.3 know: the header is the number of sources. Tagged format (8.3 and later):
+lowest and highest byte of the header are 1, the 6 between are the number of sources, of which each is a pair of uuid
+and tag; a tag is its length (`serialized_unsigned`, 0 for none) and its characters.
+"""
 
 from __future__ import annotations
 
 import struct
 import uuid
 
-from databus.core.errors import DecodeError, OffsetInvalidError
-from databus.core.gtid import MysqlGtidSet
+from databus.binlog.events import CHECKSUM_BYTES
+from databus.binlog.packed_integers import serialized_unsigned
+from databus.core.errors import DecodeError
+from databus.core.gtid import Interval, MysqlGtidSet
+
+_UNTAGGED, _TAGGED = 0, 1
+_COUNT_BITS = 48
+_TAG_BYTES = 32
+"""Longest tag; its length takes one byte."""
 
 
 def encode_gtid_set(gtids: MysqlGtidSet) -> bytes:
-    """Encode a GTID set as COM_BINLOG_DUMP_GTID and PREVIOUS_GTIDS events carry it.
-
-    Format: number of sources (u64); per source 16 bytes of uuid, number of intervals (u64), per interval first and
-        last + 1 (u64).
-
-    Raises:
-        OffsetInvalidError: the set holds tagged GTIDs, which have another format.
-    """
-    encoded = [struct.pack("<Q", len(gtids.intervals))]
+    """Encode a GTID set; in the tagged format only where it holds tags, which servers before 8.3 cannot have."""
+    tagged = any(":" in source for source in gtids.intervals)
+    count = len(gtids.intervals)
+    encoded = [struct.pack("<Q", (_TAGGED << 56 | count << 8 | _TAGGED) if tagged else count)]
     for source, intervals in gtids.intervals.items():
-        if ":" in source:
-            raise OffsetInvalidError(f"GTIDs with a tag ({source}) are not supported")
-        encoded.append(uuid.UUID(source).bytes + struct.pack("<Q", len(intervals)))
+        server, _, tag = source.partition(":")
+        encoded.append(uuid.UUID(server).bytes)
+        if tagged:
+            encoded.append(bytes([len(tag) << 1]) + tag.encode())
+        encoded.append(struct.pack("<Q", len(intervals)))
         encoded.extend(struct.pack("<QQ", first, last + 1) for first, last in intervals)
     return b"".join(encoded)
 
 
 def decode_gtid_set(data: bytes) -> MysqlGtidSet:
-    """Read what `encode_gtid_set` describes: the body of a PREVIOUS_GTIDS event.
+    """Read a GTID set: the body of a PREVIOUS_GTIDS event, with or without the event's checksum.
 
     Raises:
-        DecodeError: the bytes end early, or are of the format with tags.
+        DecodeError: the bytes end early, go on behind the set, or are of a format that is not known.
     """
     try:
-        (sources,) = struct.unpack_from("<Q", data, 0)
-        if sources >> 56:
-            raise DecodeError("a GTID set with tags (MySQL 8.3 and later) is not supported")
-        at, found = 8, {}
-        for _ in range(sources):
-            source = str(uuid.UUID(bytes=data[at : at + 16]))
-            (count,) = struct.unpack_from("<Q", data, at + 16)
-            at += 24
-            found[source] = tuple((a, b - 1) for a, b in struct.iter_unpack("<QQ", data[at : at + 16 * count]))
-            at += 16 * count
+        found, at = _decode(data)
     except (struct.error, ValueError) as error:
         raise DecodeError(f"a GTID set cannot be read: {error}") from error
+    if len(data) - at not in (0, CHECKSUM_BYTES):
+        raise DecodeError(f"a GTID set ends after {at} bytes of {len(data)}")
     return MysqlGtidSet(dict(sorted(found.items())))
+
+
+def _decode(data: bytes) -> tuple[dict[str, tuple[Interval, ...]], int]:
+    (header,) = struct.unpack_from("<Q", data, 0)
+    form = header >> 56
+    if form not in (_UNTAGGED, _TAGGED) or (form == _TAGGED and header & 0xFF != _TAGGED):
+        raise ValueError(f"its format {form} is not known")
+    sources = header if form == _UNTAGGED else header >> 8 & ((1 << _COUNT_BITS) - 1)
+    at, found = 8, {}
+    for _ in range(sources):
+        source = str(uuid.UUID(bytes=data[at : at + 16]))
+        at += 16
+        if form == _TAGGED:
+            tag, at = _tag(data, at)
+            source = f"{source}:{tag}" if tag else source
+        (count,) = struct.unpack_from("<Q", data, at)
+        at += 8
+        end = at + 16 * count
+        if end > len(data):
+            raise ValueError("it is cut short")
+        found[source] = tuple((first, after - 1) for first, after in struct.iter_unpack("<QQ", data[at:end]))
+        at = end
+    return found, at
+
+
+def _tag(data: bytes, at: int) -> tuple[str, int]:
+    size, at = serialized_unsigned(data, at)
+    if size > min(_TAG_BYTES, len(data) - at):
+        raise ValueError("a tag is cut short")
+    return data[at : at + size].decode("ascii"), at + size

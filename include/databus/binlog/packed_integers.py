@@ -42,7 +42,7 @@ def length_encoded_bytes(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def serialized_unsigned(data: bytes, at: int) -> tuple[int, int]:
-    """Read an unsigned integer whose first byte's trailing one bits count the bytes that follow it.
+    """Read an unsigned integer whose first byte's trailing one bits count the bytes that follow it, up to eight.
 
     Returns:
         The value and the offset after it.
@@ -57,7 +57,8 @@ def serialized_unsigned(data: bytes, at: int) -> tuple[int, int]:
         extra += 1
     if at + 1 + extra > len(data):
         raise ValueError("a serialized integer is cut short")
-    return int.from_bytes(data[at : at + 1 + extra], "little") >> (extra + 1), at + 1 + extra
+    # A zero bit ends the ones, where there is room for it.
+    return int.from_bytes(data[at : at + 1 + extra], "little") >> min(extra + 1, 8), at + 1 + extra
 
 
 def serialized_signed(data: bytes, at: int) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """GTID sets of MySQL and GTID positions of MariaDB, as values.
 
-Text forms: MySQL "uuid:1-5:7,uuid2:1" (MySQL 8.0 manual, 17.1.3.1); MariaDB "domain-server-sequence,…"
-(Knowledge Base, "Global Transaction ID").
-Tagged MySQL GTIDs ("uuid:tag:1-5", 8.3+) are kept under the key "uuid:tag".
+Text forms: MySQL "uuid:1-5:7,uuid2:1", from 8.3 on with tags, "uuid:1-5:tag:1-3:7:tag2:1" (MySQL 8.4 manual, "GTID
+Format and Storage"); MariaDB "domain-server-sequence,…" (Knowledge Base, "Global Transaction ID").
+Numbers under a tag are counted for themselves: they are kept under the key "uuid:tag".
 """
 
 from __future__ import annotations
@@ -111,10 +111,18 @@ class MysqlGtidSet:
         return not other.minus(self).intervals
 
     def __str__(self) -> str:
-        return ",".join(
-            f"{source}:" + ":".join(f"{a}" if a == b else f"{a}-{b}" for a, b in parts)
-            for source, parts in self.intervals.items()
-        )
+        """Return the server's text form: each uuid once, what has no tag first, then tag by tag."""
+        chunks: list[str] = []
+        last = ""
+        for source in sorted(self.intervals):
+            parts = ":".join(f"{a}" if a == b else f"{a}-{b}" for a, b in self.intervals[source])
+            uuid, _, tag = source.partition(":")
+            if tag and uuid == last:
+                chunks[-1] += f":{tag}:{parts}"
+            else:
+                chunks.append(f"{source}:{parts}")
+            last = uuid
+        return ",".join(chunks)
 
 
 @dataclass(frozen=True)

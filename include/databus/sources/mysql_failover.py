@@ -140,8 +140,9 @@ class MysqlFailover:
         if not gtid:
             return False
         if former.flavor == "mysql":
-            source = gtid.rpartition(":")[0]
-            return not source.startswith(self._server.identity) and source in _mysql(former.gtids).intervals
+            origin = gtid.partition(":")[0]  # whatever the tag: a session may have begun a new one
+            known = {source.partition(":")[0] for source in _mysql(former.gtids).intervals}
+            return origin != self._server.identity and origin in known
         domain, origin, _ = gtid.split("-")
         return origin != self._server.identity and int(domain) in MariadbGtidPosition.parse(former.gtids).domains
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from databus.binlog.decode import decode_events
+from databus.binlog.gtids import TaggedGtid, parse_tagged_gtid
 from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent
 from databus.binlog.walker import Walker
 from databus.core.errors import DecodeError
@@ -111,6 +112,24 @@ def test_tagged_gtids_of_newer_servers() -> None:
     found = decode_events(bytes(log.data), file=FILE).transactions
     assert found.gtid.to_pylist() == [f"{SOURCE}:blue:300", f"{SOURCE}:6", f"{SOURCE}:{1 << 40}"]
     assert found.ts_ms.tolist() == [1_700_000_009_000, 1_700_000_000_000, 1_700_000_010_000]
+
+
+# Body of an event of MySQL 8.4 as `mysqlbinlog --hexdump` shows it (go-mysql issue 845).
+WRITTEN_BY_MYSQL = bytes.fromhex(
+    "02780000 0002aaaa aaaa8888 66664444 22222222 22220473 201b0614 7365636f"
+    "6e647465 737408c1 0e0ad10e 0c7f2335 4861bd26 06105904 12a3ff0a"
+)
+
+
+def test_a_tagged_gtid_that_a_server_wrote() -> None:
+    assert parse_tagged_gtid(WRITTEN_BY_MYSQL) == TaggedGtid(
+        "55555555-4444-3333-2222-111111111111:secondtest:111111", 1731444683060515
+    )
+
+
+@pytest.mark.parametrize("number", [1, 63, 64, 1 << 27, (1 << 55) - 1, 1 << 55, 1 << 61, (1 << 63) - 1])
+def test_numbers_of_every_length(number: int) -> None:
+    assert parse_tagged_gtid(tagged_body("t", number, 1)).text == f"{SOURCE}:t:{number}"
 
 
 def test_ordinals_run_across_tables_whatever_the_filter() -> None:

@@ -12,7 +12,7 @@ from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 B = "3e11fa47-71ca-11e1-9e33-c80aa9429563"
 
-sources = st.sampled_from([A, B, f"{A}:blue"])
+sources = st.sampled_from([A, B, f"{A}:blue", f"{A}:a_1", f"{B}:blue"])
 transactions = st.sets(st.tuples(sources, st.integers(1, 40)), max_size=40)
 
 
@@ -64,6 +64,25 @@ class TestMysqlText:
     )
     def test_forms_of_the_server(self, text: str, expected: dict[str, object]) -> None:
         assert MysqlGtidSet.parse(text).intervals == expected
+
+    @pytest.mark.parametrize(
+        ("text", "printed"),
+        [
+            (f"{B}:2,{A}:7:1-5", f"{A}:1-5:7,{B}:2"),
+            (f"{A}:green:1:Blue:4-5:6,{A}:1-3", f"{A}:1-3:blue:4-6:green:1"),
+            (f"{B}:blue:1,{A}:blue:1:3", f"{A}:blue:1:3,{B}:blue:1"),
+            (f"{A}:blue:1-2,{A}:blue:3", f"{A}:blue:1-3"),
+        ],
+    )
+    def test_printed_as_the_server_does(self, text: str, printed: str) -> None:
+        assert str(MysqlGtidSet.parse(text)) == printed
+
+    def test_numbers_of_tags_are_their_own(self) -> None:
+        some, tagged = MysqlGtidSet.parse(f"{A}:1-9"), MysqlGtidSet.parse(f"{A}:3-4:blue:3-4")
+        assert not some.contains(tagged)
+        assert str(tagged.minus(some)) == f"{A}:blue:3-4"
+        assert str(some.minus(tagged)) == f"{A}:1-2:5-9"
+        assert str(some.union(tagged)) == f"{A}:1-9:blue:3-4"
 
     @pytest.mark.parametrize(
         "text",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import BinaryIO, cast
 
 import numpy as np
@@ -13,8 +13,10 @@ from databus.binlog.capture import TableCapture
 from databus.binlog.dump import Dump
 from databus.binlog.events import EventType
 from databus.binlog.log_file import Change, LogFile, LoggedTransaction, Prepared
+from databus.binlog.log_files import NO_DEFINITIONS
 from databus.binlog.log_places import start_request
 from databus.binlog.log_walk import FileStart, LogWalk, Stretch
+from databus.binlog.schema_history.given import GivenDefinitions
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.segments import segment_name
 from databus.core.connections import Connection
@@ -45,18 +47,25 @@ class LogDump:
         server_id: int = 0,
         piece_bytes: int,
         prepared: Prepared = "inside",
+        definitions: Mapping[str, str] = NO_DEFINITIONS,
     ) -> None:
         """Find the place and ask for the dump; arguments as for `read_server`."""
         self._tables, self._piece_bytes, self._prepared = tables, piece_bytes, prepared
         self._first_phases: dict[str, LoggedTransaction] = {}
         request = start_request(connection, start, follow=follow, server_id=server_id)
-        self._walk = LogWalk(tables, f"{connection.host}: {start}")
+        self._definitions = GivenDefinitions(definitions, request.flavor, tables) if definitions else None
+        self._walk = LogWalk(tables, f"{connection.host}: {start}", self._definitions)
         self._dump = Dump(connection, request)
         self._schema_ids = SchemaIds()
         self.file, self.position = request.file, request.pos
         self.transactions = self.bytes_read = 0
         self.event_counts: npt.NDArray[np.int64] = np.zeros(256, np.int64)
         self.server_version = ""
+
+    @property
+    def prepared(self) -> Collection[str]:
+        """XA transactions that are prepared and not resolved."""
+        return self._first_phases.keys()
 
     def close(self) -> None:
         """End the dump; safe to call twice."""
@@ -105,6 +114,7 @@ class LogDump:
             piece_bytes=self._piece_bytes,
             prepared=self._prepared,
             first_phases=self._first_phases,
+            definitions=lambda _: self._definitions,
         )
         self.server_version = log.server_version
         yield from log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from databus.binlog.events import (
 )
 from databus.binlog.kernels.walk import R_TRANSACTION
 from databus.binlog.piecewise import decode_pieces
+from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.segment_store import forget
 from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
@@ -53,12 +54,14 @@ class LoggedTransaction:
 
     Attributes:
         events: raw bytes.
+        mapped: what they are a part of.
         file: log file.
         pos: file position of the first of them.
         log_format: format of the events.
     """
 
     events: Bytes
+    mapped: Bytes
     file: str
     pos: int
     log_format: FormatDescription
@@ -72,6 +75,7 @@ class LogFile:
 
     Attributes:
         file: name of the log file.
+        start: file position of the first event after the FORMAT_DESCRIPTION event.
         transactions: transactions read so far.
         position: file position after the last of them.
         bytes_read: bytes up to the place read so far.
@@ -89,6 +93,7 @@ class LogFile:
         piece_bytes: int = PIECE_BYTES,
         prepared: Prepared = "inside",
         first_phases: dict[str, LoggedTransaction] | None = None,
+        definitions: Callable[[str], Definitions | None] = lambda _: None,
     ) -> None:
         """Read the head of the file.
 
@@ -101,6 +106,8 @@ class LogFile:
             prepared: where the rows of XA COMMITs are. "inside": at an XA PREPARE before them; "elsewhere": they are
                 left out when it lies before the file.
             first_phases: xid → XA transactions prepared before the file; those of this file are added and taken out.
+            definitions: given the server's flavor returns what TABLE_MAP events leave open; None where the log says it
+                all.
 
         Raises:
             DecodeError: this is no log file.
@@ -116,17 +123,29 @@ class LogFile:
         self._format = parse_format_description(description, f"{self.file}:{len(MAGIC)}")
         self.server_version, self.checksum = self._format.server_version, self._format.checksum
         self._in_use = bool(parse_header(description).flags & FLAG_IN_USE)
+        self._description_bytes = len(description)
         self.bytes_read = begin + len(description)
         start = len(MAGIC) + len(description)
         if segment:
             start = int(segment["pos"])
         elif not magic:
             start = self._position_of_first() or start
-        self._walker = Walker(self.file, start, format=self._format)
+        self._definitions = definitions(self._format.flavor)
+        self._walker = Walker(self.file, start, format=self._format, definitions=self._definitions)
         self._walker.counts[EventType.FORMAT_DESCRIPTION] += 1
         self._open_since: tuple[int, int] | None = None
-        self.position = start
+        self.start = self.position = start
         self.transactions = 0
+
+    @property
+    def begins_file(self) -> bool:
+        """Whether nothing of the log file lies before it."""
+        return self.start == len(MAGIC) + self._description_bytes
+
+    @property
+    def prepared(self) -> Mapping[str, LoggedTransaction]:
+        """Return xid → XA transactions that are prepared and not yet resolved at the place read so far."""
+        return self._first_phases
 
     @property
     def event_counts(self) -> npt.NDArray[np.int64]:
@@ -160,6 +179,10 @@ class LogFile:
         if self._open_since is not None:
             raise self._cut("a transaction")
         self.position = self._walker.position
+
+    def close(self) -> None:
+        """Let the file go; safe to call twice."""
+        self._data = self._data[:0].copy()
 
     def _ended(self, walk: Walk, at: int, pos: int) -> Iterator[Change]:
         """Decode the transactions that ended, cut at statements, which concern all rows after them, and XA phases."""
@@ -196,7 +219,8 @@ class LogFile:
         if event.phase is XaPhase.PREPARE:
             logged = self._logged(walk, event.transaction, at, pos)
             if not isinstance(self._data, np.memmap):  # so that not all of the buffer stays for one transaction of it
-                logged = dataclasses.replace(logged, events=logged.events.copy())
+                events = logged.events.copy()
+                logged = dataclasses.replace(logged, events=events, mapped=events)
             self._first_phases[event.xid] = logged
             return
         first_phase = self._first_phases.pop(event.xid, None)
@@ -219,8 +243,8 @@ class LogFile:
             base_pos=logged.pos,
             tables=self._tables,
             schema_ids=self._schema_ids,
-            definitions=None,
-            forget=lambda: forget(self._data),
+            definitions=self._definitions,
+            forget=lambda: forget(logged.mapped),
             log_format=logged.log_format,
             commit=commit,
             piece_bytes=self._piece_bytes,
@@ -235,7 +259,7 @@ class LogFile:
             begin = at + int(walk.transaction_offsets[index - 1])
             begin_pos = int(walk.transactions.end_pos[index - 1])
         end = at + int(walk.transaction_offsets[index])
-        return LoggedTransaction(self._data[begin:end], self.file, begin_pos, self._format)
+        return LoggedTransaction(self._data[begin:end], self._data, self.file, begin_pos, self._format)
 
     def _note_open(self, walk: Walk, at: int, pos: int) -> None:
         """Note where the transaction begins that the next piece goes on with."""

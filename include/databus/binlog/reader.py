@@ -31,10 +31,7 @@ that cannot be decoded ends it too; then rows of other tables before it may not 
 
 from __future__ import annotations
 
-import errno
-import os
-import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -48,15 +45,13 @@ from databus.binlog.change_batches import DATABASE, TABLE, change_batch, stateme
 from databus.binlog.decode import TableFilter, every_table
 from databus.binlog.events import type_name
 from databus.binlog.log_dump import LogDump
-from databus.binlog.log_file import PIECE_BYTES, Change, LogFile, Prepared
+from databus.binlog.log_file import PIECE_BYTES, Change, Prepared
+from databus.binlog.log_files import NO_DEFINITIONS, LogFiles
 from databus.binlog.table_batch import TableBatch
 from databus.core.connections import Connection
-from databus.core.errors import SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_NO_BYTES: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
 
 class LogSource(Protocol):
@@ -90,6 +85,11 @@ class LogSource(Protocol):
     @property
     def server_version(self) -> str:
         """Version of the server that wrote the log."""
+        ...
+
+    @property
+    def prepared(self) -> Collection[str]:
+        """XA transactions that are prepared and not resolved."""
         ...
 
     def __iter__(self) -> Iterator[Change]: ...
@@ -133,13 +133,17 @@ class LogReader:
     @property
     def event_counts(self) -> Mapping[str, int]:
         """Name of each event type seen → how often."""
-        counts = self._source.event_counts
-        return {type_name(kind): int(counts[kind]) for kind in np.flatnonzero(counts).tolist()}
+        return named_counts(self._source.event_counts)
 
     @property
     def server_version(self) -> str:
         """Version of the server that wrote the log, "" before anything was read."""
         return self._source.server_version
+
+    @property
+    def prepared(self) -> tuple[str, ...]:
+        """XA transactions, by xid, that are prepared and not resolved where reading stands: rows held back."""
+        return tuple(self._source.prepared)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield changes, at most 32,768 row images in a batch.
@@ -180,30 +184,9 @@ class LogReader:
         self.close()
 
 
-class _OpenFile(LogFile):
-    """A log file on disk, mapped here."""
-
-    def close(self) -> None:
-        """Let the file go."""
-        self._data = _NO_BYTES
-
-
-def _mapped(path: Path) -> npt.NDArray[np.uint8]:
-    try:
-        with path.open("rb", buffering=0) as opened:
-            status = os.fstat(opened.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.ENODEV, "It is no regular file")
-            if not status.st_size:
-                return _NO_BYTES
-            mapped: npt.NDArray[np.uint8] = np.memmap(opened, np.uint8, mode="r")
-            return mapped
-    except OSError as error:
-        raise SourceError(
-            f"{path} cannot be read: {error.strerror}",
-            hint="Name a log file; a server's own files can be read by its user only.",
-            code="source_file_unreadable",
-        ) from None
+def named_counts(counts: npt.NDArray[np.int64]) -> dict[str, int]:
+    """Return name of each event type → how often, of int64[256]."""
+    return {type_name(kind): int(counts[kind]) for kind in np.flatnonzero(counts).tolist()}
 
 
 def wanted_tables(patterns: Sequence[str]) -> TableFilter:
@@ -221,6 +204,7 @@ def read_file(
     tables: Sequence[str] = (),
     piece_bytes: int = PIECE_BYTES,
     prepared: Prepared = "inside",
+    definitions: Mapping[str, str] = NO_DEFINITIONS,
 ) -> LogReader:
     """Open a log file: the server's own, a copy by `mysqlbinlog --raw`, or a segment (no 4-byte magic).
 
@@ -233,15 +217,40 @@ def read_file(
         piece_bytes: how much of the file is held at a time; transactions longer than that are walked three times.
         prepared: where the rows of XA COMMITs are. "inside": the XA PREPARE must lie in the file, before its commit;
             "elsewhere": the rows of one that lies before the file are left out.
+        definitions: `database.table` → its CREATE TABLE statement, as SHOW CREATE TABLE gives it, for tables that the
+            log does not describe (below binlog_row_metadata=FULL; in MariaDB also UUID, INET4, INET6 and versioned
+            tables). They hold where reading begins, and are followed through the statements in the log.
 
     Raises:
         SourceError: the file cannot be opened.
         DecodeError: it is no log file.
-        ConfigError: a pattern is not one.
+        ConfigError: a pattern is not one, or a definition cannot be read.
     """
-    file = Path(path)
+    return read_files(
+        [path], tables=tables, piece_bytes=piece_bytes, prepared=prepared, definitions=definitions
+    )  # fmt: skip
+
+
+def read_files(
+    paths: Sequence[str | Path],
+    *,
+    tables: Sequence[str] = (),
+    piece_bytes: int = PIECE_BYTES,
+    prepared: Prepared = "inside",
+    definitions: Mapping[str, str] = NO_DEFINITIONS,
+) -> LogReader:
+    """Open log files that are read one after the other; arguments and errors are those of `read_file`.
+
+    An XA transaction that is prepared in one file and resolved in a later one is joined as long as each file goes on
+    where the one before it ended: the next number of the same name, or the next segment.
+
+    Raises:
+        SourceError: the first file cannot be opened; of later ones while iterating.
+    """
     wanted = wanted_tables(tables)
-    return LogReader(_OpenFile(_mapped(file), file.name, tables=wanted, piece_bytes=piece_bytes, prepared=prepared))
+    return LogReader(
+        LogFiles(paths, tables=wanted, piece_bytes=piece_bytes, prepared=prepared, definitions=definitions)
+    )
 
 
 def read_server(  # noqa: PLR0913 - one parameter per word of a connection
@@ -256,6 +265,7 @@ def read_server(  # noqa: PLR0913 - one parameter per word of a connection
     server_id: int = 0,
     piece_bytes: int = PIECE_BYTES,
     prepared: Prepared = "inside",
+    definitions: Mapping[str, str] = NO_DEFINITIONS,
     **extra: Any,
 ) -> LogReader:
     """Read a server's log as a replica does.
@@ -275,6 +285,7 @@ def read_server(  # noqa: PLR0913 - one parameter per word of a connection
         piece_bytes: how much is held at a time; a transaction longer than 64 MiB waits in a temporary file.
         prepared: where the rows of XA COMMITs are. "inside": the XA PREPARE must lie behind `start`; "elsewhere": the
             rows of one that lies before it are left out.
+        definitions: as for `read_file`; they hold at `start`.
         **extra: TLS and time-out settings as a connection's `extra` names them (ssl_ca, ssl_mode, …).
 
     Raises:
@@ -289,6 +300,6 @@ def read_server(  # noqa: PLR0913 - one parameter per word of a connection
     return LogReader(
         LogDump(
             connection, start, follow=follow, tables=capture, server_id=server_id, piece_bytes=piece_bytes,
-            prepared=prepared,
+            prepared=prepared, definitions=definitions,
         )
     )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from databus.binlog.charsets import charset_of
@@ -87,6 +88,20 @@ def _qualified(tokens: list[_Token], at: int) -> tuple[str, str, int]:
     if at + 2 < len(tokens) and tokens[at + 1].text == "." and tokens[at + 2].name:
         return tokens[at].name, tokens[at + 2].name, at + 3
     return "", tokens[at].name, at + 1
+
+
+def split_statements(script: str) -> Iterator[str]:
+    """Yield the statements of a script, which `;` ends; not the DELIMITER command of a client."""
+    begin, empty = 0, True
+    for match in _TOKEN.finditer(script):
+        if match[0] == ";":
+            if not empty:
+                yield script[begin : match.start()].strip()
+            begin, empty = match.end(), True
+        elif empty and (match["quoted"] or match["string"] or match["word"] or match["sign"]):
+            begin, empty = match.start(), False
+    if not empty:
+        yield script[begin:].strip()
 
 
 def classify(sql: str) -> Statement:

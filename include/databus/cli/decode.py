@@ -48,8 +48,14 @@ def decode(
     ] = Rows.NDJSON,
     prepared: Annotated[
         PreparedRows,
-        typer.Option("--prepared", help="XA PREPARE before the file: an error, or its XA COMMIT's rows are left out."),
+        typer.Option("--prepared", help="XA PREPARE before the files: an error, or its XA COMMIT's rows are left out."),
     ] = PreparedRows.INSIDE,
+    definitions: Annotated[
+        Path | None,
+        typer.Option(
+            "--definitions", "-d", help="CREATE TABLE statements that hold where the files begin (mysqldump --no-data)."
+        ),
+    ] = None,
     summary: Annotated[Format, typer.Option("--summary", help="How the summary at the end is printed.")] = Format.TABLE,
 ) -> None:
     """Print the row changes in binlog files, and at the end what the files hold; needs no server.
@@ -64,13 +70,26 @@ def decode(
         target = (JsonLines if output is Rows.NDJSON else ArrowStreams)(stdout)
     try:
         with _progress(drawn=output is Rows.NONE or not sys.stdout.isatty()) as progress:
-            decoded = decode_files(files, tables or (), target, progress, prepared=prepared.value)
+            decoded = decode_files(
+                files, tables or (), target, progress, prepared=prepared.value, definitions=_read(definitions)
+            )
         stdout.flush()
     except BrokenPipeError:
         # The reader has seen enough. Nothing may be flushed into the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(OK) from None
     _show(decoded, summary, to_stdout=output is Rows.NONE)
+
+
+def _read(script: Path | None) -> dict[str, str]:
+    if script is None:
+        return {}
+    from databus.binlog.schema_history.given import definitions_of
+
+    try:
+        return definitions_of(script.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{script} cannot be read: {error}", param_hint="--definitions") from None
 
 
 def _show(decoded: Decoded, form: Format, *, to_stdout: bool) -> None:
@@ -90,6 +109,9 @@ def _show(decoded: Decoded, form: Format, *, to_stdout: bool) -> None:
         )
         ERR.print(reached, markup=False, soft_wrap=True)
         ERR.print(f"  {events}", style="dim", markup=False, soft_wrap=True)
+    if decoded.files and (pending := decoded.files[-1].prepared):
+        text = f"prepared and not resolved, rows held back: {', '.join(pending)}"
+        ERR.print(text, style="yellow", markup=False, soft_wrap=True)
     seconds = max(decoded.seconds, 1e-9)
     ERR.print(
         f"{decoded.rows:,} rows in {decoded.seconds:.2f} s: {decoded.rows / seconds:,.0f} rows/s, "

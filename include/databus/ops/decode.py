@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +15,7 @@ from databus.core.errors import DecodeError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from databus.binlog.log_file import Prepared
-    from databus.binlog.reader import LogReader
+    from databus.binlog.log_file import LogFile, Prepared
     from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
 
 _HINT = (
@@ -41,6 +40,7 @@ class DecodedFile:
         changes: `database.table` → op letter → rows.
         events: event type → how often.
         server_version: version of the server that wrote it.
+        prepared: XA transactions, by xid, that are prepared and not resolved at its end.
     """
 
     path: Path
@@ -52,6 +52,7 @@ class DecodedFile:
     changes: dict[str, Counter[str]] = field(default_factory=dict)
     events: dict[str, int] = field(default_factory=dict)
     server_version: str = ""
+    prepared: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -99,6 +100,7 @@ class Decoded:
                     "transactions": file.transactions,
                     "tables": {table: dict(sorted(ops.items())) for table, ops in sorted(file.changes.items())},
                     "events": file.events,
+                    "prepared": list(file.prepared),
                 }
                 for file in self.files
             ],
@@ -192,31 +194,40 @@ def decode_files(
     progress: Callable[[DecodedFile], None] = lambda _: None,
     *,
     prepared: Prepared = "inside",
+    definitions: Mapping[str, str] | None = None,
 ) -> Decoded:
-    """Decode files one after the other.
+    """Decode files one after the other, as `databus.binlog.read_files` does.
 
     Args:
         paths: log files, raw copies, or segments.
         tables: patterns of `database.table`; none for every table.
         output: takes the rows.
         progress: is called after each batch with the file being read.
-        prepared: "elsewhere" leaves the rows of XA COMMITs out whose XA PREPARE lies before the file.
+        prepared: "elsewhere" leaves the rows of XA COMMITs out whose XA PREPARE lies before the files.
+        definitions: as for `read_files`.
 
     Raises:
         DecodeError: a file is damaged, cut short or of an unknown format; names file and position.
         SourceError: a file cannot be read.
         ConfigError: a pattern is not one.
     """
-    from databus.binlog.reader import read_file
+    from databus.binlog.log_file import PIECE_BYTES
+    from databus.binlog.log_files import LogFiles
+    from databus.binlog.reader import wanted_tables
 
     decoded, began = Decoded(), time.perf_counter()
-    for path in paths:
-        with _hinted(), read_file(path, tables=tables, prepared=prepared) as log:
+    with _hinted():
+        logs = LogFiles(
+            paths, tables=wanted_tables(tables), piece_bytes=PIECE_BYTES, prepared=prepared,
+            definitions=definitions or {},
+        )  # fmt: skip
+        for path, log in zip(paths, logs.files(), strict=True):
             decoded.files.append(file := DecodedFile(path, path.stat().st_size))
             for _ in _written(log, output, file):
                 _note(log, file)
                 progress(file)
             _note(log, file)
+        logs.close()
     output.close()
     decoded.seconds = time.perf_counter() - began
     return decoded
@@ -233,10 +244,10 @@ def _hinted() -> Iterator[None]:
         raise
 
 
-def _written(log: LogReader, output: Output, file: DecodedFile) -> Iterator[None]:
+def _written(log: LogFile, output: Output, file: DecodedFile) -> Iterator[None]:
     from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch
 
-    for item, transactions in log.changes():
+    for item, transactions in log:
         output.write(item, transactions)
         if isinstance(item, TableBatch):
             ops = file.changes.setdefault(item.schema.full_name, Counter())
@@ -252,6 +263,9 @@ def _written(log: LogReader, output: Output, file: DecodedFile) -> Iterator[None
         yield
 
 
-def _note(log: LogReader, file: DecodedFile) -> None:
+def _note(log: LogFile, file: DecodedFile) -> None:
+    from databus.binlog.reader import named_counts
+
     file.bytes, file.position, file.transactions = log.bytes_read, log.position, log.transactions
-    file.events, file.server_version = dict(log.event_counts), log.server_version
+    file.events, file.server_version = named_counts(log.event_counts), log.server_version
+    file.prepared = tuple(log.prepared)

@@ -98,7 +98,7 @@ class Shop:
         self.sql("BEGIN", *statements, "COMMIT")
 
     def open(self, tables: tuple[str, ...] = (), **options: Any) -> MysqlBinlogSource:
-        flow = options.pop("flow", self.name)
+        flow, turns = options.pop("flow", self.name), options.pop("dump_turns", None)
         spec = MysqlBinlog(
             conn_id="shop",
             tables=tables or (f"{self.name}.*",),
@@ -106,7 +106,7 @@ class Shop:
             **options,
         )
         settings = Settings("test", str(self.folder / "segments"), "", self.keep)
-        context = FlowContext(flow, settings)
+        context = FlowContext(flow, settings, dump_turns=turns)
         source = spec.open(Connections(self.connection), context)
         assert isinstance(source, MysqlBinlogSource)
         return source

@@ -26,6 +26,7 @@ from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.accounts import ROOT
 from databus.sandbox.connections import airflow_connections
 from tests.integration.binlog_shop import Shop
+from tests.integration.replicated_pair import Pair, Server, replicated_servers
 
 SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark")
 _NUMBERS = itertools.count(1)
@@ -55,9 +56,9 @@ class World:
             charset="utf8mb4", init_command="SET time_zone='+00:00'",
         )  # fmt: skip
 
-    def override(self, conn_id: str, **fields: Any) -> str:
-        """Define a connection that differs from a known one; returns its id."""
-        name = f"{conn_id}_{next(_NUMBERS)}"
+    def override(self, conn_id: str, name: str = "", **fields: Any) -> str:
+        """Define a connection that differs from a known one, or define one of this name anew; returns its id."""
+        name = name or f"{conn_id}_{next(_NUMBERS)}"
         base = json.loads(airflow_connections(self.sandbox.status())[f"AIRFLOW_CONN_{conn_id.upper()}"])
         self.environment[f"AIRFLOW_CONN_{name.upper()}"] = json.dumps({**base, **fields})
         return name
@@ -138,3 +139,25 @@ def make_shop(databases: Sandbox, tmp_path: Path) -> Iterator[Callable[[str, str
     yield make
     for shop in made:
         shop.drop()
+
+
+@pytest.fixture(scope="session")
+def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, Sandbox]]:
+    """Sources, and servers that are to be their replicas."""
+    with replicated_servers(tmp_path_factory) as both:
+        yield both
+
+
+@pytest.fixture
+def pair_of(replicated: tuple[Sandbox, Sandbox]) -> Iterator[Callable[[str], Pair]]:
+    """Return the source and the replica of a flavor."""
+    made: list[Pair] = []
+
+    def make(flavor: str) -> Pair:
+        made.append(Pair(Server(flavor, replicated[0]), Server(flavor, replicated[1])))
+        return made[-1]
+
+    yield make
+    for pair in made:
+        pair.source.close()
+        pair.replica.close()

@@ -14,110 +14,28 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
 
-from databus.core.connections import Connection
 from databus.core.errors import OffsetPurgedError, SourceDivergedError, SourceUnavailableError
 from databus.core.findings import Level
 from databus.core.flow import Batching, FlowContext
 from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.settings import Settings
-from databus.sandbox import Sandbox, SandboxOptions
 from databus.sinks.elasticsearch_version import versioning
 from databus.sources.mysql_binlog import MysqlBinlog
 from databus.sources.mysql_binlog_source import MysqlBinlogSource
 from tests.contract.source_contract import EVERYTHING, IMPATIENT, Row, rows_of
 from tests.integration.binlog_shop import Connections
+from tests.integration.replicated_pair import DEADLINE_S, Pair, Server
 
 pytestmark = pytest.mark.integration
 
-DEADLINE_S = 30.0
 _NUMBERS = itertools.count(1)
-
-
-class Server:
-    """One server of one flavor, and SQL on it."""
-
-    def __init__(self, flavor: str, sandbox: Sandbox):
-        self.flavor, self.sandbox = flavor, sandbox
-        host, port = sandbox.address(flavor).split(":")
-        self.connection = Connection(conn_id="shop", conn_type="mysql", host=host, port=int(port), login="root")
-        self._sql: pymysql.connections.Connection[Any] | None = None
-
-    def session(self) -> pymysql.connections.Connection[Any]:
-        return pymysql.connect(
-            host=self.connection.host, port=self.connection.port or 0, user="root", autocommit=True, charset="utf8mb4"
-        )
-
-    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
-        if self._sql is None:
-            self._sql = self.session()
-        rows: Any = ()
-        with self._sql.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-                rows = cursor.fetchall()
-        return list(rows)
-
-    def close(self) -> None:
-        if self._sql is not None:
-            self._sql.close()
-            self._sql = None
-
-
-@dataclasses.dataclass
-class Pair:
-    source: Server
-    replica: Server
-
-    def link(self) -> None:
-        """Make the replica follow the source by GTID, from where both are now."""
-        port = self.source.connection.port
-        if self.source.flavor == "mysql":
-            self.replica.sql(
-                f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={port}, SOURCE_USER='root', "
-                "SOURCE_AUTO_POSITION=1, SOURCE_CONNECT_RETRY=1",
-                "START REPLICA",
-            )
-        else:
-            self.replica.sql(
-                f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='root', "
-                "MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1",
-                "START SLAVE",
-            )
-
-    def replica_has(self, gtids: str) -> None:
-        """Wait until the replica has applied these transactions."""
-        if self.source.flavor == "mysql":
-            assert self.replica.sql(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', 30)") == [(0,)]
-        else:
-            assert self.replica.sql(f"SELECT MASTER_GTID_WAIT('{gtids}', 30)") == [(0,)]
-
-    def promote(self) -> None:
-        """Let the replica finish its relay log, and make it a primary."""
-        old = self.source.flavor == "mysql"
-        status = "SHOW REPLICA STATUS" if old else "SHOW SLAVE STATUS"
-        word = "REPLICA" if old else "SLAVE"
-        self.replica.sql(f"STOP {word} IO_THREAD")
-        deadline, last = time.monotonic() + DEADLINE_S, ()
-        while time.monotonic() < deadline:  # the same place twice: nothing is left in the relay log
-            session = self.replica.session()
-            with session, session.cursor(pymysql.cursors.DictCursor) as cursor:
-                cursor.execute(status)
-                row = cursor.fetchone()
-            assert row is not None
-            state = str(row.get("Replica_SQL_Running_State") or row.get("Slave_SQL_Running_State"))
-            now = (row["Relay_Log_File"], row["Relay_Log_Pos"])
-            if "read all relay log" in state and now == last:
-                break
-            last = now
-            time.sleep(0.1)
-        self.replica.sql(f"STOP {word}", f"RESET {word} ALL")
 
 
 class Flow:
@@ -184,40 +102,9 @@ def selected(server: Server, name: str) -> dict[int, dict[str, Any]]:
     return {int(i): {"id": i, "v": v, "n": n} for i, v, n in server.sql(f"SELECT id, v, n FROM {name}.t")}
 
 
-@pytest.fixture(scope="module")
-def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, Sandbox]]:
-    first = Sandbox(tmp_path_factory.mktemp("source"), ports_from=28_000, options=SandboxOptions())
-    own = {"log-bin": "promoted-bin"}
-    options = SandboxOptions(
-        sql_options={"mysql": {**own, "server-id": "2002"}, "mariadb": {**own, "server-id": "1002"}}
-    )
-    second = Sandbox(tmp_path_factory.mktemp("replica"), ports_from=28_100, options=options)
-    try:
-        first.up(("mysql", "mariadb"))
-        second.up(("mysql", "mariadb"))
-        yield first, second
-    finally:
-        first.destroy()
-        second.destroy()
-
-
 @pytest.fixture(params=["mysql", "mariadb"])
 def flavor(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-def pair_of(sandboxes: tuple[Sandbox, Sandbox]) -> Iterator[Callable[[str], Pair]]:
-    made: list[Pair] = []
-
-    def make(flavor: str) -> Pair:
-        made.append(Pair(Server(flavor, sandboxes[0]), Server(flavor, sandboxes[1])))
-        return made[-1]
-
-    yield make
-    for pair in made:
-        pair.source.close()
-        pair.replica.close()
 
 
 @pytest.fixture
@@ -273,6 +160,7 @@ def test_source_dies_amid_writes_and_the_replica_goes_on(
     pair_of: Callable[[str], Pair], flavor: str, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pair = pair_of(flavor)
+    pair.reset()
     create(pair.source, name)
     pair.link()
     pair.replica_has(Flow(name, tmp_path, pair.source).checkpoint.gtids)

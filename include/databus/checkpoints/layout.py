@@ -90,6 +90,13 @@ class Layout:
         Raises:
             ConfigError: the text cannot be part of a path.
         """
+        return f"{self._server(server)}/ids"
+
+    def dump_turns(self, server: str) -> str:
+        """Return the parent of the turns to dump the log of `server` ("host:port"). Raises as `server_ids`."""
+        return f"{self._server(server)}/dumps"
+
+    def _server(self, server: str) -> str:
         if not _SERVER.fullmatch(server) or server in {".", ".."}:
             raise ConfigError(f"{server!r} is not a server", hint='Write "host:port".')
-        return f"{self.root}/servers/{server}/ids"
+        return f"{self.root}/servers/{server}"

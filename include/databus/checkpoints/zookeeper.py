@@ -14,6 +14,7 @@ from typing import Any, Self
 from databus.checkpoints import transitions
 from databus.checkpoints.claimant import LeaseClaimant
 from databus.checkpoints.codec import decode_as, encode
+from databus.checkpoints.dump_turns import ZooKeeperDumpTurns
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
 from databus.checkpoints.holder import LeaseHolder, read_holder
 from databus.checkpoints.layout import FlowPaths, Layout
@@ -88,6 +89,10 @@ class ZooKeeperCheckpoints:
     def server_ids(self) -> ZooKeeperServerIds:
         """Return what leases replication server ids; they end with this store's session."""
         return self._server_ids
+
+    def dump_turns(self) -> ZooKeeperDumpTurns:
+        """Return what gives turns to dump a server's log; they end with this store's session."""
+        return ZooKeeperDumpTurns(self._session, self._layout)
 
     def __enter__(self) -> Self:
         return self

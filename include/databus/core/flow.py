@@ -32,11 +32,13 @@ class FlowContext:
         flow: flow name.
         settings: the installation's settings.
         server_ids: leases replication server ids; None where the source needs none.
+        dump_turns: gives turns to dump a server's log; None where each flow dumps for itself.
     """
 
     flow: str
     settings: Settings
     server_ids: ServerIds | None = None
+    dump_turns: DumpTurns | None = None
 
 
 class ServerIds(Protocol):
@@ -48,6 +50,25 @@ class ServerIds(Protocol):
 
     def release(self, server: str, server_id: int) -> None:
         """Give an id back; safe to call twice."""
+        ...
+
+
+class DumpTurns(Protocol):
+    """Lets one of several flows dump a stretch of a server's log while the others wait for what it keeps.
+
+    A turn saves work and guards nothing: two holders are harmless.
+    """
+
+    def take(self, server: str, stretch: str) -> bool:
+        """Return whether the turn for a stretch of the log of `server` ("host:port") is ours until it is released."""
+        ...
+
+    def release(self, server: str, stretch: str) -> None:
+        """Give a turn back; safe to call twice."""
+        ...
+
+    def wait(self, server: str, stretch: str, timeout_s: float) -> bool:
+        """Block until nobody holds the turn; False when somebody still did after that time."""
         ...
 
 

@@ -34,6 +34,7 @@ def open_services(flow: Flow, connections: ConnectionSource, settings: Settings 
             connections=connections,
             store=store,
             server_ids=store.server_ids(),
+            dump_turns=store.dump_turns(),
             recorder=recorder,
             clock=clock,
         )

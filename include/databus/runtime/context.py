@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow import Flow, FlowContext, ServerIds, SinkSpec
+from databus.core.flow import DumpTurns, Flow, FlowContext, ServerIds, SinkSpec
 from databus.core.protocols import CheckpointStore, Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
 
@@ -97,6 +97,7 @@ class Services:
         server_ids: leases replication server ids.
         recorder: stores reports.
         clock: tells the time.
+        dump_turns: gives turns to dump a server's log; None where each flow dumps for itself.
     """
 
     settings: Settings
@@ -105,6 +106,7 @@ class Services:
     server_ids: ServerIds | None
     recorder: Recorder
     clock: Clock
+    dump_turns: DumpTurns | None = None
 
 
 def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdentity) -> FlowSession:
@@ -113,7 +115,7 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
     Raises:
         DatabusError: a connection is missing, a server refused or cannot be reached.
     """
-    context = FlowContext(flow.name, services.settings, services.server_ids)
+    context = FlowContext(flow.name, services.settings, services.server_ids, services.dump_turns)
     with ExitStack() as stack:
         source = flow.source.open(services.connections, context)
         stack.callback(source.close)

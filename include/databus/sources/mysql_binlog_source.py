@@ -34,6 +34,7 @@ from databus.sources.prepared_transactions import PreparedTransactions
 from databus.sources.row_filters import RowFilters
 from databus.sources.segment_relay import SegmentRelay
 from databus.sources.segment_split import SegmentAddress, SegmentSplit
+from databus.sources.shared_dump import SharedDump
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class MysqlBinlogSource:
         self._dumping: Dump | KeptLog | None = None
         self._stores: dict[str, SegmentStore] = {}
         self._relay = SegmentRelay(self._server, context.settings)
+        self._shared = SharedDump(context.dump_turns, self._address(), self._relay)
 
     def preflight(self, start: Offset | None) -> Sequence[Finding]:
         """Probe settings, grants, retention, tables and the start offset; changes nothing."""
@@ -114,10 +116,18 @@ class MysqlBinlogSource:
         if switch is not None:
             log.warning("flow %s: %s", self._context.flow, switch)
             bounds = RangeBounds(end=switch.until) if switch.until else bounds
-        place, head = switch.place if switch else start, self._server.head()
-        index = None if (head.file, head.pos) == (place.file, place.pos) else self._stage(start, switch, bounds, None)
-        if index is None:
-            index = self._stage(start, switch, bounds, time.monotonic() + limit.max_seconds)
+        place, deadline = switch.place if switch else start, time.monotonic() + limit.max_seconds
+
+        def to_head() -> RangeIndex | None:
+            head = self._server.head()
+            return (
+                None if (head.file, head.pos) == (place.file, place.pos) else self._stage(start, switch, bounds, None)
+            )
+
+        def follow() -> RangeIndex | None:
+            return to_head() or self._stage(start, switch, bounds, deadline)
+
+        index = follow() if switch else self._shared.read(place, deadline, follow, to_head)
         if index is None:
             return None
         self._filters.check(index.tables)

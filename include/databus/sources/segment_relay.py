@@ -47,9 +47,13 @@ class SegmentRelay:
         self._known: KeptSegments | None = None
         self._gtids: bool | None = None
 
+    def shares(self, start: BinlogOffset) -> bool:
+        """Whether what is read from a place on is kept for others."""
+        return self._on() and bool(start.gtids)
+
     def log_from(self, start: BinlogOffset) -> KeptLog | None:
         """Return what is kept from a place on; None when the place is not in it, or is of another history."""
-        if not self._on() or not start.gtids:
+        if not self.shares(start):
             return None
         chain = chain_from(self._kept().list(), _normal(start))
         return KeptLog(self._kept(), chain, start) if chain and self._same_history(chain[0], start) else None

@@ -109,6 +109,7 @@ def story(rows: list[Row], table: str) -> list[tuple[str, Any, Any]]:
 
 
 @pytest.mark.usefixtures("metadata")
+@pytest.mark.timeout(max(300, 4 * ALTERS))
 def test_alter_storm(make_shop: Callable[..., Shop], flavor: str) -> None:
     shop = make_shop(flavor)
     start = begin_history(shop)
@@ -120,6 +121,7 @@ def test_alter_storm(make_shop: Callable[..., Shop], flavor: str) -> None:
                for r in rows if r["op"] in "cud")  # fmt: skip
 
 
+@pytest.mark.timeout(max(300, 4 * ALTERS))
 def test_alter_storm_through_the_library(make_shop: Callable[..., Shop], flavor: str) -> None:
     shop = make_shop(flavor, "library")
     storm = SchemaStorm(shop, 33)

@@ -13,7 +13,7 @@ from databus.binlog.kernels.walk import R_AT, R_SLOT
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.tablemap import TableMap
 from databus.binlog.versioned_rows import delivered_counts
-from databus.binlog.walker import as_buffer
+from databus.binlog.walk import as_buffer
 from databus.core.errors import DecodeError
 from databus.core.tables import TableSchema
 

@@ -19,7 +19,8 @@ from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
 from databus.binlog.table_rows import LogPlace, TableRows, row_fault
 from databus.binlog.tablemap import TableMap
 from databus.binlog.versioned_rows import HistoryRows, current_rows
-from databus.binlog.walker import LoggedStatement, Walk, Walker, as_buffer
+from databus.binlog.walk import LoggedStatement, Walk, as_buffer
+from databus.binlog.walker import Walker
 from databus.binlog.xa import CommitPlace, PreparedRows, answer_commits, walk_prepared
 from databus.core.errors import DecodeError
 

@@ -27,7 +27,8 @@ from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.segment_store import forget
 from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
-from databus.binlog.walker import Walk, Walker
+from databus.binlog.walk import Walk
+from databus.binlog.walker import Walker
 from databus.binlog.xa import CommitPlace, XaEvent, XaPhase
 from databus.core.errors import DecodeError
 

@@ -27,7 +27,8 @@ from databus.binlog.open_rows import OpenRows
 from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import Transactions
-from databus.binlog.walker import LoggedStatement, Walker
+from databus.binlog.walk import LoggedStatement
+from databus.binlog.walker import Walker
 from databus.binlog.xa import XaEvent, walk_prepared
 from databus.core.errors import DecodeError, OffsetInvalidError
 from databus.core.tables import TableSchema

@@ -26,7 +26,8 @@ from databus.binlog.table_batch import Transactions
 from databus.binlog.table_rows import LogPlace, row_fault
 from databus.binlog.tablemap import TableMap
 from databus.binlog.versioned_rows import HistoryRows
-from databus.binlog.walker import Walk, Walker, as_buffer
+from databus.binlog.walk import Walk, as_buffer
+from databus.binlog.walker import Walker
 from databus.binlog.xa import CommitPlace
 from databus.core.errors import DecodeError
 

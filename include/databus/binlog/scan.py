@@ -15,7 +15,8 @@ from databus.binlog.kernels.walk import R_AT, R_SLOT, R_TYPE
 from databus.binlog.table_batch import Transactions
 from databus.binlog.table_rows import row_fault
 from databus.binlog.tablemap import TableMap
-from databus.binlog.walker import LoggedStatement, Walker
+from databus.binlog.walk import LoggedStatement
+from databus.binlog.walker import Walker
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,8 @@ from databus.binlog.table_batch import Transactions
 from databus.core.errors import DecodeError
 
 if TYPE_CHECKING:
-    from databus.binlog.walker import LoggedStatement, Walk, Walker
+    from databus.binlog.walk import LoggedStatement, Walk
+    from databus.binlog.walker import Walker
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 class ZooKeeperDumpTurns:
     """Implements `databus.core.flow.DumpTurns`: one ephemeral node per stretch, gone with the session.
 
-    A turn only saves work: whoever cannot ask for one dumps.
+    A turn only saves work: while ZooKeeper is away each flow dumps for itself, and waits for nobody.
     """
 
     def __init__(self, session: ZooKeeperSession, layout: Layout):
@@ -29,6 +29,8 @@ class ZooKeeperDumpTurns:
 
     def take(self, server: str, stretch: str) -> bool:
         """Return whether the turn is ours; also True when ZooKeeper does not say."""
+        if not self._session.online:
+            return True
         parent, path = self._paths(server, stretch)
         content = encode({"v": FORMAT_VERSION, "owner": self._owner})
         try:
@@ -43,6 +45,8 @@ class ZooKeeperDumpTurns:
     def release(self, server: str, stretch: str) -> None:
         """Give a turn back; safe to call twice. When ZooKeeper is unreachable it ends with the session."""
         _, path = self._paths(server, stretch)
+        if not self._session.online:
+            return
         try:
             node = self._session.read(path, sync=True)[0]
             if node is not None and decode(node.data, path).get("owner") == self._owner:

@@ -165,6 +165,11 @@ class ZooKeeperSession:
             return False
         return suspended is None or time.monotonic() - suspended < self.options.session_timeout_s
 
+    @property
+    def online(self) -> bool:
+        """Whether it is connected now, as far as is known here; does not connect."""
+        return self._online.is_set()
+
     def close(self) -> None:
         """End the session and with it everything ephemeral; safe to call twice. The next call opens a new one."""
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from databus.binlog.schema_history.actions import (
     EVERY_TABLE,
@@ -28,6 +28,25 @@ _ITEM_WORDS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CHEC
 _SHOWN_CHARACTERS = 300
 
 State = Callable[[TableName], Entry | None]
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """What a statement's effects are entered into.
+
+    Attributes:
+        new: takes the new entries.
+        state: returns what holds for a table, new entries included.
+        unknown: enters that a table's state cannot be told, and why.
+        place: where the statement ends.
+        flavor: "mysql" or "mariadb".
+    """
+
+    new: dict[TableName, Entry]
+    state: State
+    unknown: Callable[[TableName, str], None]
+    place: Place
+    flavor: str
 
 
 def interpret(
@@ -55,6 +74,7 @@ def interpret(
         known = f"; before it the table was {before.definition}" if before and before.definition else ""
         new[name] = Entry(place, None, f"the statement at {where} cannot be followed ({why}): {shown}{known}")
 
+    at = _Statement(new, state, unknown, place, flavor)
     action = action_of(query, flavor, fold=fold)
     try:
         if action is not None and not isinstance(action, Unreadable | DropTables | RenameTables):
@@ -74,9 +94,9 @@ def interpret(
     elif isinstance(action, Database):
         new.update(_database(action, history, place))
     elif isinstance(action, CreateTable):
-        _create(action, new, state, unknown, place, flavor)
+        _create(action, at)
     elif isinstance(action, AlterTable):
-        _alter(action, new, state, unknown, place, flavor)
+        _alter(action, at)
         for fresh in renamed_to(action):
             to = TableName(fresh.database.lower(), fresh.table.lower()) if fold else fresh
             _rename(new, state, action.name, to, place)
@@ -123,14 +143,8 @@ def _database(action: Database, history: SchemaHistory, place: Place) -> dict[Ta
     return {itself: Entry(place, TableDefinition(action.name, "", (), (), charset))}
 
 
-def _create(
-    action: CreateTable,
-    new: dict[TableName, Entry],
-    state: State,
-    unknown: Callable[[TableName, str], None],
-    place: Place,
-    flavor: str,
-) -> None:
+def _create(action: CreateTable, at: _Statement) -> None:
+    new, state, unknown, place = at.new, at.state, at.unknown, at.place
     before = state(action.name)
     if action.if_absent and not _is_absent(state, action.name):
         if before is None or before.unknown:
@@ -148,23 +162,17 @@ def _create(
     database = state(TableName(action.name.database, ""))
     default = database.definition.charset if database and database.definition else ""
     try:
-        new[action.name] = Entry(place, create_table(action, default, flavor))
+        new[action.name] = Entry(place, create_table(action, default, at.flavor))
     except UndecidedError as error:
         unknown(action.name, str(error))
 
 
-def _alter(
-    action: AlterTable,
-    new: dict[TableName, Entry],
-    state: State,
-    unknown: Callable[[TableName, str], None],
-    place: Place,
-    flavor: str,
-) -> None:
-    before = state(action.name)
+def _alter(action: AlterTable, at: _Statement) -> None:
+    new, unknown, place = at.new, at.unknown, at.place
+    before = at.state(action.name)
     if before is not None and before.definition is not None:
         try:
-            new[action.name] = Entry(place, alter(before.definition, action.changes, flavor))
+            new[action.name] = Entry(place, alter(before.definition, action.changes, at.flavor))
         except UndecidedError as error:
             unknown(action.name, str(error))
     else:

@@ -182,6 +182,7 @@ class TestLayout:
                 plan = plan_of(batch, batch - 1, batch)
                 store.write_plan(lease, plan)
                 commit(store, lease, plan)
+                store.recorded(FLOW, batch + 1)
 
         move(store, lease, range(1, 6))
         # The entry that the next commit would trim is gone already.

@@ -241,6 +241,13 @@ class CheckpointStore(Protocol):
         """Return the newest entries, newest first."""
         ...
 
+    def recorded(self, flow: str, number: int) -> None:
+        """Let history entries up to `number` go, those above the number kept: they have ledger pages.
+
+        Entries that this was not said of are never deleted, however many there are.
+        """
+        ...
+
     def gaps(self, flow: str) -> Sequence[Gap]:
         """Return the flow's named gaps, oldest first."""
         ...
@@ -254,6 +261,25 @@ class Recorder(Protocol):
 
         Raises:
             RecordingError: it could not be stored; the caller logs and goes on.
+        """
+        ...
+
+    def paged(self, flow: str) -> int:
+        """Return the number of the newest history entry that has a ledger page, 0 without any."""
+        ...
+
+    def page(self, flow: str, entries: Sequence[HistoryEntry]) -> int:
+        """Write ledger pages of history entries, and reports of commits that have none; idempotent.
+
+        Args:
+            flow: flow name.
+            entries: in ascending order of their numbers; those that have a page are compared with it.
+
+        Returns:
+            The greatest number up to which every given entry equals its page; ZooKeeper may let those go.
+
+        Raises:
+            RecordingError: they could not be stored; they stay in the checkpoint store.
         """
         ...
 

@@ -33,6 +33,7 @@ class _Flow:
     plan: bytes | None = None
     history: list[bytes] = field(default_factory=list)
     history_number: int = 0
+    recorded: int = 0
     gaps: list[bytes] = field(default_factory=list)
 
 
@@ -118,6 +119,13 @@ class MemoryCheckpoints:
             stored = self._server.flow(flow).history[-last:] if last > 0 else []
         return tuple(decode_as(data, f"history of flow {flow}", HistoryEntry.from_json) for data in reversed(stored))
 
+    def recorded(self, flow: str, number: int) -> None:
+        """Let history entries up to `number` go, those above the number kept."""
+        with self._server.changed:
+            state = self._server.flow(flow)
+            state.recorded = number
+            self._trim(state)
+
     def gaps(self, flow: str) -> Sequence[Gap]:
         """Return the flow's named gaps, oldest first."""
         with self._server.changed:
@@ -200,8 +208,15 @@ class MemoryCheckpoints:
         stored, appended = encode(checkpoint.to_json()), encode(entry.to_json())
         check_size(len(stored) + len(appended), what)
         state.checkpoint = stored
-        state.history = [*state.history, appended][-self._history :]
+        state.history = [*state.history, appended]
         state.history_number = entry.number
+        self._trim(state)
+
+    def _trim(self, state: _Flow) -> None:
+        """Delete entries that have pages and that more than the number kept have followed."""
+        oldest = state.history_number - len(state.history) + 1
+        surplus = min(state.recorded, state.history_number - self._history) - oldest + 1
+        state.history = state.history[max(0, surplus) :]
 
     def _load(self, flow: str) -> Checkpoint | None:
         data = self._server.flow(flow).checkpoint

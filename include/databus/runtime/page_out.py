@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from databus.core.errors import RecordingError
+from databus.core.errors import CheckpointError, RecordingError
 from databus.core.protocols import CheckpointStore, Recorder
 
 log = logging.getLogger(__name__)
@@ -19,19 +19,16 @@ def page_out(store: CheckpointStore, recorder: Recorder, flow: str) -> int | Non
     A failure is logged: the history stays in the checkpoint store until a later call succeeds.
 
     Returns:
-        The greatest number up to which history and pages agree, None when there is no history or pages cannot be
-        written.
-
-    Raises:
-        CheckpointError: history cannot be read.
+        The greatest number up to which history and pages agree, None when there is no history, it cannot be read, or
+        pages cannot be written.
     """
     try:
         agreed = _page(store, recorder, flow)
-    except RecordingError as error:
+        if agreed is not None:
+            store.recorded(flow, agreed)
+    except (RecordingError, CheckpointError) as error:
         log.warning("flow %s: ledger pages not written, history is kept until they are: %s", flow, error)
         return None
-    if agreed is not None:
-        store.recorded(flow, agreed)
     return agreed
 
 

@@ -59,6 +59,13 @@ def commit(store: CheckpointStore, lease: Lease, plan: Plan) -> None:
     store.commit(lease, plan, outcome(plan, lease.epoch), RECEIPTS, COUNTS)
 
 
+def moved(store: CheckpointStore, lease: Lease, batch: int) -> None:
+    """Plan and commit the batch from offset `batch` - 1 to `batch`."""
+    plan = plan_of(batch, batch - 1, batch)
+    store.write_plan(lease, plan)
+    commit(store, lease, plan)
+
+
 @dataclass
 class Stored:
     """All that a refused write must leave as it was."""
@@ -98,6 +105,7 @@ class CheckpointStoreContract:
         assert store.load(FLOW) is None
         assert store.pending_plan(FLOW) is None
         assert store.history(FLOW, 10) == ()
+        assert store.gaps(FLOW) == ()
         assert store.list_flows() == ()
 
     def test_each_claim_raises_the_epoch(self, store: Any, open_store: OpenStore) -> None:
@@ -331,11 +339,27 @@ class CheckpointStoreContract:
             store.write_plan(lease, large)
         assert Stored.of(store) == before
 
+    def test_history_keeps_what_has_no_page(self, lease: Any, store: Any, open_store: OpenStore) -> None:
+        for batch in range(1, 10):
+            moved(store, lease, batch)
+        assert [e.number for e in store.history(FLOW, 100)] == list(range(10, 0, -1))
+        store.recorded(FLOW, 3)
+        assert [e.number for e in store.history(FLOW, 100)] == list(range(10, 3, -1))
+        for batch in (10, 11):
+            moved(store, lease, batch)
+        assert [e.number for e in store.history(FLOW, 100)] == list(range(12, 3, -1))
+        lease.release()
+        other = open_store()
+        successor = other.claim(FLOW, "run-2", wait_s=0)
+        moved(other, successor, 12)
+        assert [e.number for e in other.history(FLOW, 100)] == list(range(13, 3, -1))
+        other.recorded(FLOW, 13)
+        assert [e.number for e in other.history(FLOW, 100)] == list(range(13, 8, -1))
+
     def test_history_keeps_the_newest(self, lease: Any, store: Any) -> None:
         for batch in range(1, 10):
-            plan = plan_of(batch, batch - 1, batch)
-            store.write_plan(lease, plan)
-            commit(store, lease, plan)
+            store.recorded(FLOW, batch)
+            moved(store, lease, batch)
         entries = store.history(FLOW, 100)
         assert [e.number for e in entries] == [10, 9, 8, 7, 6]
         assert [e.batch for e in entries] == [9, 8, 7, 6, 5]

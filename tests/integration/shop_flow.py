@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from databus import Batching, DropColumns, Flow, Kafka, MysqlBinlog, NotNull
+from databus import Batching, DropColumns, Flow, Kafka, MysqlBinlog, NotNull, __version__
 from databus.demo.consumers import topic_records
 from databus.demo.oracle import Seen, fold, mismatches, source_state
 from databus.demo.shop import ShopWriter, Written, create_shop
+from databus.ops.ledger_verify import verify
+from databus.ops.services import open_services
 from tests.integration.conftest import World
 
 KEYS = {
@@ -56,6 +58,14 @@ class Shop:
         seen = self.seen()
         assert_arrived_once(self.connection, self.writer.written, seen)
         return seen
+
+    def assert_ledger_adds_up(self) -> None:
+        """Derive the ledger again from ZooKeeper, SQL, Kafka's markers and the log: nothing is missing or differs."""
+        with open_services(self.flow, self.world.connections, self.world.settings) as services:
+            found = verify(self.flow, services, None, __version__)
+        assert [str(problem) for problem in found.problems] == []
+        read = {t: c.read for t, c in found.state.ledger.tables.items() if "." in t}
+        assert read == {f"shop.{t}": self.writer.written.rows(t) for t in KEYS}
 
 
 def assert_arrived_once(connection: Any, written: Written, seen: Seen) -> None:

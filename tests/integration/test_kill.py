@@ -118,6 +118,7 @@ def test_kill_of_the_run(world: World, tmp_path: Path) -> None:
             run.kill()
     finish(world, shop)
     shop.assert_all_arrived_once()
+    shop.assert_ledger_adds_up()
     assert world.checkpoint(shop.flow).epoch == 6
 
 
@@ -134,6 +135,7 @@ def test_kill_of_the_spark_server(world: World, tmp_path: Path) -> None:
             world.sandbox.up(["spark"])
     finish(world, shop)
     shop.assert_all_arrived_once()
+    shop.assert_ledger_adds_up()
 
 
 def test_sigterm_drains(world: World, tmp_path: Path) -> None:

@@ -4,70 +4,54 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psycopg
 import pytest
 import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
 
 from databus.core.errors import RecordingError
 from databus.records.quality import evaluate_run
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
+from databus.records.schema import VERSION_TABLE
 from databus.records.store import RecordStore
 from databus.records.summary import summarize
-from databus.sandbox import packages
-from databus.sandbox.os_user import own, reachable_folder, remove_folder, server_user
-from databus.sandbox.ports import free_ports
+from databus.records.tables import SCHEMA_VERSION, metadata, schema_version
+from databus.sandbox import Sandbox
+from databus.sandbox.connections import postgres_url
+from tests.contract.ledger_pages import LedgerPagesContract
 from tests.contract.record_samples import NOON, check, held, report
+from tests.contract.records_v1 import insert_batch, statements
 
 pytestmark = pytest.mark.integration
-FOLDERS = tuple(str(folder) for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True))
 PASSWORD = "p@ss/w%rd$HOME:x"
 RUN = "scheduled__2026-11-21T12:00:00+00:00"
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    """A PostgreSQL server of the distribution's package, with a data folder of its own; yields its URL."""
-    install = packages.Program("postgres", "postgresql", FOLDERS)
-    programs = packages.require(install).parent
-    user = server_user()
-    home = reachable_folder(tmp_path_factory.mktemp("postgres"), user)
-    own(home, user)
-    secret = home / "password"
-    secret.write_text(PASSWORD)
-    data, port = home / "data", free_ports({"sql": 1}, 25_400, ())["sql"]
-    options = {"cwd": home, "user": user.pw_uid, "group": user.pw_gid} if os.geteuid() == 0 else {"cwd": home}
-    init = [programs / "initdb", "-D", data, "-U", "databus", "-A", "scram-sha-256", f"--pwfile={secret}", "-E", "UTF8"]
-    subprocess.run([*init, "--no-sync"], check=True, capture_output=True, **options)
-    start = [programs / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", home]
-    with (home / "log").open("wb") as log, subprocess.Popen(start, stdout=log, stderr=log, **options) as server:
-        url = sa.URL.create("postgresql+psycopg", "databus", PASSWORD, "127.0.0.1", port, "postgres")
-        wait_until_it_answers(server, url, home / "log")
-        yield url
-        server.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown: SIGTERM waits for clients
-    remove_folder(home)
+def sandbox(tmp_path_factory):
+    sandbox = Sandbox(tmp_path_factory.mktemp("postgres"), ports_from=25_400)
+    sandbox.up(["postgres"])
+    yield sandbox
+    sandbox.destroy()
 
 
-def wait_until_it_answers(server, url, log):
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            psycopg.connect(
-                host=url.host, port=url.port, user=url.username, password=url.password, dbname=url.database
-            ).close()
-        except psycopg.OperationalError:
-            assert server.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
-        else:
-            return
+@pytest.fixture(scope="module")
+def postgres(sandbox):
+    """The URL of the sandbox's PostgreSQL, with a role whose password wants quoting."""
+    (server,) = sandbox.status()
+    url = sa.make_url(postgres_url(server))
+    admin = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f"CREATE ROLE quoted SUPERUSER LOGIN PASSWORD '{PASSWORD.replace('%', '%%')}'")
+    admin.dispose()
+    return url.set(username="quoted", password=PASSWORD)
 
 
 @pytest.fixture
@@ -145,7 +129,8 @@ def test_judging_leaves_no_connection_open(database, postgres):
     admin.dispose()
 
 
-def test_processes_that_start_together_make_the_tables_once_and_lose_nothing(url):
+def together(url, firsts):
+    """Record ten batches from each number on, overlapping: each second one is recorded by two processes."""
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "include")])}
 
@@ -153,9 +138,13 @@ def test_processes_that_start_together_make_the_tables_once_and_lose_nothing(url
         command = [sys.executable, "-c", WRITER, url, str(first)]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
-    with ThreadPoolExecutor(4) as pool:
-        ended = list(pool.map(run, (1, 6, 11, 16)))  # overlapping: each second batch is recorded by two of them
-    assert [(process.returncode, process.stderr) for process in ended] == [(0, "")] * 4
+    with ThreadPoolExecutor(len(firsts)) as pool:
+        ended = list(pool.map(run, firsts))
+    assert [(process.returncode, process.stderr) for process in ended] == [(0, "")] * len(firsts)
+
+
+def test_processes_that_start_together_make_the_tables_once_and_lose_nothing(url):
+    together(url, (1, 6, 11, 16))
     with RecordStore(url) as store:
         assert sorted(b.batch for b in Reports(store).batches("orders_to_kafka", RUN)) == list(range(1, 26))
         assert len(Reports(store).quarantined("orders_to_kafka")) == 1
@@ -181,3 +170,43 @@ def test_a_store_that_comes_back_is_written_to_again(database, postgres):
         admin.dispose()
         recorder.record(report(2))
         assert len(Reports(recorder.store).batches("orders_to_kafka", RUN)) == 2
+
+
+def test_a_database_from_before_migrations_is_adopted_by_processes_that_start_together(database):
+    admin = sa.create_engine(database)
+    with admin.begin() as connection:
+        for statement in [*statements("postgresql"), *insert_batch()]:
+            connection.exec_driver_sql(statement)
+        connection.exec_driver_sql("SELECT setval('databus_runs_id_seq', 1), setval('databus_batches_id_seq', 1)")
+    admin.dispose()
+    together(database, (1, 6, 11))
+    with RecordStore(database) as store, store.transaction() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
+        assert context.get_current_revision() == "0002"
+        assert compare_metadata(context, metadata) == []
+        assert connection.execute(sa.select(schema_version.c.version)).scalars().all() == [SCHEMA_VERSION]
+    with RecordStore(database) as store:
+        assert [b.batch for b in Reports(store).batches("orders", "run-1")] == [7]
+        assert sorted(b.batch for b in Reports(store).batches("orders_to_kafka", RUN)) == list(range(1, 21))
+
+
+def test_the_tables_are_those_of_the_code(url):
+    with RecordStore(url) as store, store.transaction() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
+        assert compare_metadata(context, metadata) == []
+
+
+def test_a_newer_schema_is_refused_by_name(url):
+    with RecordStore(url) as store, store.transaction() as connection:
+        connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '0099'"))
+    with SqlRecorder.open(url) as older, pytest.raises(RecordingError, match="revision 0099") as refused:
+        older.record(report())
+    assert refused.value.code == "recording_schema_version"
+
+
+class TestLedgerPages(LedgerPagesContract):
+    """The pages on both."""
+
+    @pytest.fixture
+    def url(self, url):
+        return url

@@ -200,6 +200,12 @@ class Recorder:
     def record(self, report: BatchReport) -> None:
         self.reports.append(report)
 
+    def paged(self, flow: str) -> int:
+        return 0
+
+    def page(self, flow: str, entries: Any) -> int:
+        return 0
+
     def quarantine(self, flow: str, batch: int, rows: Any) -> None:
         raise AssertionError("nothing is held back here")
 

@@ -55,6 +55,9 @@ def commit_entry(
         counts=counts,
         receipts=tuple(receipts),
         at=checkpoint.updated_at,
+        plan_hash=checkpoint.plan_hash,
+        watermark=checkpoint.watermark,
+        bytes=checkpoint.bytes,
     )
 
 

@@ -17,7 +17,7 @@ from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.dump_turns import ZooKeeperDumpTurns
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
 from databus.checkpoints.holder import LeaseHolder, read_holder
-from databus.checkpoints.layout import FlowPaths, Layout
+from databus.checkpoints.layout import Layout
 from databus.checkpoints.lease import ZooKeeperLease
 from databus.checkpoints.options import ZooKeeperOptions
 from databus.checkpoints.server_ids import ZooKeeperServerIds
@@ -37,6 +37,7 @@ from databus.core.connections import Connection
 from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
 from databus.core.findings import Finding, Level
+from databus.core.gaps import Gap
 from databus.core.offsets import Offset
 from databus.core.plan import Plan
 from databus.core.protocols import Clock, Lease
@@ -68,6 +69,7 @@ class ZooKeeperCheckpoints:
         self._layout = Layout(self._options.root)
         self._clock = clock or _UtcClock()
         self._server_ids = ZooKeeperServerIds(self._session, self._layout)
+        self._recorded: dict[str, int] = {}
 
     @classmethod
     def open(cls, connection: Connection, clock: Clock | None = None) -> Self:
@@ -142,11 +144,29 @@ class ZooKeeperCheckpoints:
         what = f"history of flow {flow}"
         return tuple(decode_as(node.data, what, HistoryEntry.from_json) for node in nodes if node)
 
+    def recorded(self, flow: str, number: int) -> None:
+        """Let history entries up to `number` go, those above the number kept: they have ledger pages.
+
+        The first call under a lease deletes what is left over from times when pages could not be written, or when more
+        were kept; later ones only remember, and each commit deletes one.
+        """
+        first = flow not in self._recorded
+        self._recorded[flow] = number
+        if first:
+            self._trim_history(flow)
+
+    def gaps(self, flow: str) -> Sequence[Gap]:
+        """Return the flow's named gaps, oldest first; none for a flow that never had one."""
+        paths = self._layout.flow(flow)
+        names = self._session.children(paths.gaps)
+        nodes = self._session.read(*(f"{paths.gaps}/{name}" for name in names)) if names else []
+        return tuple(decode_as(node.data, f"gaps of flow {flow}", Gap.from_json) for node in nodes if node)
+
     def claim(self, flow: str, who: str, wait_s: float) -> ZooKeeperLease:
         """Take the lease and raise the epoch; waits up to `wait_s`, then raises LeaseBusyError naming the holder."""
         paths = self._layout.flow(flow)
         lease = LeaseClaimant(self._session, flow, paths, self._clock).claim(who, wait_s)
-        self._trim_history(paths)
+        self._recorded.pop(flow, None)  # another holder may have found pages wrong since
         return lease
 
     def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
@@ -244,7 +264,7 @@ class ZooKeeperCheckpoints:
                 set_data(paths.checkpoint, stored_checkpoint(checkpoint, number), state.checkpoint_node.version),
                 delete(paths.plan, state.plan_node.version),
                 create(paths.history_entry(number), encode(entry.to_json())),
-                *self._trim(paths, number, cause),
+                *self._trim(plan.flow, number, cause),
             ]
             cause = self._send(operations, f"the commit of flow {plan.flow}, batch {plan.batch}")
             if cause is None:
@@ -277,14 +297,19 @@ class ZooKeeperCheckpoints:
             hint=f"Check the network to {self._options.hosts}.",
         )
 
-    def _trim(self, paths: FlowPaths, number: int, refused: Exception | None) -> list[Operation]:
-        """Return the delete of the entry that falls out of the history, unless it proved to be gone already."""
+    def _trim(self, flow: str, number: int, refused: Exception | None) -> list[Operation]:
+        """Return the delete of the entry that falls out of the history, unless it has no page or is gone already."""
         oldest = number - self._options.history
-        gone = isinstance(refused, RefusedError) and refused.operation == delete(paths.history_entry(oldest))
-        return [] if oldest < 1 or gone else [delete(paths.history_entry(oldest))]
+        if not 1 <= oldest <= self._recorded.get(flow, 0):
+            return []
+        operation = delete(self._layout.flow(flow).history_entry(oldest))
+        gone = isinstance(refused, RefusedError) and refused.operation == operation
+        return [] if gone else [operation]
 
-    def _trim_history(self, paths: FlowPaths) -> None:
-        """Delete what a commit does not: entries left over after the configured number was lowered."""
+    def _trim_history(self, flow: str) -> None:
+        """Delete what commits do not: entries left over from a time when they had no page, or more were kept."""
+        paths = self._layout.flow(flow)
         for name in self._session.children(paths.history)[: -self._options.history]:
-            operation = Operation(OperationKind.DELETE, f"{paths.history}/{name}")
-            self._send([operation], "the trimming of history")
+            if int(name) <= self._recorded[flow]:
+                operation = Operation(OperationKind.DELETE, f"{paths.history}/{name}")
+                self._send([operation], "the trimming of history")

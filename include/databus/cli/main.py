@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from databus import __version__
-from databus.cli import bench, checkpoint, decode, flows, moving, sandbox, segments, watching
+from databus.cli import bench, checkpoint, decode, flows, ledger, moving, sandbox, segments, watching
 from databus.cli.exits import exit_code
 from databus.cli.output import ERR
 from databus.core.errors import DatabusError
@@ -29,6 +29,7 @@ app.add_typer(bench.app, name="bench")
 app.command("plan")(moving.plan)
 app.command("run")(moving.run)
 app.command("decode")(decode.decode)
+app.command("ledger")(ledger.ledger)
 app.command("peek")(watching.peek)
 app.command("lag")(watching.lag)
 app.command("segments")(segments.segments)

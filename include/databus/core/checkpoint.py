@@ -29,6 +29,7 @@ class Checkpoint:
         watermark: running maximum of commit time, None when unknown.
         updated_at: when it was committed.
         slots: sink → last committed batch of each of its slots; what the next plan pins as `prev`.
+        bytes: log bytes of the last batch, None before the first and in checkpoints written before it was kept.
     """
 
     offset: Offset
@@ -40,6 +41,7 @@ class Checkpoint:
     watermark: datetime | None
     updated_at: datetime
     slots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    bytes: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
@@ -54,6 +56,7 @@ class Checkpoint:
             "watermark": self.watermark.isoformat() if self.watermark else None,
             "updated_at": self.updated_at.isoformat(),
             "slots": {sink: list(batches) for sink, batches in sorted(self.slots.items())},
+            "bytes": self.bytes,
         }
 
     @classmethod
@@ -74,6 +77,7 @@ class Checkpoint:
             datetime.fromisoformat(data["watermark"]) if data["watermark"] else None,
             datetime.fromisoformat(data["updated_at"]),
             {sink: tuple(batches) for sink, batches in data["slots"].items()},
+            data.get("bytes"),
         )
 
 
@@ -93,6 +97,9 @@ class HistoryEntry:
         counts: per table, of a commit.
         receipts: per sink a list of receipts in JSON, of a commit.
         at: when.
+        plan_hash: hash of the committed plan, of a commit; "" in entries written before it was kept.
+        watermark: running maximum of commit time after, of a commit.
+        bytes: log bytes of the range, of a commit; None in entries written before it was kept.
     """
 
     number: int
@@ -106,6 +113,9 @@ class HistoryEntry:
     counts: Mapping[str, TableCounts]
     receipts: tuple[Mapping[str, Any], ...]
     at: datetime
+    plan_hash: str = ""
+    watermark: datetime | None = None
+    bytes: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
@@ -122,6 +132,9 @@ class HistoryEntry:
             "counts": {table: c.to_json() for table, c in sorted(self.counts.items())},
             "receipts": [dict(r) for r in self.receipts],
             "at": self.at.isoformat(),
+            "plan_hash": self.plan_hash,
+            "watermark": self.watermark.isoformat() if self.watermark else None,
+            "bytes": self.bytes,
         }
 
     @classmethod
@@ -140,4 +153,7 @@ class HistoryEntry:
             {table: TableCounts.from_json(c) for table, c in data["counts"].items()},
             tuple(data["receipts"]),
             datetime.fromisoformat(data["at"]),
+            data.get("plan_hash", ""),
+            datetime.fromisoformat(data["watermark"]) if data.get("watermark") else None,
+            data.get("bytes"),
         )

@@ -10,6 +10,7 @@ from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.findings import Finding
 from databus.core.flow import Batching
+from databus.core.gaps import Gap
 from databus.core.lag import Lag
 from databus.core.offsets import Offset, OffsetRange
 from databus.core.plan import Plan, SinkPlan, SourcePlan
@@ -240,6 +241,17 @@ class CheckpointStore(Protocol):
         """Return the newest entries, newest first."""
         ...
 
+    def recorded(self, flow: str, number: int) -> None:
+        """Let history entries up to `number` go, those above the number kept: they have ledger pages.
+
+        Entries that this was not said of are never deleted, however many there are.
+        """
+        ...
+
+    def gaps(self, flow: str) -> Sequence[Gap]:
+        """Return the flow's named gaps, oldest first."""
+        ...
+
 
 class Recorder(Protocol):
     """Stores reports; may lag, never fails a batch."""
@@ -249,6 +261,25 @@ class Recorder(Protocol):
 
         Raises:
             RecordingError: it could not be stored; the caller logs and goes on.
+        """
+        ...
+
+    def paged(self, flow: str) -> int:
+        """Return the number of the newest history entry that has a ledger page, 0 without any."""
+        ...
+
+    def page(self, flow: str, entries: Sequence[HistoryEntry]) -> int:
+        """Write ledger pages of history entries, and reports of commits that have none; idempotent.
+
+        Args:
+            flow: flow name.
+            entries: in ascending order of their numbers; those that have a page are compared with it.
+
+        Returns:
+            The greatest number up to which every given entry equals its page; ZooKeeper may let those go.
+
+        Raises:
+            RecordingError: they could not be stored; they stay in the checkpoint store.
         """
         ...
 

@@ -19,8 +19,8 @@ from typing import Any
 from databus.core.errors import RecordingError
 from databus.records import tables as t
 from databus.records.metrics import Metric, metrics_query, read_metrics
-from databus.records.recorder import run_number
 from databus.records.reports import Reports
+from databus.records.run_rows import run_number
 from databus.records.store import RecordStore
 from databus.records.summary import RunSummary, summarize
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from types import TracebackType
@@ -11,10 +11,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from databus.core.checkpoint import HistoryEntry
 from databus.core.protocols import Clock
 from databus.core.receipts import RejectedRow
 from databus.core.report import BatchReport
 from databus.records import tables as t
+from databus.records.ledger_pages import LedgerPages
+from databus.records.run_rows import run_number
 from databus.records.store import RecordStore
 
 log = logging.getLogger(__name__)
@@ -34,6 +37,7 @@ class SqlRecorder:
     def __init__(self, store: RecordStore, clock: Clock | None = None) -> None:
         self.store = store
         self._clock = clock
+        self._pages = LedgerPages(store, clock)
 
     @classmethod
     def open(cls, url: str, clock: Clock | None = None) -> SqlRecorder:
@@ -47,14 +51,19 @@ class SqlRecorder:
     def record(self, report: BatchReport) -> None:
         """Store the report in one transaction; a report that is there already (flow, batch, plan) is left as it is.
 
+        One that was filled in from history meanwhile knows less: it is replaced.
+
         Raises:
             RecordingError: it could not be stored.
         """
         with self.store.transaction() as connection:
             run = run_number(self.store, connection, report.plan.flow, report.run_id, report.run_url)
             columns = ("flow", "batch", "plan_hash")
-            insert = self.store.upsert(t.batches, [_batch_row(report, run)], columns, ())
+            row = _batch_row(report, run)
+            insert = self.store.upsert(t.batches, [row], columns, ())
             number = connection.execute(insert.returning(t.batches.c.id)).scalar_one_or_none()
+            if number is None:
+                number = _emptied(connection, row)
             if number is None:
                 log.debug("flow %s: report of batch %d is there already", report.plan.flow, report.plan.batch)
                 return
@@ -81,6 +90,14 @@ class SqlRecorder:
                 chunk = values[first : first + _CHUNK_ROWS]
                 connection.execute(self.store.upsert(t.quarantine, chunk, key, update))
 
+    def paged(self, flow: str) -> int:
+        """Return the number of the flow's newest ledger page, 0 without any. Raises RecordingError."""
+        return self._pages.paged(flow)
+
+    def page(self, flow: str, entries: Sequence[HistoryEntry]) -> int:
+        """Write ledger pages and missing reports; see `LedgerPages.page`. Raises RecordingError."""
+        return self._pages.page(flow, entries)
+
     def _now(self) -> datetime:
         return self._clock.now() if self._clock else datetime.now(UTC)
 
@@ -97,14 +114,14 @@ class SqlRecorder:
         self.close()
 
 
-def run_number(store: RecordStore, connection: sa.Connection, flow: str, run_id: str, run_url: str) -> int:
-    """Return the number of a run, made when it is new; a known address is not replaced by none."""
-    insert = store.upsert(t.runs, [{"flow": flow, "run_id": run_id, "run_url": run_url}], ("flow", "run_id"), ())
-    connection.execute(insert)
-    this = (t.runs.c.flow == flow) & (t.runs.c.run_id == run_id)
-    if run_url:
-        connection.execute(t.runs.update().where(this & (t.runs.c.run_url != run_url)).values(run_url=run_url))
-    number: int = connection.execute(sa.select(t.runs.c.id).where(this)).scalar_one()
+def _emptied(connection: sa.Connection, row: Mapping[str, Any]) -> int | None:
+    """Take over the report that was filled in from history: its own row becomes `row`, what hung on it is deleted."""
+    b = t.batches.c
+    mine = (b.flow == row["flow"]) & (b.batch == row["batch"]) & (b.plan_hash == row["plan_hash"]) & b.refilled
+    update = t.batches.update().where(mine).values(**row, refilled=False).returning(b.id)
+    number: int | None = connection.execute(update).scalar_one_or_none()
+    for table in (t.table_counts, t.receipts, t.check_results):
+        connection.execute(table.delete().where(table.c.batch == number))
     return number
 
 

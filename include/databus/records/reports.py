@@ -39,6 +39,7 @@ class BatchRecord:
         tables: counts by table.
         receipts: receipts in JSON, as `WriteReceipt.to_json` gives them, without the batch number.
         checks: results of its checks.
+        refilled: filled in from history after a kill: durations and checks are not known.
     """
 
     flow: str
@@ -58,6 +59,7 @@ class BatchRecord:
     tables: Mapping[str, TableCounts] = field(default_factory=dict)
     receipts: tuple[Mapping[str, Any], ...] = ()
     checks: tuple[CheckResult, ...] = ()
+    refilled: bool = False
 
     @property
     def rows(self) -> int:
@@ -157,6 +159,7 @@ def _record(row: Mapping[str, Any], children: Mapping[str, Iterable[Mapping[str,
         durations_ms=row["durations_ms"],
         watermark=row["watermark"],
         committed_at=row["committed_at"],
+        refilled=row["refilled"],
         tables={
             c["table_name"]: TableCounts(c["read"], c["filtered"], c["quarantined"], c["dispatched"])
             for c in children[t.table_counts.name]

@@ -23,7 +23,7 @@ from sqlalchemy.exc import (
 )
 
 from databus.core.errors import ConfigError, RecordingError
-from databus.records.tables import SCHEMA_VERSION, metadata, schema_version
+from databus.records.schema import migrate
 
 BUSY_TIMEOUT_MS = 30_000
 """How long a writer to SQLite waits for another one."""
@@ -32,13 +32,13 @@ _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _BUSY_PAUSE_S = 0.02
 
 _SCHEMA_LOCK = 0x64617461_62757301
-"""Key of PostgreSQL's advisory lock under which the tables are made ("databus", 1)."""
+"""Key of PostgreSQL's advisory lock under which tables are made and migrated ("databus", 1)."""
 
 _INSERT: Mapping[str, Callable[[sa.Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class RecordStore:
-    """An engine whose tables exist; threads may share it. Opening it does no I/O.
+    """An engine whose tables are made or migrated by its first use; threads may share it. Opening it does no I/O.
 
     Args:
         url: SQLAlchemy URL, e.g. "sqlite:////var/lib/databus/records.db" or "postgresql+psycopg://user:pw@host/db".
@@ -65,7 +65,7 @@ class RecordStore:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Yield a connection in a transaction that commits at the end; the tables are made on first use.
+        """Yield a connection in a transaction that commits at the end; the first use makes or migrates the tables.
 
         Raises:
             RecordingError: the database refused or cannot be reached; nothing was stored.
@@ -111,26 +111,13 @@ class RecordStore:
                         f"{self!r}: {error}", hint="Set DATABUS_RECORDS_URL to a folder that can be written."
                     ) from error
             with self.engine.begin() as connection:
-                # Two processes may come first at the same time: one makes the tables, the other finds them.
+                # Two processes may come first at the same time: one makes or migrates the tables, the other finds them.
                 if self.sqlite:
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
                 else:
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
-                self._create_or_check(connection)
+                migrate(connection, repr(self))
             self._ready = True
-
-    def _create_or_check(self, connection: sa.Connection) -> None:
-        if not sa.inspect(connection).has_table(schema_version.name):
-            metadata.create_all(connection)
-            connection.execute(schema_version.insert().values(version=SCHEMA_VERSION))
-            return
-        found = connection.execute(sa.select(sa.func.max(schema_version.c.version))).scalar_one()
-        if found != SCHEMA_VERSION:
-            raise RecordingError(
-                f"{self!r} has tables of version {found}, this code knows version {SCHEMA_VERSION}",
-                hint="Run the same version of databus everywhere, or give it a database of its own.",
-                code="recording_schema_version",
-            )
 
     def _translated(self, error: SQLAlchemyError) -> RecordingError:
         # The statement's parameters hold rows: only the driver's own words go into the message.

@@ -1,4 +1,4 @@
-"""The tables of the records store, version 1."""
+"""The tables of the records store, as the newest migration leaves them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sqlalchemy as sa
 
 from databus.records.columns import Id, Json, UtcDateTime
 
-SCHEMA_VERSION = 1
-"""Raised with every change of a table."""
+SCHEMA_VERSION = 2
+"""Raised by every migration; a databus from before migrations refuses what it does not know by it."""
 
 metadata = sa.MetaData(
     naming_convention={
@@ -54,6 +54,8 @@ batches = sa.Table(
     sa.Column("durations_ms", Json, nullable=False),
     sa.Column("watermark", UtcDateTime),
     sa.Column("committed_at", UtcDateTime, nullable=False),
+    # Filled in from history after a kill: durations, checks and the spec's hash are not known.
+    sa.Column("refilled", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.UniqueConstraint("flow", "batch", "plan_hash"),
 )
 
@@ -134,4 +136,19 @@ quality_results = sa.Table(
     sa.Column("result", Json, nullable=False),
     sa.Column("evaluated_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("flow", "run_id"),
+)
+
+ledger = sa.Table(
+    "databus_ledger",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("flow", sa.String(100), nullable=False),
+    # Raised when a flow that has pages starts again from its first entry: its ZooKeeper nodes were deleted.
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("action", sa.String(50), nullable=False),
+    sa.Column("batch", sa.BigInteger, nullable=False),
+    sa.Column("entry", Json, nullable=False),  # the history entry as it stands in ZooKeeper
+    sa.Column("paged_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("flow", "generation", "number"),
 )

@@ -39,6 +39,7 @@ def commit(
             **batch.previous.slots,
             **{name: (batch.plan.batch,) * sink.slots for name, sink in batch.plan.sinks.items()},
         },
+        bytes=batch.source.bytes,
     )
     session.store.commit(lease, batch.plan, checkpoint, [r.to_json() for r in receipts], counts)
     return checkpoint

@@ -15,6 +15,7 @@ from databus.core.report import BatchReport
 from databus.runtime.batch import run_batch
 from databus.runtime.context import FlowSession
 from databus.runtime.drain import Drain
+from databus.runtime.page_out import PAGE_EVERY, page_out
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +123,7 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
     try:
         session.interrupt_orphans()
         checkpoint = session.store.load(flow) or _start(session, lease)
+        page_out(session.store, session.recorder, flow)
         result = WindowResult(flow, checkpoint)
         ends = time.monotonic() + limits.max_seconds
         while not _over(lease, control, result, ends):
@@ -132,7 +134,11 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
                 continue
             result.add(report)
             result.checkpoint = _reload(session, report)
+            if result.batches % PAGE_EVERY == 0:
+                page_out(session.store, session.recorder, flow)
             control.on_batch(report)
+        if result.batches:
+            page_out(session.store, session.recorder, flow)
         result.drained = control.drain.requested
         return result
     finally:

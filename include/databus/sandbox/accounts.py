@@ -28,6 +28,8 @@ class Account:
 ROOT = Account("root", SecretStr(""), "everything, without a password")
 REPLICATION = Account("databus", SecretStr("sandbox-reader"), "reads the binlog and selects")
 APPLICATION = Account("shop", SecretStr("shop"), "everything on the database shop")
+RECORDS = Account("databus", SecretStr("sandbox-records"), "owns the PostgreSQL database of the records store")
+RECORDS_DATABASE = "databus"
 SQL_ACCOUNTS = (ROOT, REPLICATION, APPLICATION)
 SHOP_DATABASE = "shop"
 

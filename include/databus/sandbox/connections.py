@@ -10,8 +10,9 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
 
-from databus.sandbox.accounts import REPLICATION, SHOP_DATABASE
+from databus.sandbox.accounts import RECORDS, RECORDS_DATABASE, REPLICATION, SHOP_DATABASE
 
 
 class Endpoint(Protocol):
@@ -97,6 +98,12 @@ def airflow_connections(status: Iterable[Endpoint]) -> dict[str, str]:
             conn_id, build = _CONNECTIONS[server.name]
             connections[conn_id] = build(server)
     return {f"AIRFLOW_CONN_{conn_id.upper()}": json.dumps(value) for conn_id, value in connections.items()}
+
+
+def postgres_url(server: Endpoint, database: str = RECORDS_DATABASE) -> str:
+    """URL of a database on the sandbox's PostgreSQL, for `DATABUS_RECORDS_URL`; the password is in it."""
+    secret = quote(RECORDS.password.get_secret_value(), safe="")
+    return f"postgresql+psycopg://{RECORDS.user}:{secret}@{server.host}:{server.port}/{database}"
 
 
 def records_url(home: Path) -> str:

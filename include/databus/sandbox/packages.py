@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
@@ -23,7 +24,7 @@ MINIMUM_JAVA = 17
 
 @dataclass(frozen=True)
 class Program:
-    """A program, and the Debian package that brings it."""
+    """A program, and the Debian package that brings it; a folder may be a pattern, whose last match in order wins."""
 
     name: str
     package: str
@@ -31,7 +32,8 @@ class Program:
 
     def find(self) -> Path | None:
         """Its path, searched in `PATH` and in the system folders that a user's `PATH` often lacks."""
-        path = os.pathsep.join([os.environ.get("PATH", os.defpath), *self.folders])
+        folders = [match for folder in self.folders for match in sorted(glob.glob(folder), reverse=True)]  # noqa: PTH207
+        path = os.pathsep.join([os.environ.get("PATH", os.defpath), *folders])
         found = shutil.which(self.name, path=path)
         return Path(found) if found else None
 
@@ -58,6 +60,7 @@ JAVAC = Program("javac", "openjdk-17-jdk-headless")
 MAVEN = Program("mvn", "maven")
 MARIADBD = Program("mariadbd", "mariadb-server")
 MARIADB_INSTALL_DB = Program("mariadb-install-db", "mariadb-server")
+POSTGRES = Program("postgres", "postgresql", ("/usr/lib/postgresql/*/bin",))
 LIBAIO = Library("libaio.so.1", "libaio1")
 LIBNUMA = Library("libnuma.so.1", "libnuma1")
 

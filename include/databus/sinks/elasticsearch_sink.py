@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from databus.core.connections import Connection
 from databus.core.events import Op
+from databus.core.evidence import Evidence, SinkClaim
 from databus.core.findings import Finding
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables import TableSchema
 from databus.sinks.elasticsearch import Elasticsearch
 from databus.sinks.elasticsearch_client import connect, where
+from databus.sinks.elasticsearch_evidence import evidence
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_preflight import index_pattern, probe
 from databus.sinks.elasticsearch_writer import ElasticsearchWriter, no_primary_key
@@ -87,6 +89,10 @@ class ElasticsearchSink:
     def wrote_any_of(self, plan: Plan) -> bool:  # noqa: ARG002 - the protocol's signature
         """Return False: there are no markers, writing any part of a plan again is harmless."""
         return False
+
+    def evidence(self, claim: SinkClaim) -> Evidence:
+        """Compare the indices with what the ledger claims, as far as they can show it."""
+        return evidence(self._client(), self.spec.sink_name, where(self._connection), claim)
 
     def abandon(self, plan: Plan) -> Mapping[int, str]:  # noqa: ARG002 - the protocol's signature
         """Return nothing: there are no markers to close."""

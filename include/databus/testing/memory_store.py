@@ -16,6 +16,7 @@ from databus.checkpoints.layout import Layout
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.errors import LeaseBusyError
+from databus.core.gaps import Gap
 from databus.core.offsets import Offset
 from databus.core.plan import Plan
 from databus.core.protocols import Clock, Lease
@@ -32,6 +33,8 @@ class _Flow:
     plan: bytes | None = None
     history: list[bytes] = field(default_factory=list)
     history_number: int = 0
+    recorded: int = 0
+    gaps: list[bytes] = field(default_factory=list)
 
 
 class MemoryServer:
@@ -116,6 +119,19 @@ class MemoryCheckpoints:
             stored = self._server.flow(flow).history[-last:] if last > 0 else []
         return tuple(decode_as(data, f"history of flow {flow}", HistoryEntry.from_json) for data in reversed(stored))
 
+    def recorded(self, flow: str, number: int) -> None:
+        """Let history entries up to `number` go, those above the number kept."""
+        with self._server.changed:
+            state = self._server.flow(flow)
+            state.recorded = number
+            self._trim(state)
+
+    def gaps(self, flow: str) -> Sequence[Gap]:
+        """Return the flow's named gaps, oldest first."""
+        with self._server.changed:
+            stored = list(self._server.flow(flow).gaps)
+        return tuple(decode_as(data, f"gaps of flow {flow}", Gap.from_json) for data in stored)
+
     def claim(self, flow: str, who: str, wait_s: float) -> MemoryLease:
         """Take the lease and raise the epoch; waits up to `wait_s`, then raises LeaseBusyError naming the holder."""
         claim = uuid.uuid4().hex
@@ -192,8 +208,15 @@ class MemoryCheckpoints:
         stored, appended = encode(checkpoint.to_json()), encode(entry.to_json())
         check_size(len(stored) + len(appended), what)
         state.checkpoint = stored
-        state.history = [*state.history, appended][-self._history :]
+        state.history = [*state.history, appended]
         state.history_number = entry.number
+        self._trim(state)
+
+    def _trim(self, state: _Flow) -> None:
+        """Delete entries that have pages and that more than the number kept have followed."""
+        oldest = state.history_number - len(state.history) + 1
+        surplus = min(state.recorded, state.history_number - self._history) - oldest + 1
+        state.history = state.history[max(0, surplus) :]
 
     def _load(self, flow: str) -> Checkpoint | None:
         data = self._server.flow(flow).checkpoint

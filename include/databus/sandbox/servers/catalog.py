@@ -13,6 +13,7 @@ from databus.sandbox.servers.kafka import KAFKA, KAFKA_3, KAFKA_B
 from databus.sandbox.servers.mariadb import MARIADB
 from databus.sandbox.servers.mysql import MYSQL
 from databus.sandbox.servers.opensearch import OPENSEARCH
+from databus.sandbox.servers.postgres import POSTGRES
 from databus.sandbox.servers.protocol import Server
 from databus.sandbox.servers.spark import SPARK
 from databus.sandbox.servers.zookeeper import ZOOKEEPER
@@ -24,6 +25,7 @@ _ALL: tuple[Server, ...] = (
     KAFKA_3,
     MYSQL,
     MARIADB,
+    POSTGRES,
     OPENSEARCH,
     ELASTICSEARCH,
     APICURIO,

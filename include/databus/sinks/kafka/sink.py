@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Consumer
@@ -11,11 +12,13 @@ from confluent_kafka.cimpl import NewTopic
 from databus.core.connections import Connection
 from databus.core.errors import MarkerDivergedError
 from databus.core.events import Op
+from databus.core.evidence import Evidence, SinkClaim
 from databus.core.findings import Finding
 from databus.core.flow import FlowContext
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder, SlotWriter
 from databus.core.tables import TableSchema
+from databus.sinks.kafka import evidence
 from databus.sinks.kafka.client import ClientSettings, LastError
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.encoding import encode
@@ -103,6 +106,21 @@ class KafkaSink:
         if self._markers is None:
             self._markers = self.key.consumer(self.settings, self._seen)
         return self.key.read(self._markers, self.settings, range(slots or self.spec.slots), self._seen)
+
+    def evidence(self, claim: SinkClaim) -> Evidence:
+        """Compare markers and the topics' ends with what the ledger claims."""
+        name, partitions = self.spec.sink_name, self.topics.partitions()
+        slots = len(claim.checkpoint.slots.get(name, ()))
+        markers = self.markers(slots) if slots and MARKER_TOPIC in partitions else []
+        outputs = evidence.outputs_of(claim)
+        with closing(self.key.consumer(self.settings, self._seen)) as consumer:
+            ends = evidence.ends_of(consumer, self.settings, partitions, outputs, self._seen)
+        problems = [
+            *evidence.marker_problems(claim, name, markers),
+            *evidence.output_problems(claim, ends),
+        ]
+        looked_at = f"markers of {slots} slots; ends of {len(outputs)} partitions; {len(claim.receipts)} receipts"
+        return Evidence(f"sink {name}", (looked_at,), tuple(problems))
 
     def abandon(self, plan: Plan) -> dict[int, str]:
         """Close a plan that will not be finished, before a skip or rewind; idempotent.

@@ -1,0 +1,59 @@
+"""`databus ledger`: where every byte and row of a flow's log ended, and whether it can be shown again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from databus import __version__
+from databus.cli.exits import ERROR
+from databus.cli.options import Dags, FlowName, Output, opened
+from databus.cli.output import ERR, Format, show_one, show_rows
+from databus.ops.ledger import read_ledger, summary
+from databus.ops.ledger_verify import Verification, verify
+
+_SPAN = ("from", "to", "kind", "batches", "bytes", "read", "filtered", "quarantined", "dispatched")
+
+
+def ledger(
+    flow: FlowName,
+    check: Annotated[
+        bool,
+        typer.Option("--verify", help="Derive it again from ZooKeeper, SQL, sinks and log; exit code 1 unless sound."),
+    ] = False,
+    last: Annotated[
+        int | None, typer.Option("--last", "-n", help="With --verify: read only the newest N batches again.", min=0)
+    ] = None,
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show what became of the log since the first checkpoint: dispatched, filtered, quarantined, pending, gaps."""
+    with opened(flow, dags) as (spec, services):
+        verification = verify(spec, services, last, __version__) if check else None
+        state = verification.state if verification else read_ledger(spec, services)
+    shown = summary(state)
+    if output is Format.TABLE:
+        spans = shown.pop("spans")
+        tables = shown.pop("tables")
+        show_one({**shown, "from": str(state.ledger.start), "to": str(state.ledger.end)}, output)
+        show_rows(spans, _SPAN, output, empty="nothing read yet")
+        by_table = [{"table": name, **counts} for name, counts in tables.items()]
+        show_rows(by_table, ("table", *_SPAN[5:]), output, empty="no rows")
+        _tell(verification, [str(problem) for problem in state.ledger.problems])
+    else:
+        problems = [{"subject": p.subject, "problem": p.problem} for p in state.ledger.problems]
+        show_one({**shown, **(verification.to_json() if verification else {"problems": problems})}, output)
+    if verification.problems if verification else state.ledger.problems:
+        raise typer.Exit(ERROR)
+
+
+def _tell(verification: Verification | None, problems: list[str]) -> None:
+    if verification is not None:
+        for subject, what in verification.looked_at:
+            ERR.print(f"looked at {subject}: {what}", style="dim", markup=False)
+        problems = [str(problem) for problem in verification.problems]
+    for problem in problems:
+        ERR.print(f"DOES NOT ADD UP  {problem}", style="red", markup=False)
+    if verification is not None and not problems:
+        ERR.print("sound: everything that was looked at adds up", style="green")

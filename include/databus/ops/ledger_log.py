@@ -1,0 +1,112 @@
+"""The log read again: do the rows of each committed range still count as the ledger says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import fsspec.core
+
+from databus.core.errors import (
+    OffsetInvalidError,
+    OffsetPurgedError,
+    SchemaUnknownError,
+    SourceDivergedError,
+)
+from databus.core.evidence import Evidence
+from databus.core.flow import Flow, FlowContext
+from databus.core.ledger import Span, SpanState
+from databus.core.offsets import OffsetRange
+from databus.core.protocols import Source
+from databus.runtime.context import Services
+from databus.runtime.counts import STATEMENTS
+
+_NOT_THERE = (OffsetPurgedError, SourceDivergedError, SchemaUnknownError)
+
+
+def log_evidence(flow: Flow, services: Services, spans: Sequence[Span], other: frozenset[int]) -> Evidence:
+    """Read ranges again from the server, or from kept segments, and compare rows by table and bytes.
+
+    Segments are staged under a name of their own beside the flow's, and deleted.
+
+    Args:
+        flow: the flow as it is defined now.
+        services: where to connect.
+        spans: batches to read again; others than whole batches are left out.
+        other: batches that were read under another definition of the flow or by other code: differences are told, but
+            may be right.
+
+    Raises:
+        SourceUnavailableError: the server does not answer.
+    """
+    wanted = [s for s in spans if s.state not in (SpanState.GAP, SpanState.UNKNOWN) and not s.partial]
+    same: list[int] = []
+    left_out: dict[str, list[int]] = {}
+    problems: list[str] = []
+    with _opened(flow, services) as source:
+        for span in wanted:
+            try:
+                found = _differences(source, span)
+            except _NOT_THERE as error:
+                left_out.setdefault(f"not read again, {error.code}", []).append(span.batch)
+            except OffsetInvalidError as error:
+                problems.append(f"batch {span.batch}: {error.message}")
+            else:
+                if found and span.batch in other:
+                    left_out.setdefault("differ, but were read under another definition", []).append(span.batch)
+                elif found:
+                    problems += [f"batch {span.batch} ({span.start}, {span.end}]: {line}" for line in found]
+                else:
+                    same.append(span.batch)
+    told = [f"batches {_ranges(same)} read again: {len(same)} equal"] if same else []
+    told += [f"batches {_ranges(batches)}: {reason}" for reason, batches in sorted(left_out.items())]
+    return Evidence("log", tuple(told), tuple(problems))
+
+
+def _differences(source: Source, span: Span) -> list[str]:
+    planned = source.reopen(OffsetRange(span.start, span.end))
+    rows: Counter[str] = Counter()
+    try:
+        for split in source.splits(planned, 1):
+            for batch in split.read():
+                names = zip(
+                    *(batch.column(name).to_pylist() for name in ("schema_id", "database", "table")), strict=True
+                )
+                rows.update(STATEMENTS if schema < 0 else f"{database}.{table}" for schema, database, table in names)
+    finally:
+        source.release(planned)
+    lines = []
+    for table in sorted({*rows, *span.tables}):
+        counted = span.tables[table].read if table in span.tables else 0
+        if counted != rows[table]:
+            lines.append(f"table {table}: the log holds {rows[table]} rows, the ledger counts {counted}")
+    if span.bytes is not None and planned.bytes != span.bytes:
+        lines.append(f"the log holds {planned.bytes} bytes, the ledger counts {span.bytes}")
+    return lines
+
+
+@contextmanager
+def _opened(flow: Flow, services: Services) -> Iterator[Source]:
+    """Open the source with a segment folder of its own: what a run has staged and pinned is not touched."""
+    name = f"{flow.name}.ledger"
+    source: Any = flow.source.open(services.connections, FlowContext(name, services.settings, services.server_ids))
+    try:
+        yield source
+    finally:
+        source.close()
+        files, root = fsspec.core.url_to_fs(services.settings.segment_store)
+        with suppress(FileNotFoundError):
+            files.rm(f"{root.rstrip('/')}/{name}", recursive=True)
+
+
+def _ranges(batches: Sequence[int]) -> str:
+    """Write numbers as runs, e.g. "1–57, 60"."""
+    runs: list[list[int]] = []
+    for batch in batches:
+        if runs and batch == runs[-1][1] + 1:
+            runs[-1][1] = batch
+        else:
+            runs.append([batch, batch])
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs)

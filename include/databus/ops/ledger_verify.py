@@ -1,0 +1,211 @@
+"""Verify a flow's ledger: derive it again from ZooKeeper, SQL, the sinks and the log, and say what does not add up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from databus.core.checkpoint import HistoryEntry
+from databus.core.evidence import Evidence, EvidentSink, SinkClaim
+from databus.core.flow import Flow, FlowContext
+from databus.core.ledger import Discrepancy
+from databus.core.offsets import Ordering
+from databus.ops.ledger import LedgerState, begins_anew, read_ledger
+from databus.ops.ledger_log import log_evidence
+from databus.records.ledger_reports import LedgerReports, ReportFact
+from databus.records.store import RecordStore
+from databus.runtime.context import Services
+
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What verifying showed.
+
+    Attributes:
+        state: the ledger as it was read.
+        looked_at: (place, what was compared there), also what could not be.
+        problems: what does not add up; empty for a sound ledger.
+    """
+
+    state: LedgerState
+    looked_at: tuple[tuple[str, str], ...]
+    problems: tuple[Discrepancy, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "sound": not self.problems,
+            "looked_at": [{"subject": subject, "what": what} for subject, what in self.looked_at],
+            "problems": [{"subject": found.subject, "problem": found.problem} for found in self.problems],
+        }
+
+
+def verify(flow: Flow, services: Services, last: int | None, code_version: str) -> Verification:
+    """Derive the ledger again and compare; changes nothing. A flow that goes on meanwhile is looked at once more.
+
+    Args:
+        flow: the flow.
+        services: where to connect.
+        last: read only so many of the newest batches again from the log; None for all.
+        code_version: of this package, part of the flow's spec hash.
+
+    Raises:
+        DatabusError: ZooKeeper, SQL, a sink or the source does not answer: nothing can be said.
+    """
+    for attempt in range(_ROUNDS):
+        found = _verify(flow, services, last, code_version)
+        moved = services.store.load(flow.name) != found.state.checkpoint
+        if not found.problems or not moved or attempt == _ROUNDS - 1:
+            return found
+    raise AssertionError("unreachable")
+
+
+def _verify(flow: Flow, services: Services, last: int | None, code_version: str) -> Verification:
+    state = read_ledger(flow, services)
+    with RecordStore(services.settings.records_url) as records:
+        reports = LedgerReports(records).facts(flow.name)
+        held = LedgerReports(records).held_by_batch(flow.name)
+    evidence = [
+        _history(state),
+        _pages(state),
+        _reports(state, reports),
+        _quarantine(state, held),
+        *_sinks(flow, services, state),
+        _log(flow, services, state, (last, code_version), reports),
+    ]
+    problems = [*state.ledger.problems, *(Discrepancy(e.subject, p) for e in evidence for p in e.problems)]
+    return Verification(state, tuple((e.subject, what) for e in evidence for what in e.looked_at), tuple(problems))
+
+
+def _history(state: LedgerState) -> Evidence:
+    """Compare history with itself and with the checkpoint that its last entry must have written."""
+    problems = []
+    for before, after in pairwise(state.history):
+        if after.number != before.number + 1:
+            problems.append(f"entries {before.number + 1}–{after.number - 1} are missing in ZooKeeper")
+    checkpoint, newest = state.checkpoint, state.history[-1] if state.history else None
+    if checkpoint is not None and newest is None:
+        problems.append(f"the checkpoint stands at {checkpoint.offset}, and there is no history")
+    if checkpoint is None and newest is not None:
+        problems.append(f"entry {newest.number} ends at {newest.offset}, and there is no checkpoint")
+    if checkpoint is not None and newest is not None:
+        if newest.offset.compare(checkpoint.offset) is not Ordering.EQUAL:
+            problems.append(f"entry {newest.number} ends at {newest.offset}, the checkpoint at {checkpoint.offset}")
+        if newest.batch != checkpoint.batch:
+            problems.append(f"entry {newest.number} is of batch {newest.batch}, the checkpoint of {checkpoint.batch}")
+        if newest.action == "commit" and dict(newest.counts) != dict(checkpoint.counts):
+            problems.append(
+                f"entry {newest.number} and the checkpoint count the rows of batch {newest.batch} otherwise"
+            )
+    if state.plan is not None and checkpoint is not None:
+        start = state.plan.range.start
+        if start.compare(checkpoint.offset) is not Ordering.EQUAL:
+            problems.append(f"the plan in flight begins at {start}, the checkpoint stands at {checkpoint.offset}")
+    first = state.history[0].number if state.history else 0
+    looked_at = f"{len(state.history)} entries from {first} on, chained; the checkpoint; {len(state.gaps)} gaps"
+    return Evidence("history", (looked_at,), tuple(problems))
+
+
+def _pages(state: LedgerState) -> Evidence:
+    """Compare the pages with each other and with history."""
+    if begins_anew(state.history, state.pages):
+        told = f"{len(state.pages)} pages are of an earlier life of the flow; the present one has none yet"
+        return Evidence("pages", (told,))
+    problems = [f"page {page.number} cannot be read: {page.problem}" for page in state.pages if page.entry is None]
+    numbers = [page.number for page in state.pages]
+    first = numbers[0] if numbers else 0
+    for before, after in pairwise(numbers):
+        if after != before + 1:
+            problems.append(f"pages {before + 1}–{after - 1} are missing")
+    by_number = {entry.number: entry for entry in state.history}
+    if by_number:
+        head, oldest = max(by_number), min(by_number)
+        if numbers and numbers[-1] > head:
+            problems.append(
+                f"page {numbers[-1]} is there, the history ends at entry {head}: "
+                "ZooKeeper was restored from an older copy, or entries were deleted"
+            )
+        if oldest > (numbers[-1] if numbers else 0) + 1:
+            problems.append(f"entries before {oldest} are gone from ZooKeeper and have no page")
+    for page in state.pages:
+        entry = by_number.get(page.number)
+        if page.entry is not None and entry is not None and page.entry != entry:
+            problems.append(f"page {page.number} differs from the history: {_difference(page.entry, entry)}")
+    told = f"{len(numbers)} pages from {first} on against history; {state.unpaged} entries wait for theirs"
+    return Evidence("pages", (told,), tuple(problems))
+
+
+def _difference(page: HistoryEntry, entry: HistoryEntry) -> str:
+    mine, theirs = page.to_json(), entry.to_json()
+    names = [name for name in mine if mine[name] != theirs.get(name)]
+    return "; ".join(f"{name} is {mine[name]} there and {theirs.get(name)} in ZooKeeper" for name in names)
+
+
+def _reports(state: LedgerState, reports: Sequence[ReportFact]) -> Evidence:
+    """Compare each commit with the report that its run stored."""
+    problems = []
+    by_batch = {(report.batch, report.plan_hash): report for report in reports}
+    paged = {page.number for page in state.pages}
+    commits = [entry for entry in state.entries if entry.action == "commit" and entry.plan_hash]
+    for entry in commits:
+        report = by_batch.pop((entry.batch, entry.plan_hash), None)
+        if report is None:
+            if entry.number in paged:
+                problems.append(f"batch {entry.batch} is committed and has no report")
+            continue
+        for name, mine, theirs in report.compared(entry):
+            problems.append(f"batch {entry.batch}: its report has {name} {mine}, the ledger {theirs}")
+    lowest = min((entry.batch for entry in commits), default=0)
+    highest = state.checkpoint.batch if state.checkpoint else 0
+    problems += [
+        f"batch {report.batch} (plan {report.plan_hash}) has a report and no entry"
+        for report in by_batch.values()
+        if lowest <= report.batch <= highest and report.mode == "live" and not report.earlier_life
+    ]
+    return Evidence("reports", (f"{len(commits)} commits against their reports",), tuple(problems))
+
+
+def _quarantine(state: LedgerState, held: dict[int, int]) -> Evidence:
+    """Compare rows counted as quarantined with those that are kept."""
+    problems, counted = [], 0
+    for span in state.ledger.spans:
+        rows = sum(counts.quarantined for counts in span.tables.values())
+        counted += rows
+        if not span.partial and held.get(span.batch, 0) < rows:
+            problems.append(f"batch {span.batch} counts {rows} rows, {held.get(span.batch, 0)} are kept")
+    return Evidence("quarantine", (f"{counted} rows counted against those kept",), tuple(problems))
+
+
+def _sinks(flow: Flow, services: Services, state: LedgerState) -> list[Evidence]:
+    """Ask each sink what it holds."""
+    if state.checkpoint is None:
+        return []
+    commits = [entry for entry in state.entries if entry.action == "commit"]
+    hashes = {entry.batch: entry.plan_hash for entry in commits if entry.plan_hash}
+    found = []
+    for spec in flow.sinks:
+        name = spec.sink_name
+        sink = spec.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
+        try:
+            if not isinstance(sink, EvidentSink):
+                found.append(Evidence(f"sink {name}", (f"a sink of kind {spec.kind} shows nothing",)))
+                continue
+            receipts = [(e.batch, r) for e in commits for r in e.receipts if r.get("sink") == name]
+            found.append(sink.evidence(SinkClaim(flow.name, state.checkpoint, state.plan, hashes, receipts)))
+        finally:
+            sink.close()
+    return found
+
+
+def _log(
+    flow: Flow, services: Services, state: LedgerState, how: tuple[int | None, str], reports: Sequence[ReportFact]
+) -> Evidence:
+    last, code_version = how
+    spans = state.ledger.spans if last is None else state.ledger.spans[len(state.ledger.spans) - last :]
+    now = flow.spec_hash(code_version)
+    other = frozenset(report.batch for report in reports if report.spec_hash not in ("", now))
+    return log_evidence(flow, services, spans, other)

@@ -1,0 +1,204 @@
+"""Ledger pages: a flow's history entries in SQL, kept for good, with the reports that a kill left missing.
+
+ZooKeeper keeps the newest entries only, and lets none go before it has a page. Pages are never changed: an entry that
+differs from its page is told by `databus ledger --verify`, not smoothed over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from databus.core.checkpoint import HistoryEntry
+from databus.core.errors import CheckpointFormatError, RecordingError
+from databus.core.protocols import Clock
+from databus.records import tables as t
+from databus.records.run_rows import run_number
+from databus.records.store import RecordStore
+
+log = logging.getLogger(__name__)
+
+_CHUNK = 500
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page.
+
+    Attributes:
+        generation: raised each time the flow started from scratch.
+        number: number of the entry it holds, also its own.
+        entry: the entry; None when what is stored cannot be read.
+        problem: why not.
+    """
+
+    generation: int
+    number: int
+    entry: HistoryEntry | None
+    problem: str = ""
+
+
+class LedgerPages:
+    """The pages of all flows in a records store; all methods raise RecordingError when the database refuses.
+
+    Args:
+        store: the records store; the caller closes it.
+        clock: tells when a page was written; the system's by default.
+    """
+
+    def __init__(self, store: RecordStore, clock: Clock | None = None) -> None:
+        self.store = store
+        self._clock = clock
+
+    def paged(self, flow: str) -> int:
+        """Return the number of the newest page of the flow's newest generation, 0 without any."""
+        with self.store.transaction() as connection:
+            generation = _generation(connection, flow)
+            return _newest(connection, flow, generation)
+
+    def page(self, flow: str, entries: Sequence[HistoryEntry]) -> int:
+        """Write pages of the entries that have none, and reports of commits that have none, in one transaction.
+
+        Entries that have a page are compared with it; when one differs, nothing is written. But a first entry (`start`)
+        that differs from the page of its number begins a new generation: the flow was made anew.
+
+        Args:
+            flow: flow name.
+            entries: stretch of the history, in ascending order of their numbers.
+
+        Returns:
+            The greatest number up to which every given entry equals its page; 0 when the first one differs already.
+        """
+        if not entries:
+            return 0
+        with self.store.transaction() as connection:
+            self._lock(connection, flow)
+            generation = _generation(connection, flow)
+            found = {page.number: page for page in _pages(connection, flow, generation, entries[0].number)}
+            first = found.get(entries[0].number)
+            if entries[0].action == "start" and first is not None and first.entry != entries[0]:
+                generation, found = generation + 1, {}
+                log.warning("flow %s: its history begins anew; its ledger goes on as generation %d", flow, generation)
+            differs = next((e for e in entries if e.number in found and found[e.number].entry != e), None)
+            if differs is not None:
+                log.error("flow %s: entry %d of the history differs from its ledger page", flow, differs.number)
+                return differs.number - 1 if differs is not entries[0] else 0
+            self._insert(connection, flow, generation, [e for e in entries if e.number not in found])
+            self._refill(connection, flow, entries)
+        return entries[-1].number
+
+    def pages(self, flow: str) -> list[Page]:
+        """Return the pages of the flow's newest generation in ascending order of their numbers."""
+        with self.store.transaction() as connection:
+            return list(_pages(connection, flow, _generation(connection, flow), 0))
+
+    def _lock(self, connection: sa.Connection, flow: str) -> None:
+        """Let one process write a flow's pages at a time: the end of a run and the next claim may overlap."""
+        if self.store.sqlite:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            key = sa.func.hashtextextended(f"databus_ledger:{flow}", 0)
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
+
+    def _insert(self, connection: sa.Connection, flow: str, generation: int, entries: Sequence[HistoryEntry]) -> None:
+        now = self._clock.now() if self._clock else datetime.now(UTC)
+        rows = [
+            {
+                "flow": flow,
+                "generation": generation,
+                "number": entry.number,
+                "action": entry.action,
+                "batch": entry.batch,
+                "entry": entry.to_json(),
+                "paged_at": now,
+            }
+            for entry in entries
+        ]
+        if rows:
+            connection.execute(t.ledger.insert(), rows)
+
+    def _refill(self, connection: sa.Connection, flow: str, entries: Sequence[HistoryEntry]) -> None:
+        """Write a report of each commit that has none: its run was killed after the commit, or SQL was away."""
+        commits = {(e.batch, e.plan_hash): e for e in entries if e.action == "commit" and e.plan_hash and e.previous}
+        b = t.batches.c
+        numbers = sorted({batch for batch, _ in commits})
+        for first in range(0, len(numbers), _CHUNK):
+            mine = (b.flow == flow) & b.batch.in_(numbers[first : first + _CHUNK])
+            for row in connection.execute(sa.select(b.batch, b.plan_hash).where(mine)):
+                commits.pop((row.batch, row.plan_hash), None)
+        for entry in commits.values():
+            run = run_number(self.store, connection, flow, entry.who, "")
+            number = connection.execute(
+                t.batches.insert().returning(b.id), [_report_row(flow, run, entry)]
+            ).scalar_one()
+            for table, rows in _report_children(entry):
+                if rows:
+                    connection.execute(table.insert(), [{**row, "batch": number} for row in rows])
+        if commits:
+            log.warning(
+                "flow %s: reports of %d committed batches were missing and are filled in from history: %s",
+                flow,
+                len(commits),
+                ", ".join(str(batch) for batch, _ in sorted(commits)[:20]),
+            )
+
+
+def _generation(connection: sa.Connection, flow: str) -> int:
+    found = connection.execute(sa.select(sa.func.max(t.ledger.c.generation)).where(t.ledger.c.flow == flow))
+    return found.scalar_one() or 1
+
+
+def _newest(connection: sa.Connection, flow: str, generation: int) -> int:
+    mine = (t.ledger.c.flow == flow) & (t.ledger.c.generation == generation)
+    return connection.execute(sa.select(sa.func.max(t.ledger.c.number)).where(mine)).scalar_one() or 0
+
+
+def _pages(connection: sa.Connection, flow: str, generation: int, first: int) -> Iterator[Page]:
+    c = t.ledger.c
+    wanted = (
+        sa.select(c.number, c.entry)
+        .where((c.flow == flow) & (c.generation == generation) & (c.number >= first))
+        .order_by(c.number)
+    )
+    for number, stored in connection.execute(wanted):
+        try:
+            entry = HistoryEntry.from_json(stored)
+        except (CheckpointFormatError, KeyError, TypeError, ValueError, AttributeError) as error:
+            yield Page(generation, number, None, f"{type(error).__name__}: {error}")
+        else:
+            yield Page(generation, number, entry)
+
+
+def _report_row(flow: str, run: int, entry: HistoryEntry) -> dict[str, Any]:
+    if entry.previous is None:
+        raise RecordingError(f"flow {flow}: entry {entry.number} of the history commits from nowhere")
+    return {
+        "run": run,
+        "flow": flow,
+        "batch": entry.batch,
+        "plan_hash": entry.plan_hash,
+        "spec_hash": "",
+        "mode": "live",
+        "epoch": entry.epoch,
+        "attempt": 1,
+        "range_start": entry.previous.to_json(),
+        "range_end": entry.offset.to_json(),
+        "rows": sum(counts.read for counts in entry.counts.values()),
+        "bytes": entry.bytes or 0,
+        "durations_ms": {},
+        "watermark": entry.watermark,
+        "committed_at": entry.at,
+        "refilled": True,
+    }
+
+
+def _report_children(entry: HistoryEntry) -> list[tuple[sa.Table, list[dict[str, Any]]]]:
+    counts = [{"table_name": name, **asdict(counts)} for name, counts in sorted(entry.counts.items())]
+    kept = {"slot": 0, "written": 0, "rejected": 0, "duplicate": False, "rows": {}, "outputs": {}}
+    receipts = [{"sink": r["sink"], **{name: r.get(name, kept[name]) for name in kept}} for r in entry.receipts]
+    return [(t.table_counts, counts), (t.receipts, receipts)]

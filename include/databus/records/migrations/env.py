@@ -1,0 +1,13 @@
+"""What Alembic runs around the migrations: on the connection and in the transaction of `databus.records.schema`."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from databus.records.schema import VERSION_TABLE
+from databus.records.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"], target_metadata=metadata, version_table=VERSION_TABLE
+)
+context.run_migrations()

@@ -1,0 +1,79 @@
+"""Bringing a database to the tables of this code: made new, migrated, adopted, or refused when it is newer.
+
+The caller holds the lock under which only one process does so, and the transaction in which all of it happens: SQLite
+and PostgreSQL both roll the definition of tables back.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from databus.core.errors import RecordingError
+from databus.records.tables import SCHEMA_VERSION, schema_version
+
+VERSION_TABLE = "databus_alembic_version"
+"""Alembic's own table, under a name of ours: Airflow keeps its `alembic_version` in what may be the same database."""
+
+_FIRST = "0001"
+_one_at_a_time = threading.Lock()  # Alembic's `op` and `context` are one per process
+
+
+def migrate(connection: sa.Connection, place: str) -> bool:
+    """Bring the database to the newest revision; nothing is changed when it stands there, or when it is refused.
+
+    A database of databus 0.1, made before there were migrations, is adopted as the first revision.
+
+    Args:
+        connection: in a transaction, under the lock.
+        place: names the database in errors, without its password.
+
+    Returns:
+        Whether anything was changed.
+
+    Raises:
+        RecordingError: the database is newer than this code (`recording_schema_version`).
+    """
+    config = _config(connection)
+    scripts = ScriptDirectory.from_config(config)
+    newest = scripts.get_current_head()
+    known = {script.revision for script in scripts.walk_revisions()}
+    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+    current = context.get_current_revision()
+    version = _version(connection)
+    if current not in {None, *known} or (version or 0) > SCHEMA_VERSION:
+        raise RecordingError(
+            f"{place} has tables of version {version} (revision {current}), this code knows version {SCHEMA_VERSION} "
+            f"(revision {newest})",
+            hint="A newer databus has migrated it. Run that version everywhere, or give this one its own database.",
+            code="recording_schema_version",
+        )
+    if current == newest:
+        return False
+    with _one_at_a_time:
+        if current is None and version is not None:
+            command.stamp(config, _FIRST)
+        command.upgrade(config, "head")
+    return True
+
+
+def _config(connection: sa.Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+def _version(connection: sa.Connection) -> int | None:
+    """Return what `databus_schema` says, None for a database without our tables."""
+    if not sa.inspect(connection).has_table(schema_version.name):
+        return None
+    found: int | None = connection.execute(sa.select(sa.func.max(schema_version.c.version))).scalar_one()
+    return found

@@ -1,0 +1,76 @@
+"""What a search cluster shows for the ledger: its indices are there, filled, and hold nothing newer than is committed.
+
+There are no markers: documents carry the log position of their row as version. Only the newest writes of an index are
+looked at, and deleted documents show no version: this finds an index that is gone, emptied or ahead, not a lost row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from databus.core.evidence import Evidence, SinkClaim
+from databus.core.offsets import BinlogOffset, Offset
+from databus.sinks.elasticsearch_client import translated
+from databus.sinks.elasticsearch_version import versioning
+
+if TYPE_CHECKING:
+    from opensearchpy import OpenSearch
+
+_NEWEST = 100
+"""Documents looked at per index: those written last."""
+
+
+def evidence(client: OpenSearch, sink: str, place: str, claim: SinkClaim) -> Evidence:
+    """Compare the indices of a sink with a claim.
+
+    Raises:
+        SinkUnavailableError: no answer.
+        SinkAccessError: rights are missing.
+    """
+    from opensearchpy.exceptions import NotFoundError, OpenSearchException
+
+    ahead_of = claim.plan.range.end if claim.plan else claim.checkpoint.offset
+    problems: list[str] = []
+    expected = _documents(claim)
+    for index, documents in sorted(expected.items()):
+        try:
+            client.indices.refresh(index=index)
+            found = client.search(
+                index=index,
+                body={"size": _NEWEST, "sort": [{"_seq_no": "desc"}], "version": True, "track_total_hits": True},
+                params={"_source": "false"},
+            )
+        except NotFoundError:
+            problems.append(f"index {index} is gone, batches up to {claim.checkpoint.batch} wrote to it")
+            continue
+        except OpenSearchException as error:
+            raise translated(error, place) from error
+        problems += _index_problems(index, documents, found["hits"], ahead_of)
+    looked_at = f"{len(expected)} indices: there, filled, newest {_NEWEST} writes not ahead (no markers to compare)"
+    return Evidence(f"sink {sink}", (looked_at,), tuple(problems))
+
+
+def _documents(claim: SinkClaim) -> dict[str, int]:
+    """Return index → documents that creations and deletions leave, by the receipts."""
+    totals: Counter[str] = Counter()
+    for _, receipt in claim.receipts:
+        for index, facts in dict(receipt.get("outputs") or {}).items():
+            if index:
+                totals[index] += facts.get("created", 0) - facts.get("deleted", 0)
+    return dict(totals)
+
+
+def _index_problems(index: str, documents: int, hits: dict[str, Any], committed: Offset) -> list[str]:
+    problems = []
+    if documents > 0 and not hits["total"]["value"]:
+        problems.append(f"index {index} is empty, {documents} documents more were created than deleted")
+    if isinstance(committed, BinlogOffset):
+        newest = versioning(committed)(committed.file, committed.pos)
+        ahead = [hit for hit in hits["hits"] if hit["_version"] > newest]
+        if ahead:
+            problems.append(
+                f"index {index} is ahead: document {ahead[0]['_id']} has version {ahead[0]['_version']}, "
+                f"{committed} is version {newest}: ZooKeeper was restored from an older copy, or something else wrote"
+            )
+    return problems

@@ -1,0 +1,110 @@
+"""What Kafka shows for the ledger: each slot's marker, and where each batch's records lie in the topics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from databus.core.evidence import SinkClaim
+from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.sinks.kafka.markers import Marker
+
+_OUTPUT = re.compile(r"(?P<topic>.+)\[(?P<partition>\d+)\]")
+
+
+def marker_problems(claim: SinkClaim, sink: str, markers: Sequence[Marker | None]) -> list[str]:
+    """Return a line for each slot whose marker is not what the checkpoint says."""
+    committed = claim.checkpoint.slots.get(sink, ())
+    problems = []
+    for slot, batch in enumerate(committed):
+        problem = _marker_problem(claim, batch, markers[slot] if slot < len(markers) else None)
+        if problem:
+            problems.append(f"slot {slot}: {problem}")
+    return problems
+
+
+def _marker_problem(claim: SinkClaim, batch: int, marker: Marker | None) -> str:
+    problem = ""
+    if marker is None:
+        if batch:
+            problem = f"no marker, batch {batch} is committed: the marker expired, or the cluster is another"
+    elif marker.batch == batch:
+        wanted = claim.hashes.get(batch, marker.hash)
+        if marker.state == "written" and marker.hash != wanted:
+            problem = f"the marker is {marker}, batch {batch} is committed with plan {wanted}"
+        elif marker.state == "written" and not marker.last:
+            problem = f"the marker is {marker}, the whole of batch {batch} is committed"
+    elif marker.batch < batch:
+        problem = f"the marker is behind: {marker}, batch {batch} is committed"
+    elif marker.state != "abandoned" and not _in_flight(claim, marker):
+        problem = (
+            f"the marker is ahead: {marker}, only batch {batch} is committed: "
+            "ZooKeeper was restored from an older copy, or something else wrote"
+        )
+    return problem
+
+
+def _in_flight(claim: SinkClaim, marker: Marker) -> bool:
+    return claim.plan is not None and (marker.batch, marker.hash) == (claim.plan.batch, claim.plan.hash)
+
+
+def output_problems(claim: SinkClaim, ends: Mapping[str, int | None]) -> list[str]:
+    """Return a line for each batch whose records cannot lie in the topics as its receipts say.
+
+    Args:
+        claim: the ledger's claim.
+        ends: "topic[partition]" → its end (high watermark), None for one that is not there.
+    """
+    problems: list[str] = []
+    last: dict[str, tuple[int, int]] = {}
+    for batch, receipt in claim.receipts:
+        for output, facts in sorted(dict(receipt.get("outputs") or {}).items()):
+            if not _OUTPUT.fullmatch(output) or "first_offset" not in facts:
+                continue
+            first, final, records = facts["first_offset"], facts["last_offset"], facts["records"]
+            if records > final - first + 1:
+                problems.append(f"batch {batch}: {output} cannot hold {records} records at {first}–{final}")
+            before = last.get(output)
+            if before is not None and first <= before[1]:
+                problems.append(f"batch {batch}: {output} begins at {first}, batch {before[0]} ended at {before[1]}")
+            last[output] = (batch, final)
+    for output, (batch, final) in sorted(last.items()):
+        end = ends.get(output)
+        if end is None:
+            problems.append(f"{output} is gone, batch {batch} wrote up to {final}")
+        elif end <= final:
+            problems.append(f"{output} ends at {end}, batch {batch} wrote up to {final}: records were lost")
+    return problems
+
+
+def outputs_of(claim: SinkClaim) -> list[str]:
+    """Return the "topic[partition]" names that the receipts tell of."""
+    return sorted({name for _, receipt in claim.receipts for name in dict(receipt.get("outputs") or {})})
+
+
+def ends_of(
+    consumer: Consumer, settings: ClientSettings, partitions: Mapping[str, int], outputs: Sequence[str], seen: LastError
+) -> dict[str, int | None]:
+    """Return the high watermark of each output, None for one whose topic or partition is not there.
+
+    Raises:
+        SinkUnavailableError: no answer in time.
+    """
+    found: dict[str, int | None] = {}
+    for output in outputs:
+        match = _OUTPUT.fullmatch(output)
+        if match is None:
+            continue
+        topic, partition = match["topic"], int(match["partition"])
+        if partition >= partitions.get(topic, 0):
+            found[output] = None
+            continue
+        try:
+            marks: Any = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=settings.timeout_s)
+        except KafkaException as error:
+            raise sink_error(settings, f"read the end of {output}", kafka_error(error), seen) from error
+        found[output] = marks[1]
+    return found

@@ -1,0 +1,230 @@
+"""The chain of history entries: what it covers, and that nothing wrong in it goes unnamed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from databus.core.checkpoint import Epoch, HistoryEntry
+from databus.core.counts import TableCounts
+from databus.core.gaps import Gap
+from databus.core.ledger import Ledger, SpanState, build
+from databus.core.offsets import BinlogOffset, Offset, PreparedTransaction, SequenceOffset
+
+NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
+TABLE = "shop.orders"
+
+
+def entry(number: int, action: str, previous: Offset | None, offset: Offset, batch: int, **fields) -> HistoryEntry:
+    values = {"epoch": Epoch(1), "counts": {}, "receipts": (), **fields}
+    values.update(number=number, action=action, previous=previous, offset=offset, batch=batch)
+    return HistoryEntry(who="run", why="", at=NOON, **values)
+
+
+def receipt(batch: int, rows: int, sink: str = "kafka", rejected: int = 0) -> dict:
+    return {"sink": sink, "slot": 0, "batch": batch, "written": rows, "rows": {TABLE: rows}, "rejected": rejected}
+
+
+@dataclass
+class Log:
+    """A source's log of numbered bytes, and a flow that moves over it; `states` is the oracle, byte by byte."""
+
+    at: int
+    entries: list[HistoryEntry] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    states: dict[int, tuple[SpanState, int]] = field(default_factory=dict)
+    batch: int = 0
+    replayed: int = 0
+    first: int = 0
+
+    def __post_init__(self) -> None:
+        self.first = self.at
+        self.append("start", None, self.at)
+
+    def append(self, action: str, previous: int | None, to: int, **fields) -> None:
+        before = None if previous is None else SequenceOffset(previous)
+        self.entries.append(entry(len(self.entries) + 1, action, before, SequenceOffset(to), self.batch, **fields))
+        self.at = to
+
+    def commit(self, size: int, dispatched: int, filtered: int, quarantined: int, burnt: int) -> None:
+        self.batch += 1 + burnt
+        read = dispatched + filtered + quarantined
+        counts = {TABLE: TableCounts(read, filtered, quarantined, dispatched)} if read else {}
+        state = SpanState.DISPATCHED if dispatched else SpanState.QUARANTINED if quarantined else SpanState.FILTERED
+        for position in range(self.at + 1, self.at + size + 1):
+            self.states[position] = (state, len(self.entries) + 1)
+        receipts = (receipt(self.batch, dispatched),)
+        self.append("commit", self.at, self.at + size, counts=counts, receipts=receipts, bytes=size)
+
+    def skip(self, size: int) -> None:
+        number = len(self.gaps) + 1
+        start, end = SequenceOffset(self.at), SequenceOffset(self.at + size)
+        self.gaps.append(Gap(number, start, end, "purged", "skipped", "ada", "", NOON))
+        for position in range(self.at + 1, self.at + size + 1):
+            self.states[position] = (SpanState.GAP, len(self.entries) + 1)
+        self.append("skip", self.at, self.at + size)
+
+    def rewind(self, back: int) -> None:
+        to = max(0, self.at - back)
+        whole = {state[1] for position, state in self.states.items() if position > to}
+        for number in whole:
+            self.replayed += sum(c.dispatched for c in self.entries[number - 1].counts.values())
+        self.states = {position: state for position, state in self.states.items() if position <= to}
+        self.first = min(self.first, to)
+        self.append("rewind", self.at, to)
+
+    def pause(self) -> None:
+        self.append("pause", self.at, self.at)
+
+    def ledger(self) -> Ledger:
+        return build("orders", self.entries, self.gaps)
+
+
+SMALL = st.integers(0, 5)
+COMMIT = st.tuples(st.just("commit"), st.integers(1, 9), SMALL, SMALL, SMALL, st.integers(0, 2))
+STEPS = st.lists(
+    st.one_of(
+        COMMIT,
+        COMMIT,
+        st.just(("commit", 0, 0, 0, 0, 0)),
+        st.tuples(st.just("skip"), st.integers(1, 9)),
+        st.tuples(st.just("rewind"), st.integers(1, 30)),
+        st.tuples(st.just("pause")),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+def moved(steps, start: int = 20) -> Log:
+    log = Log(start)
+    for name, *arguments in steps:
+        getattr(log, name)(*arguments)
+    return log
+
+
+@given(STEPS)
+def test_every_byte_is_in_exactly_one_span_of_the_right_state(steps) -> None:
+    log = moved(steps)
+    ledger = log.ledger()
+    assert ledger.problems == ()
+    assert (ledger.start, ledger.end) == (SequenceOffset(log.first), SequenceOffset(log.at))
+    told: dict[int, tuple[SpanState, int | None]] = {}
+    place = log.first
+    for span in ledger.spans:
+        assert span.start == SequenceOffset(place)
+        place = span.end.sequence
+        for position in range(span.start.sequence + 1, place + 1):
+            assert position not in told
+            told[position] = (span.state, span.number)
+    assert place == log.at
+    assert told == log.states
+    assert ledger.replayed == log.replayed
+
+
+@given(STEPS, st.data())
+def test_what_is_taken_from_or_changed_in_a_chain_is_named(steps, data) -> None:
+    log = moved([*steps, ("commit", 3, 2, 0, 0, 0), ("commit", 4, 1, 1, 1, 0)])
+    where = data.draw(st.integers(1, len(log.entries) - 2), label="which entry")
+    chosen = log.entries[where]
+    harm = data.draw(st.sampled_from(["missing", "start", "end", "epoch", "twice"]), label="harm")
+    if harm == "missing":
+        del log.entries[where]
+    elif harm == "twice":
+        log.entries.insert(where, chosen)
+    elif harm == "start":
+        log.entries[where] = replace(chosen, previous=SequenceOffset(chosen.previous.sequence + 1))
+    elif harm == "end":
+        log.entries[where] = replace(chosen, offset=SequenceOffset(chosen.offset.sequence + 1))
+    else:
+        log.entries[where] = replace(chosen, epoch=Epoch(7))
+    assert log.ledger().problems
+
+
+@given(STEPS, st.sampled_from(["read", "filtered", "quarantined", "dispatched"]), st.data())
+def test_a_changed_count_is_named(steps, column, data) -> None:
+    log = moved([*steps, ("commit", 3, 2, 1, 1, 0)])
+    commits = [n for n, e in enumerate(log.entries) if e.counts]
+    where = data.draw(st.sampled_from(commits))
+    counts = log.entries[where].counts[TABLE]
+    wrong = replace(counts, **{column: getattr(counts, column) + 1})
+    log.entries[where] = replace(log.entries[where], counts={TABLE: wrong})
+    problems = log.ledger().problems
+    assert any(f"entry {where + 1} (commit)" in str(problem) and TABLE in str(problem) for problem in problems)
+
+
+@given(STEPS, st.data())
+def test_a_gap_that_is_not_named_is_told(steps, data) -> None:
+    log = moved([*steps, ("skip", 4), ("commit", 2, 1, 0, 0, 0)])
+    gone = data.draw(st.sampled_from(log.gaps))
+    same = [gap for gap in log.gaps if (gap.start, gap.end) == (gone.start, gone.end)]
+    log.gaps = [gap for gap in log.gaps if gap not in same]
+    assert any(f"from {gone.start} on to {gone.end}" in problem.problem for problem in log.ledger().problems)
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"receipts": (receipt(1, 3),)}, "sink kafka confirms 3 rows, the counts hold 2 dispatched"),
+        ({"receipts": ()}, "no sink confirms any"),
+        ({"receipts": (receipt(9, 2),)}, "receipt of sink kafka for batch 9"),
+        ({"receipts": (receipt(1, 2), receipt(1, 5, "search"))}, "sink search confirms 5 rows"),
+        ({"batch": 0}, "commits batch 0 after batch 0"),
+        ({"offset": SequenceOffset(15)}, "which goes back"),
+    ],
+)
+def test_a_commit_must_agree_with_itself(changed, problem) -> None:
+    log = moved([("commit", 3, 2, 0, 1, 0)])
+    log.entries[1] = replace(log.entries[1], **changed)
+    assert any(problem in str(found) for found in log.ledger().problems)
+
+
+def test_two_sinks_may_take_different_rows_of_a_batch() -> None:
+    log = moved([("commit", 3, 5, 0, 1, 0)])
+    log.entries[1] = replace(log.entries[1], receipts=(receipt(1, 5), receipt(1, 2, "search", rejected=1)))
+    assert log.ledger().problems == ()
+
+
+def test_a_trimmed_history_covers_from_its_first_entry_on() -> None:
+    log = moved([("commit", 3, 2, 0, 0, 0), ("commit", 4, 2, 0, 0, 0)])
+    ledger = build("orders", log.entries[2:])
+    assert ledger.problems == ()
+    assert (ledger.start, ledger.end) == (SequenceOffset(23), SequenceOffset(27))
+
+
+def test_a_hole_is_a_span_of_its_own() -> None:
+    log = moved([("commit", 3, 2, 0, 0, 0)] * 3)
+    del log.entries[2]
+    ledger = log.ledger()
+    assert [(s.start.sequence, s.end.sequence, s.state) for s in ledger.spans] == [
+        (20, 23, "dispatched"),
+        (23, 26, "unknown"),
+        (26, 29, "dispatched"),
+    ]
+    assert "follows 2: entries 3–3 are missing" in str(ledger.problems[0])
+
+
+def test_a_flow_that_starts_anew_is_named_and_covers_from_there() -> None:
+    log = moved([("commit", 3, 2, 0, 0, 0)])
+    log.append("start", None, 70)
+    ledger = log.ledger()
+    assert ledger.start == ledger.end == SequenceOffset(70)
+    assert [str(p) for p in ledger.problems] == ["history: entry 3 (start) starts the flow anew at 70; it stood at 23"]
+
+
+def test_bytes_of_prepared_transactions_are_pending() -> None:
+    prepared = PreparedTransaction("X'01',X'',1", "bin.000001", 150, 190)
+    places = [BinlogOffset("bin.000001", pos) for pos in (100, 200, 300)]
+    end = replace(places[2], prepared=(prepared,))
+    entries = [
+        entry(1, "start", None, places[0], 0),
+        entry(2, "commit", places[0], replace(places[1], prepared=(prepared,)), 1, bytes=100),
+        entry(3, "commit", places[1], end, 2, bytes=100),
+    ]
+    ledger = build("orders", entries)
+    assert ledger.pending == (prepared,)
+    assert {s: b for s, b in ledger.bytes_by_state.items() if b} == {"filtered": 160, "pending": 40}

@@ -1,0 +1,87 @@
+"""History and pages read as one, and the figures shown of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from databus.core.checkpoint import Epoch, HistoryEntry
+from databus.core.counts import TableCounts
+from databus.core.gaps import Gap
+from databus.core.ledger import build
+from databus.core.offsets import SequenceOffset
+from databus.ops.ledger import LedgerState, begins_anew, merged, summary
+from databus.records.ledger_pages import Page
+
+NOON = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def entry(number: int, action: str = "commit", **fields) -> HistoryEntry:
+    previous = None if action == "start" else SequenceOffset(number - 2)
+    rows = {"shop.orders": TableCounts(3, 1, 0, 2)} if action == "commit" else {}
+    receipts = ({"sink": "kafka", "batch": number - 1, "rows": {"shop.orders": 2}},) if rows else ()
+    made = HistoryEntry(
+        number, action, "run", "", previous, SequenceOffset(number - 1), number - 1, Epoch(1), rows, receipts, NOON,
+        bytes=1,
+    )  # fmt: skip
+    return replace(made, **fields)
+
+
+CHAIN = [entry(1, "start"), *(entry(n) for n in range(2, 8))]
+
+
+def pages(entries) -> list[Page]:
+    return [Page(1, e.number, e) for e in entries]
+
+
+def state(history, paged, gaps=()) -> LedgerState:
+    entries = merged(history, paged)
+    ledger = build("orders", entries, gaps)
+    return LedgerState("orders", None, None, tuple(history), tuple(gaps), tuple(paged), entries, ledger)
+
+
+def test_pages_go_on_where_history_was_trimmed() -> None:
+    assert merged(CHAIN[4:], pages(CHAIN[:5])) == tuple(CHAIN)
+    assert state(CHAIN[4:], pages(CHAIN[:5])).unpaged == 2
+
+
+def test_history_wins_where_both_have_an_entry() -> None:
+    changed = replace(CHAIN[5], who="other")
+    assert merged(CHAIN[4:], pages([*CHAIN[:5], changed]))[5] == CHAIN[5]
+
+
+def test_pages_of_an_earlier_life_are_left_out() -> None:
+    former = [replace(e, epoch=Epoch(9)) for e in CHAIN]
+    assert begins_anew(CHAIN[:2], pages(former))
+    assert merged(CHAIN[:2], pages(former)) == tuple(CHAIN[:2])
+    assert not begins_anew(CHAIN, pages(CHAIN))
+    assert not begins_anew(CHAIN[2:], pages(former))
+
+
+def test_a_page_that_cannot_be_read_leaves_a_hole_only_where_history_is_trimmed() -> None:
+    broken = [Page(1, 3, None, "not JSON") if p.number == 3 else p for p in pages(CHAIN)]
+    assert state(CHAIN, broken).ledger.problems == ()
+    hole = state(CHAIN[4:], broken)
+    assert "entries 3–3 are missing" in str(hole.ledger.problems[0])
+    assert [span["kind"] for span in summary(hole)["spans"]] == ["read", "unknown", "read"]
+
+
+def test_the_summary_adds_up() -> None:
+    shown = summary(state(CHAIN, pages(CHAIN)))
+    assert shown["rows"] == {"read": 18, "filtered": 6, "quarantined": 0, "dispatched": 12}
+    assert (shown["bytes"], shown["bytes_by_state"]) == (6, {"dispatched": 6})
+    (span,) = shown["spans"]
+    assert (span["from"], span["to"], span["batches"], span["bytes"], span["read"]) == ("0", "6", "1–6", 6, 18)
+
+
+def test_a_gap_stands_for_itself() -> None:
+    skip = replace(entry(8, "skip"), counts={}, receipts=(), bytes=None)
+    after = replace(entry(9), batch=8, receipts=({"sink": "kafka", "batch": 8, "rows": {"shop.orders": 2}},))
+    gap = Gap(1, SequenceOffset(6), SequenceOffset(7), "purged", "skipped", "ada", "", NOON)
+    shown = summary(state([*CHAIN, skip, after], pages(CHAIN), [gap]))
+    assert [(s["kind"], s["batches"]) for s in shown["spans"]] == [
+        ("read", "1–6"),
+        ("gap: purged", None),
+        ("read", "8"),
+    ]
+    assert [g["cause"] for g in shown["gaps"]] == ["purged"]

@@ -1,0 +1,73 @@
+"""What Kafka's markers and topics say against the ledger, case by case."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.evidence import SinkClaim
+from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.core.plan import Plan, SinkPlan
+from databus.sinks.kafka.evidence import marker_problems, output_problems, outputs_of
+from databus.sinks.kafka.markers import Marker
+
+NOON = datetime(2026, 1, 1, tzinfo=UTC)
+PLAN = Plan(
+    "default", "orders", 6, OffsetRange(SequenceOffset(5), SequenceOffset(6)), {"kafka": SinkPlan()}, "spec", NOON
+)
+
+
+def claim(*receipts, plan=None) -> SinkClaim:
+    checkpoint = Checkpoint(SequenceOffset(5), 5, Epoch(1), "run", "h5", {}, None, NOON, {"kafka": (5,)})
+    return SinkClaim("orders", checkpoint, plan, {5: "h5"}, receipts)
+
+
+@pytest.mark.parametrize(
+    ("marker", "plan", "problem"),
+    [
+        (Marker(5, "h5"), None, ""),
+        (Marker(6, PLAN.hash), PLAN, ""),  # written, the commit is to come
+        (Marker(6, PLAN.hash, last=False), PLAN, ""),
+        (Marker(6, "other"), PLAN, "ahead"),
+        (Marker(6, PLAN.hash), None, "ahead"),
+        (Marker(6, "other", state="abandoned"), None, ""),
+        (Marker(4, "h4"), None, "behind"),
+        (Marker(5, "h6"), None, "committed with plan h5"),
+        (Marker(5, "h5", last=False), None, "the whole of batch 5"),
+        (None, None, "no marker, batch 5"),
+    ],
+)
+def test_a_marker_is_the_committed_batch_or_the_plan_in_flight(marker, plan, problem) -> None:
+    found = marker_problems(claim(plan=plan), "kafka", [marker])
+    assert [problem in line for line in found] == ([True] if problem else [])
+
+
+def test_a_slot_that_nothing_was_committed_to_needs_no_marker() -> None:
+    checkpoint = Checkpoint(SequenceOffset(0), 0, Epoch(1), "run", "", {}, None, NOON, {"kafka": (0, 0)})
+    assert marker_problems(SinkClaim("orders", checkpoint, None, {}, ()), "kafka", [None, None]) == []
+
+
+def outputs(batch: int, first: int, last: int, records: int, output: str = "cdc.orders[0]"):
+    return batch, {"outputs": {output: {"first_offset": first, "last_offset": last, "records": records}}}
+
+
+@pytest.mark.parametrize(
+    ("receipts", "end", "problems"),
+    [
+        ([outputs(1, 0, 9, 10), outputs(2, 11, 15, 5)], 17, []),
+        ([outputs(1, 0, 9, 11)], 11, ["batch 1: cdc.orders[0] cannot hold 11 records at 0–9"]),
+        ([outputs(1, 0, 9, 10), outputs(2, 9, 12, 3)], 14, ["batch 2: cdc.orders[0] begins at 9, batch 1 ended at 9"]),
+        ([outputs(1, 0, 9, 10)], 9, ["cdc.orders[0] ends at 9, batch 1 wrote up to 9: records were lost"]),
+        ([outputs(1, 0, 9, 10)], None, ["cdc.orders[0] is gone, batch 1 wrote up to 9"]),
+        ([(1, {"outputs": None}), (2, {"outputs": {"": {"retries": 2}}}), (3, {})], None, []),
+    ],
+)
+def test_receipts_must_fit_into_the_topics(receipts, end, problems) -> None:
+    assert output_problems(claim(*receipts), {"cdc.orders[0]": end}) == problems
+
+
+def test_outputs_are_named_once() -> None:
+    receipts = [outputs(1, 0, 1, 1), outputs(2, 2, 3, 1), outputs(2, 0, 1, 1, "cdc.orders[1]")]
+    assert outputs_of(claim(*receipts)) == ["cdc.orders[0]", "cdc.orders[1]"]

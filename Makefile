@@ -35,12 +35,15 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit lint format docker-check bench bench-decode bench-e2e
+.PHONY: test test-unit faults lint format docker-check bench bench-decode bench-e2e
 test: setup java ## The whole suite, on real servers that it starts itself
 	$(BIN)/python -m pytest $(ARGS)
 
 test-unit: setup ## Unit tests only: no servers, no Spark
 	$(BIN)/python -m pytest tests/unit $(ARGS)
+
+faults: setup java ## Faults on servers of its own, table by fault (ROUNDS=100 SEED=1; ARGS="--minutes 60")
+	$(BIN)/python -m tests.faults --rounds $(or $(ROUNDS),100) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lint: setup ## ruff, mypy (strict), import-linter
 	$(BIN)/ruff check .

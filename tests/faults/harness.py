@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import psutil
+
 from databus import Flow, Kafka, MysqlBinlog
 from tests.faults.changes import ChangeWriter
 from tests.faults.oracle import TopicOracle
@@ -131,7 +133,7 @@ class Harness:
     def _kill_round(self, fault: Fault) -> None:
         run = self._start(fault, action="kill")
         if fault.point:
-            if run.wait_for("point", timeout_s=4) is None:
+            if run.wait_for("point", timeout_s=5) is None:
                 # The point was not passed so often: killed where it stands.
                 self.report.note(f"run {run.number}: {fault.point} not passed {fault.hit} times")
                 run.signal_group(signal.SIGKILL)
@@ -159,19 +161,20 @@ class Harness:
     def _zombie_round(self, fault: Fault) -> None:
         """Stop a holder, let another take over and commit, and wake the first."""
         run = self._start(fault, action="stop")
-        if fault.point and run.wait_for("point", timeout_s=4) is None:
+        passed = bool(fault.point) and run.wait_for("point", timeout_s=5) is not None
+        if fault.point and not passed:
             self.report.note(f"run {run.number}: {fault.point} not passed {fault.hit} times")
         if not fault.point:
             run.wait_for("claimed", timeout_s=30)
             time.sleep(fault.after_s)
+        stopping = {"zombie executor": [run.executors[fault.slot]], "zombie driver": [run.pid]}
+        for pid in stopping.get(fault.kind, [run.pid, *run.executors]):
+            if not passed:
+                _signal(pid, signal.SIGSTOP)
+            _wait_stopped(pid)
         if fault.kind == "zombie executor":
-            _signal(run.executors[fault.slot], signal.SIGSTOP)
             _signal(run.pid, signal.SIGKILL)  # an orphan: its driver is gone, its task goes on later
             run.wait_end(10)
-        elif fault.kind == "zombie driver":
-            _signal(run.pid, signal.SIGSTOP)
-        else:
-            run.signal_group(signal.SIGSTOP)
         self._recovered(run)
         stopped = time.time()
         if fault.timed_out:
@@ -181,8 +184,14 @@ class Harness:
         self._owe(fault.kind, stopped + (SESSION_TIMEOUT_S + 1.5 if fault.timed_out else 0))
         heir = self._committing(fault.commits)
         woken = time.time()
-        run.signal_group(signal.SIGCONT)
-        if fault.kind != "zombie executor" and run.wait_end(45) is None:
+        deadline = time.monotonic() + 45
+        while True:  # again and again: it may stop itself at its point only now
+            run.signal_group(signal.SIGCONT)
+            if run.wait_end(0.5) is not None or time.monotonic() > deadline:
+                break
+        if heir is not None:  # the new holder goes on, whatever the woken one did
+            heir = self._committing(1, heir)
+        if run.status is None:
             self.report.find("zombie", fault.kind, f"run {run.number} does not end after it was woken")
             run.signal_group(signal.SIGKILL)
         late = [e for e in run.told("committed") if e["at"] > woken]
@@ -318,6 +327,12 @@ class Harness:
 def _signal(pid: int, number: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def _wait_stopped(pid: int) -> None:
+    with suppress(psutil.NoSuchProcess):
+        while psutil.Process(pid).status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE):
+            time.sleep(0.005)
 
 
 def _quiet(_event: object) -> None:

@@ -102,7 +102,7 @@ def schedule(rounds: int, seed: int, server_share: float = 0.1, kinds: tuple[str
             Fault(
                 kind,
                 point,
-                hit=1 if once else chance.randint(1, 6 if point in EXECUTOR_POINTS else 3),
+                hit=1 if once else chance.randint(1, 4 if point in EXECUTOR_POINTS else 2),
                 after_s=chance.uniform(0, 1.5),
                 lasts_s=chance.choice((0.3, 1.0, 2.0, 4.5)),
                 slot=chance.randrange(2),

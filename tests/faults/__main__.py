@@ -57,6 +57,7 @@ def _play(sandbox: Sandbox, folder: Path, options: argparse.Namespace) -> int:
         sys.stdout.write("".join(f"{at:9.3f} {text}\n" for at, text in report.timeline[-60:]))
         sys.stdout.write("\n".join(report.findings[:40]) + "\n")
     sys.stdout.write(f"{report.table()}\n{report.facts}; runs ended with {dict(report.errors)}\n")
+    sys.stdout.write(f"zombies: {dict(report.fates)}\n")
     sys.stdout.write(f"seed {options.seed}: {'clean' if report.clean else 'FINDINGS'}; report: {file}\n")
     return 0 if report.clean else 1
 

@@ -22,6 +22,8 @@ _BACKLOG = (300, 150)
 """The writer waits above the first number of changes not yet seen, and goes on below the second."""
 
 _STUCK_S = 90.0
+ZOMBIES = ("zombie driver", "zombie both", "zombie executor", "late initialiser")
+_ORPHANS = ("zombie executor", "late initialiser")
 
 
 class Harness:
@@ -123,7 +125,7 @@ class Harness:
     # --- rounds ---
 
     def _round(self, fault: Fault) -> None:
-        if fault.kind.startswith("zombie"):
+        if fault.kind in ZOMBIES:
             self._zombie_round(fault)
         elif fault.kind.startswith("kill"):
             self._kill_round(fault)
@@ -167,12 +169,12 @@ class Harness:
         if not fault.point:
             run.wait_for("claimed", timeout_s=30)
             time.sleep(fault.after_s)
-        stopping = {"zombie executor": [run.executors[fault.slot]], "zombie driver": [run.pid]}
+        stopping = {"zombie driver": [run.pid], **dict.fromkeys(_ORPHANS, run.executors[fault.slot : fault.slot + 1])}
         for pid in stopping.get(fault.kind, [run.pid, *run.executors]):
             if not passed:
                 _signal(pid, signal.SIGSTOP)
             _wait_stopped(pid)
-        if fault.kind == "zombie executor":
+        if fault.kind in _ORPHANS:
             _signal(run.pid, signal.SIGKILL)  # an orphan: its driver is gone, its task goes on later
             run.wait_end(10)
         self._recovered(run)
@@ -191,15 +193,23 @@ class Harness:
                 break
         if heir is not None:  # the new holder goes on, whatever the woken one did
             heir = self._committing(1, heir)
-        if run.status is None:
-            self.report.find("zombie", fault.kind, f"run {run.number} does not end after it was woken")
-            run.signal_group(signal.SIGKILL)
-        late = [e for e in run.told("committed") if e["at"] > woken]
-        if late:
-            self.report.find("zombie", fault.kind, f"run {run.number} committed after it was woken: {late}")
-        self._note_end(run, "zombie: ")
+        self._judge_zombie(run, fault.kind, woken)
         if heir is not None:
             self._stop_in_order(heir)
+
+    def _judge_zombie(self, run: Run, kind: str, woken: float) -> None:
+        """A woken run must end, and must not have moved anything."""
+        if run.status is None:
+            self.report.find("zombie", kind, f"run {run.number} does not end after it was woken")
+            run.signal_group(signal.SIGKILL)
+        moved = [e for e in run.told("committed") if e["at"] > woken]
+        if moved:
+            self.report.find("zombie", kind, f"run {run.number} committed after it was woken: {moved}")
+        told = [e for name in ("refused", "found", "wrote", "failed") for e in run.told(name) if e["at"] > woken]
+        # "wrote" is told by one that was stopped behind its commit; whether a row came twice, the oracle tells.
+        self.report.fates.update(f"{kind}: {e['event']} {e.get('code', '')}" for e in told)
+        self.report.fates["zombies"] += 1
+        self._note_end(run, "zombie: ")
 
     def _server_round(self, fault: Fault) -> None:
         server, _, what = fault.kind.partition(" ")

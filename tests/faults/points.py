@@ -105,9 +105,24 @@ class WatchedStore(Watched):
         self._point.passed("commit.after")
 
 
-def install_in_executor(point: Point) -> None:
-    """Put the points of a Kafka transaction around the session's steps."""
-    from databus.sinks.kafka import session
+def install_in_executor(point: Point, tell: Tell) -> None:
+    """Put the points of a Kafka transaction around the session's steps; tell what became of each write."""
+    from databus.core.errors import DatabusError
+    from databus.sinks.kafka import session, writer
+
+    write = writer.KafkaSlotWriter.write
+
+    def told(self: Any, rows: Any, slot: int) -> Any:
+        try:
+            receipt = write(self, rows, slot)
+        except DatabusError as error:
+            tell("refused", code=error.code, slot=slot, batch=self.plan.batch)
+            raise
+        tell("found" if receipt.duplicate else "wrote", slot=slot, batch=self.plan.batch)
+        return receipt
+
+    changed: Any = writer.KafkaSlotWriter
+    changed.write = told
 
     kind: Any = session.Session
     for method, call in (("__init__", "init"), ("begin", "begin"), ("flush", "flush"), ("commit", "transaction")):

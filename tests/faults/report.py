@@ -25,6 +25,7 @@ class Report:
         findings: what must not be, in words.
         counts: the same by kind and fault.
         errors: codes with which runs ended.
+        fates: what became of zombies: refused by what.
         timeline: (seconds since the start, what happened).
         facts: further figures.
     """
@@ -35,6 +36,7 @@ class Report:
     findings: list[str] = field(default_factory=list)
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)
+    fates: Counter[str] = field(default_factory=Counter)
     timeline: list[tuple[float, str]] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     _began: float = field(default_factory=time.monotonic)
@@ -83,6 +85,7 @@ class Report:
             "recovery_p50_s": round(statistics.median(every), 3) if every else None,
             "recovery_worst_s": round(max(every), 3) if every else None,
             "errors": dict(self.errors),
+            "zombies": dict(self.fates),
             "facts": self.facts,
             "machine": {"platform": platform.platform(), "python": platform.python_version()},
             "timeline": self.timeline,

@@ -17,6 +17,7 @@ TASK_FAULTS = (
     "zombie driver",
     "zombie both",
     "zombie executor",
+    "late initialiser",
 )
 SERVER_FAULTS = (
     "kafka killed",
@@ -97,12 +98,16 @@ def schedule(rounds: int, seed: int, server_share: float = 0.1, kinds: tuple[str
             point = chance.choice(EXECUTOR_POINTS)
         elif kind in ("zombie driver", "zombie both") and chance.random() < 0.8:
             point = chance.choice(_ZOMBIE_POINTS)
-        once = point.startswith(("claim", "release"))
+        elif kind == "late initialiser":
+            point = "init.before"
+        once = point.startswith(("claim", "release")) or kind == "late initialiser"
         found.append(
             Fault(
                 kind,
                 point,
-                hit=1 if once else chance.randint(1, 4 if point in EXECUTOR_POINTS else 2),
+                hit=1
+                if once or kind == "late initialiser"
+                else chance.randint(1, 4 if point in EXECUTOR_POINTS else 2),
                 after_s=chance.uniform(0, 1.5),
                 lasts_s=chance.choice((0.3, 1.0, 2.0, 4.5)),
                 slot=chance.randrange(2),

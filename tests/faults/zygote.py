@@ -193,7 +193,7 @@ def _move(command: dict[str, Any], tell: _Teller) -> None:
 
     def at_start(number: int) -> None:
         mine = in_executor if in_executor and in_executor.get("slot", 0) == number else None
-        install_in_executor(Point(mine, tell))
+        install_in_executor(Point(mine, tell), tell)
 
     executors = Executors(command["executors"], at_start)
     tell("executors", pids=executors.pids)

@@ -298,6 +298,8 @@ class Harness:
         last = run.events[-1] if run is not None and run.events else None
         self.report.find("stuck", self._fault, f"no {commits} commits within {_STUCK_S:.0f} s; last told: {last}")
         if run is not None:
+            run.signal_group(signal.SIGUSR1)  # the stacks of all its threads go to the runs' log
+            run.wait_end(2)
             run.signal_group(signal.SIGKILL)
             run.wait_end(10)
             self._gone(run)

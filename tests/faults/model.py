@@ -11,7 +11,8 @@ is modelled is Kafka itself (a transaction holds rows and marker; init_transacti
 writer's steps. A process reads ZooKeeper at one step and writes at a later one, and others may come in between.
 
 Invariants, in every state: each slot shows units 1..n once and in order; the checkpoint is never ahead of a slot; no
-write of a claim but the latest is applied; the latest claim never finds a marker that does not fit its plan. From every state the flow can still be finished.
+write of a claim but the latest is applied; the latest claim never finds a marker that does not fit its plan. From every
+state the flow can still be finished.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ socket named on the command line. A run is a process group: the driver, and one 
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import json
 import logging
@@ -154,6 +155,7 @@ def _run(command: dict[str, Any], address: str) -> None:
         for target, source in ((0, null), (1, log), (2, log)):
             os.dup2(source, target)
         random.seed()
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
         logging.basicConfig(
             level=logging.INFO, stream=sys.stderr,
             format=f"%(asctime)s run {command['run']} %(process)d %(name)s %(message)s",

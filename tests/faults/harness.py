@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -12,6 +13,8 @@ from typing import Any
 import psutil
 
 from databus import Flow, Kafka, MysqlBinlog
+from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.core.connections import Connection
 from tests.faults.changes import ChangeWriter
 from tests.faults.oracle import TopicOracle
 from tests.faults.report import Report
@@ -46,6 +49,10 @@ class Harness:
         )
         self.writer.write(60)
         self.oracle = TopicOracle(world.sandbox.address("kafka"), name)
+        host, _, port = world.sandbox.address("zookeeper").partition(":")
+        self._store = ZooKeeperCheckpoints(
+            Connection(conn_id="oracle", conn_type="zookeeper", host=host, port=int(port))
+        )
         self._runs: list[Run] = []
         self._judged = 0
         self._fault = "none"
@@ -61,6 +68,7 @@ class Harness:
         finally:
             self.writer.close()
             self.oracle.close()
+            self._store.close()
             with suppress(Exception), self.world.sql() as connection, connection.cursor() as cursor:
                 cursor.execute(f"DROP DATABASE {self.name}")
 
@@ -112,6 +120,7 @@ class Harness:
                 return
         self.oracle.poll(20)
         self.oracle.settle(self.writer.snapshot())
+        self._check_history(self._fault, 1000)
         self._take_findings()
         self.report.facts.update(changes=self.writer.total, transactions=self.writer.transactions, runs=len(self._runs))
 
@@ -202,14 +211,21 @@ class Harness:
         if run.status is None:
             self.report.find("zombie", kind, f"run {run.number} does not end after it was woken")
             run.signal_group(signal.SIGKILL)
-        moved = [e for e in run.told("committed") if e["at"] > woken]
-        if moved:
-            self.report.find("zombie", kind, f"run {run.number} committed after it was woken: {moved}")
+        self._check_history(kind)
         told = [e for name in ("refused", "found", "wrote", "failed") for e in run.told(name) if e["at"] > woken]
         # "wrote" is told by one that was stopped behind its commit; whether a row came twice, the oracle tells.
         self.report.fates.update(f"{kind}: {e['event']} {e.get('code', '')}" for e in told)
         self.report.fates["zombies"] += 1
         self._note_end(run, "zombie: ")
+
+    def _check_history(self, kind: str, last: int = 60) -> None:
+        """What was committed follows one from the other, and no epoch commits after a newer one did."""
+        newest_first = self._store.history(self.name, last)
+        for later, entry in itertools.pairwise(newest_first):
+            if later.epoch < entry.epoch:
+                self.report.find("zombie", kind, f"epoch {later.epoch} committed batch {later.batch} after {entry}")
+            if later.previous != entry.offset or later.batch <= entry.batch:
+                self.report.find("lost", kind, f"history: {later} does not follow from {entry}")
 
     def _server_round(self, fault: Fault) -> None:
         server, _, what = fault.kind.partition(" ")

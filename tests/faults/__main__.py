@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--home", type=Path, help="folder of servers that stay up; default: servers of its own")
     parser.add_argument("--mutant", nargs="*", default=[])
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # servers and mounts are cleared away on the way out
     with tempfile.TemporaryDirectory(prefix="databus-faults-") as made:
         home = options.home or Path(made)
         sandbox = Sandbox(home, ports_from=options.ports_from, options=SandboxOptions())

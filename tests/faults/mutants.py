@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from databus.sandbox import Sandbox, SandboxOptions
 from tests.faults.model import Size, explore
 
 Patch = Callable[[Callable[[Any, str, Any], None]], None]
@@ -334,10 +335,18 @@ def caught_by_harness(name: str, home: Path, ports_from: int, rounds: int) -> st
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.faults.mutants", description=__doc__)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--home", type=Path, default=Path("build/faults"), help="folder of the harness's servers")
+    parser.add_argument("--home", type=Path, default=Path("build/faults"), help="servers, stopped at the end")
     parser.add_argument("--ports-from", type=int, default=29_000)
     parser.add_argument("--rounds", type=int, default=12)
     options = parser.parse_args()
+    sandbox = Sandbox(options.home, ports_from=options.ports_from, options=SandboxOptions())
+    try:
+        return _table(options)
+    finally:
+        sandbox.destroy()
+
+
+def _table(options: argparse.Namespace) -> int:
     survivors = []
     for name in options.names or MUTANTS:
         mutant, began = MUTANTS[name], time.monotonic()

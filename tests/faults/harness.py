@@ -118,7 +118,10 @@ class Harness:
             if time.monotonic() > deadline:
                 self.report.find("stuck", self._fault, f"no run catches up: {run.events[-1]}")
                 return
-        self.oracle.poll(20)
+        # A transaction's end becomes visible a moment after the broker has answered its commit.
+        deadline = time.monotonic() + _STUCK_S / 3
+        while self.oracle.poll(30) or (self.oracle.seen < self.writer.total and time.monotonic() < deadline):
+            time.sleep(0.1)
         self.oracle.settle(self.writer.snapshot())
         self._check_history(self._fault, 1000)
         self._take_findings()

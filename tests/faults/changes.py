@@ -31,6 +31,7 @@ class ChangeWriter:
 
     Attributes:
         changes: per key the operations so far, "c", "u" or "d"; the n-th is change n.
+        full: tells whether to wait: the writer must not run away from a path that is down.
         total: number of changes.
         transactions: number of committed transactions.
     """
@@ -45,8 +46,7 @@ class ChangeWriter:
         self._fresh = 0
         self.lock = threading.Lock()
         self._stop = threading.Event()
-        self._room = threading.Event()
-        self._room.set()
+        self.full: Callable[[], bool] = lambda: False
         self._thread: threading.Thread | None = None
         self.error: BaseException | None = None
         self._connection: Any = None
@@ -67,15 +67,10 @@ class ChangeWriter:
     def stop(self) -> None:
         """Stop after the transaction in hand, whose outcome is known then."""
         self._stop.set()
-        self._room.set()
         if self._thread is not None:
             self._thread.join()
         if self.error is not None:
             raise self.error
-
-    def hold(self, held: bool) -> None:
-        """Let the writer wait, or go on: it must not run away from a path that is down."""
-        (self._room.clear if held else self._room.set)()
 
     def rows(self) -> dict[Key, int]:
         """Return the version of each row that exists now."""
@@ -101,8 +96,8 @@ class ChangeWriter:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                self._room.wait()
-                self._transaction()
+                if not self.full():
+                    self._transaction()
                 self._stop.wait(self._random.uniform(0, 0.05))
         except BaseException as error:  # noqa: BLE001 - told by stop()
             self.error = error

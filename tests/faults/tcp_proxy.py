@@ -119,7 +119,7 @@ class TcpProxy:
 
     def _pump(self, source: socket.socket, sink: socket.socket, way: str, ended: Callable[[], None]) -> None:
         rewrite = self._rewrite if way == "from" else None
-        kept = b""
+        waiting = b""
         with suppress(OSError):
             while piece := source.recv(262_144):
                 if self.delay_s:
@@ -127,15 +127,18 @@ class TcpProxy:
                 while way in self.stopped and not self._closing.is_set():
                     time.sleep(0.01)
                 if rewrite is not None:
-                    piece, kept = _replaced(kept + piece, *rewrite)
+                    piece, waiting = _whole_frames(waiting + piece)
+                    piece = piece.replace(*rewrite)
                 sink.sendall(piece)
         ended()
 
 
-def _replaced(data: bytes, old: bytes, new: bytes) -> tuple[bytes, bytes]:
-    """Replace, and return what may be passed on and a tail that may be the beginning of `old`."""
-    data = data.replace(old, new)
-    for length in range(min(len(old) - 1, len(data)), 0, -1):
-        if data.endswith(old[:length]):
-            return data[:-length], data[-length:]
-    return data, b""
+def _whole_frames(data: bytes) -> tuple[bytes, bytes]:
+    """Cut behind the last whole answer: each begins with its length, an int32 (Kafka protocol guide)."""
+    end = 0
+    while len(data) >= end + 4:
+        (length,) = struct.unpack_from(">i", data, end)
+        if len(data) < end + 4 + length:
+            break
+        end += 4 + length
+    return data[:end], data[end:]

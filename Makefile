@@ -35,12 +35,22 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit lint format docker-check bench bench-decode bench-e2e
+.PHONY: test test-unit faults faults-zombies mutants lint format docker-check bench bench-decode bench-e2e
 test: setup java ## The whole suite, on real servers that it starts itself
 	$(BIN)/python -m pytest $(ARGS)
 
 test-unit: setup ## Unit tests only: no servers, no Spark
 	$(BIN)/python -m pytest tests/unit $(ARGS)
+
+faults: setup java ## Faults on servers of its own, table by fault (ROUNDS=100 SEED=1; ARGS="--minutes 60")
+	$(BIN)/python -m tests.faults --rounds $(or $(ROUNDS),100) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+faults-zombies: setup java ## 200 zombies (paused runs, orphaned tasks), half of them initialise late
+	$(BIN)/python -m tests.faults --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED)) --kinds "late initialiser" "late initialiser" \
+	    "late initialiser" "zombie driver" "zombie both" "zombie executor" $(ARGS)
+
+mutants: setup java ## Plant bugs one by one; each must be caught by the protocol model, the fault harness or a named test
+	$(BIN)/python -m tests.faults.mutants $(ARGS)
 
 lint: setup ## ruff, mypy (strict), import-linter
 	$(BIN)/ruff check .

@@ -1,0 +1,73 @@
+"""`make faults ROUNDS=n SEED=s`: play faults on servers of its own, print the table, keep the report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from databus.sandbox import Sandbox, SandboxOptions
+from tests.faults.harness import Harness
+from tests.faults.schedule import schedule
+from tests.faults.world import World
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.faults", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--minutes", type=float, default=0, help="stop after so many minutes, 0 for no bound")
+    parser.add_argument("--server-share", type=float, default=0.1)
+    parser.add_argument("--kinds", nargs="*", default=[], help="only these faults, e.g. 'zombie driver'")
+    parser.add_argument("--ports-from", type=int, default=29_000)
+    parser.add_argument("--home", type=Path, help="folder of servers that stay up; default: servers of its own")
+    parser.add_argument("--mutant", nargs="*", default=[])
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # servers and mounts are cleared away on the way out
+    with tempfile.TemporaryDirectory(prefix="databus-faults-") as made:
+        home = options.home or Path(made)
+        sandbox = Sandbox(home, ports_from=options.ports_from, options=SandboxOptions())
+        sandbox.up(("zookeeper", "kafka", "mysql"))
+        try:
+            return _play(sandbox, Path(made) / "work", options)
+        finally:
+            if options.home is None:
+                sandbox.destroy()
+
+
+def _play(sandbox: Sandbox, folder: Path, options: argparse.Namespace) -> int:
+    faults = schedule(options.rounds, options.seed, options.server_share, tuple(options.kinds))
+    until = time.monotonic() + options.minutes * 60 if options.minutes else float("inf")
+    sys.stdout.write(f"seed {options.seed}, {len(faults)} rounds\n")
+    with World(sandbox, folder, tuple(options.mutant), small_disk=os.getuid() == 0) as world:
+        harness = Harness(world, f"faults_{os.getpid()}_{options.seed}", options.seed, _line)
+        try:
+            report = harness.play(faults, until)
+        finally:
+            harness.close()
+            file = RESULTS / f"faults-{options.seed}.json"
+            harness.report.save(file)
+            if not harness.report.clean:
+                (RESULTS / f"faults-{options.seed}.log").write_bytes(world.log.read_bytes())
+    if not report.clean:
+        sys.stdout.write("".join(f"{at:9.3f} {text}\n" for at, text in report.timeline[-60:]))
+        sys.stdout.write("\n".join(report.findings[:40]) + "\n")
+    sys.stdout.write(f"{report.table()}\n{report.facts}; runs ended with {dict(report.errors)}\n")
+    sys.stdout.write(f"zombies: {dict(report.fates)}\n")
+    sys.stdout.write(f"seed {options.seed}: {'clean' if report.clean else 'FINDINGS'}; report: {file}\n")
+    return 0 if report.clean else 1
+
+
+def _line(text: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

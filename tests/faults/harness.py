@@ -1,0 +1,365 @@
+"""The fast loop: runs of the real path, one fault after the other, and the oracle after each."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import psutil
+
+from databus import Flow, Kafka, MysqlBinlog
+from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.core.connections import Connection
+from tests.faults.changes import ChangeWriter
+from tests.faults.oracle import TopicOracle
+from tests.faults.report import Report
+from tests.faults.schedule import Fault
+from tests.faults.world import SESSION_TIMEOUT_S, Run, World
+
+_BACKLOG = 300
+"""The writer waits while so many changes were not yet seen."""
+
+_STUCK_S = 90.0
+ZOMBIES = ("zombie driver", "zombie both", "zombie executor", "late initialiser")
+_ORPHANS = ("zombie executor", "late initialiser")
+
+
+class Harness:
+    """One flow, its writer, its oracle and its report."""
+
+    def __init__(self, world: World, name: str, seed: int, tell: Callable[[str], None] = lambda _line: None):
+        self.world, self.name, self._tell = world, name, tell
+        self.report = Report(seed)
+        self.writer = ChangeWriter(world.sql, name, seed)
+        with world.sql() as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW MASTER STATUS")
+            file, position = cursor.fetchone()[:2]
+        self.writer.create()
+        self.flow = Flow(
+            name=name,
+            source=MysqlBinlog(
+                conn_id="mysql_shop", tables=(f"{name}.items", f"{name}.parts"), start=f"{file}:{position}"
+            ),
+            sinks=(Kafka(conn_id="kafka_east", topic=name, partitions=5, slots=2, chunk_rows=10, timeout_s=20),),
+        )
+        self.writer.write(60)
+        self.oracle = TopicOracle(world.sandbox.address("kafka"), name)
+        host, _, port = world.sandbox.address("zookeeper").partition(":")
+        self._store = ZooKeeperCheckpoints(
+            Connection(conn_id="oracle", conn_type="zookeeper", host=host, port=int(port))
+        )
+        self._runs: list[Run] = []
+        self._judged = 0
+        self._fault = "none"
+        self._owed: tuple[str, float] | None = None
+        self.writer.full = lambda: self.writer.total - self.oracle.seen > _BACKLOG
+        world.warm(self.flow)
+
+    def close(self) -> None:
+        """Stop the writer and all runs."""
+        for run in self._runs:
+            run.signal_group(signal.SIGKILL)
+        try:
+            self.writer.stop()
+        finally:
+            self.writer.close()
+            self.oracle.close()
+            self._store.close()
+            with suppress(Exception), self.world.sql() as connection, connection.cursor() as cursor:
+                cursor.execute(f"DROP DATABASE {self.name}")
+
+    def play(self, faults: Sequence[Fault], until: float = float("inf")) -> Report:
+        """Play the faults until one leaves a finding or the monotonic clock passes `until`; then settle.
+
+        Every change that was written is compared at the end.
+        """
+        self.writer.start()
+        for number, fault in enumerate(faults):
+            if time.monotonic() > until or not self.report.clean:
+                break
+            self._fault = fault.kind
+            self.report.note(f"round {number}: {fault}")
+            self._round(fault)
+            self.report.rounds[fault.kind] += 1
+            self.judge()
+            if number % 20 == 19:
+                self._tell(
+                    f"{number + 1} rounds, {self.oracle.seen} changes seen, {len(self.report.findings)} findings"
+                )
+        self._fault = "at the end"
+        self.settle()
+        return self.report
+
+    def judge(self) -> None:
+        """Let the oracle read on, and take over what it found."""
+        self.oracle.poll()
+        self._take_findings()
+
+    def settle(self) -> None:
+        """Stop the writer, let the path catch up, and compare every change."""
+        self.writer.stop()
+        deadline = time.monotonic() + 3 * _STUCK_S
+        while True:
+            run = self._start(until_caught_up=True, max_rows=5000)
+            status = run.wait_end(_STUCK_S)
+            self._note_end(run)
+            if status == 0 and any(e["lag"] == 0 for e in run.told("ended")):
+                break
+            self._gone(run)
+            if time.monotonic() > deadline:
+                self.report.find("stuck", self._fault, f"no run catches up: {run.events[-1]}")
+                return
+        # A transaction's end becomes visible a moment after the broker has answered its commit.
+        deadline = time.monotonic() + _STUCK_S / 3
+        while self.oracle.poll(30) or (self.oracle.seen < self.writer.total and time.monotonic() < deadline):
+            time.sleep(0.1)
+        self.oracle.settle(self.writer.snapshot())
+        self._check_history(self._fault, 1000)
+        self._take_findings()
+        self.report.facts.update(changes=self.writer.total, transactions=self.writer.transactions, runs=len(self._runs))
+
+    def _take_findings(self) -> None:
+        verdict = self.oracle.verdict
+        for text in verdict.examples[self._judged :]:
+            kind, _, rest = text.partition(": ")
+            self.report.find(kind, self._fault, rest)
+        self._judged = len(verdict.examples)
+
+    # --- rounds ---
+
+    def _round(self, fault: Fault) -> None:
+        if fault.kind in ZOMBIES:
+            self._zombie_round(fault)
+        elif fault.kind.startswith("kill"):
+            self._kill_round(fault)
+        else:
+            self._server_round(fault)
+
+    def _kill_round(self, fault: Fault) -> None:
+        run = self._start(fault, action="kill")
+        if fault.point:
+            if run.wait_for("point", timeout_s=5) is None:
+                # The point was not passed so often: killed where it stands.
+                self.report.note(f"run {run.number}: {fault.point} not passed {fault.hit} times")
+                run.signal_group(signal.SIGKILL)
+            elif fault.kind == "kill at executor point":
+                run.wait_end(30)  # the driver hears of its executor's end and ends in order
+        else:
+            run.wait_for("claimed", timeout_s=30)
+            time.sleep(fault.after_s)
+            if fault.kind == "kill driver":
+                _signal(run.pid, signal.SIGKILL)
+            elif fault.kind == "kill both":
+                run.signal_group(signal.SIGKILL)
+            else:
+                _signal(run.executors[fault.slot], signal.SIGKILL)
+        ended = time.time()
+        if fault.kind == "kill executor" and run.wait_end(30) is None:
+            self.report.find("stuck", fault.kind, f"run {run.number} goes on without its executor")
+            run.signal_group(signal.SIGKILL)
+        run.wait_end(30)
+        self._note_end(run)
+        self._recovered(run)
+        self._owe(fault.kind, ended)
+        self._gone(run)
+
+    def _zombie_round(self, fault: Fault) -> None:
+        """Stop a holder, let another take over and commit, and wake the first."""
+        run = self._start(fault, action="stop")
+        passed = bool(fault.point) and run.wait_for("point", timeout_s=5) is not None
+        if fault.point and not passed:
+            self.report.note(f"run {run.number}: {fault.point} not passed {fault.hit} times")
+        if not fault.point:
+            run.wait_for("claimed", timeout_s=30)
+            time.sleep(fault.after_s)
+        stopping = {"zombie driver": [run.pid], **dict.fromkeys(_ORPHANS, run.executors[fault.slot : fault.slot + 1])}
+        for pid in stopping.get(fault.kind, [run.pid, *run.executors]):
+            if not passed:
+                _signal(pid, signal.SIGSTOP)
+            _wait_stopped(pid)
+        if fault.kind in _ORPHANS:
+            _signal(run.pid, signal.SIGKILL)  # an orphan: its driver is gone, its task goes on later
+            run.wait_end(10)
+        self._recovered(run)
+        stopped = time.time()
+        if fault.timed_out:
+            time.sleep(SESSION_TIMEOUT_S + 1.5)
+        else:
+            self.world.expire(run)
+        self._owe(fault.kind, stopped + (SESSION_TIMEOUT_S + 1.5 if fault.timed_out else 0))
+        heir = self._committing(fault.commits)
+        woken = time.time()
+        deadline = time.monotonic() + 45
+        while True:  # again and again: it may stop itself at its point only now
+            run.signal_group(signal.SIGCONT)
+            if run.wait_end(0.5) is not None or time.monotonic() > deadline:
+                break
+        if heir is not None:  # the new holder goes on, whatever the woken one did
+            heir = self._committing(1, heir)
+        self._judge_zombie(run, fault.kind, woken)
+        if heir is not None:
+            self._stop_in_order(heir)
+
+    def _judge_zombie(self, run: Run, kind: str, woken: float) -> None:
+        """A woken run must end, and must not have moved anything."""
+        if run.status is None:
+            self.report.find("zombie", kind, f"run {run.number} does not end after it was woken")
+            run.signal_group(signal.SIGKILL)
+        self._check_history(kind)
+        told = [e for name in ("refused", "found", "wrote", "failed") for e in run.told(name) if e["at"] > woken]
+        # "wrote" is told by one that was stopped behind its commit; whether a row came twice, the oracle tells.
+        self.report.fates.update(f"{kind}: {e['event']} {e.get('code', '')}" for e in told)
+        self.report.fates["zombies"] += 1
+        self._note_end(run, "zombie: ")
+
+    def _check_history(self, kind: str, last: int = 60) -> None:
+        """What was committed follows one from the other, and no epoch commits after a newer one did."""
+        newest_first = self._store.history(self.name, last)
+        for later, entry in itertools.pairwise(newest_first):
+            if later.epoch < entry.epoch:
+                self.report.find("zombie", kind, f"epoch {later.epoch} committed batch {later.batch} after {entry}")
+            if later.previous != entry.offset or later.batch <= entry.batch:
+                self.report.find("lost", kind, f"history: {later} does not follow from {entry}")
+
+    def _server_round(self, fault: Fault) -> None:
+        server, _, what = fault.kind.partition(" ")
+        if server == "disk":
+            self._disk_round(fault)
+            return
+        sandbox, proxy = self.world.sandbox, self.world.proxies[server]
+        run = self._committing(1) or self._start()
+        time.sleep(fault.after_s / 2)
+        if what == "killed":
+            sandbox.kill(server)
+            time.sleep(fault.lasts_s)
+            sandbox.up([server], progress=_quiet)
+        elif what == "restarted":
+            sandbox.restart(server, progress=_quiet)
+        elif what == "paused":
+            sandbox.pause(server)
+            time.sleep(fault.lasts_s)
+            sandbox.resume(server)
+        elif what == "cut":
+            for _ in range(3):
+                proxy.cut()
+                time.sleep(fault.lasts_s / 10)
+        else:
+            if what == "delayed":
+                proxy.delay_s = 0.2
+            else:
+                proxy.stopped = frozenset({"to" if what == "hears not" else "from"})
+            time.sleep(fault.lasts_s)
+            proxy.heal()
+        self._owe(fault.kind, time.time())
+        run = self._committing(1, run) or run
+        self._stop_in_order(run)
+
+    def _disk_round(self, fault: Fault) -> None:
+        """Fill the disk that segments are staged on, and make room again."""
+        run = self._committing(1)
+        self.world.fill_disk()
+        time.sleep(1 + fault.lasts_s)
+        self.world.free_disk()
+        self._owe(fault.kind, time.time())
+        run = self._committing(1, run)
+        if run is not None:
+            self._stop_in_order(run)
+
+    # --- runs ---
+
+    def _start(self, fault: Fault | None = None, action: str = "", **options: Any) -> Run:
+        command: dict[str, Any] = {}
+        if fault is not None and fault.point:
+            group = fault.kind in ("kill both", "zombie both")
+            command["point"] = {
+                "point": fault.point, "hit": fault.hit, "action": action, "group": group, "slot": fault.slot,
+            }  # fmt: skip
+        if fault is not None and fault.kind == "kill under a wrong clock":
+            command["clock_offset_s"] = fault.clock_offset_s
+        rows = options.pop("max_rows", fault.max_rows if fault else 40)
+        run = self.world.start(
+            self.flow,
+            batching={"max_rows": rows, "max_seconds": 0.3},
+            limits={"max_seconds": 60, "lease_wait_s": 20, **options},
+            **command,
+        )
+        self._runs.append(run)
+        self.report.note(f"run {run.number} started as {run.pid}")
+        return run
+
+    def _committing(self, commits: int, run: Run | None = None) -> Run | None:
+        """Keep runs going, as a scheduler that retries, until so many batches were committed from now on."""
+        since, deadline = time.time(), time.monotonic() + _STUCK_S
+        while time.monotonic() < deadline:
+            if run is None or run.status is not None:
+                if run is not None:
+                    self._note_end(run)
+                    self._gone(run)
+                run = self._start()
+            fresh = [e for e in run.told("committed") if e["at"] > since]
+            if len(fresh) >= commits:
+                self._recovered(run)
+                return run
+            if self.writer.full():
+                self.oracle.poll()
+            with run.changed:
+                run.changed.wait(0.1)
+        last = run.events[-1] if run is not None and run.events else None
+        self.report.find("stuck", self._fault, f"no {commits} commits within {_STUCK_S:.0f} s; last told: {last}")
+        if run is not None:
+            run.signal_group(signal.SIGUSR1)  # the stacks of all its threads go to the runs' log
+            run.wait_end(2)
+            run.signal_group(signal.SIGKILL)
+            run.wait_end(10)
+            self._gone(run)
+        return None
+
+    def _stop_in_order(self, run: Run) -> None:
+        """Kill the run between faults: what ends a round must not be another fault to be judged."""
+        run.signal_group(signal.SIGKILL)
+        run.wait_end(10)
+        self._note_end(run)
+        self._gone(run)
+
+    def _gone(self, run: Run) -> None:
+        self.world.expire(run)
+
+    def _owe(self, fault: str, since: float) -> None:
+        """The next commit of any run tells how long the recovery took."""
+        self._owed = (fault, since)
+
+    def _recovered(self, run: Run) -> None:
+        if self._owed is None:
+            return
+        fault, since = self._owed
+        after = [e["at"] for e in run.told("committed") if e["at"] > since]
+        if after:
+            self.report.recovery_s.setdefault(fault, []).append(min(after) - since)
+        self._owed = None
+
+    def _note_end(self, run: Run, what: str = "") -> None:
+        for event in run.told("failed"):
+            self.report.errors[what + (event["code"] or event["kind"])] += 1
+            self.report.note(f"run {run.number} failed: {event['kind']} {event['text'][:300]}")
+            if not event["retryable"] and not what:
+                self.report.errors[f"not retryable: {event['code']}"] += 1
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _wait_stopped(pid: int) -> None:
+    with suppress(psutil.NoSuchProcess):
+        while psutil.Process(pid).status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE):
+            time.sleep(0.005)
+
+
+def _quiet(_event: object) -> None:
+    pass

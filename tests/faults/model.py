@@ -1,0 +1,613 @@
+"""The commit, lease and marker protocol at small size, every interleaving of it, on the product's own code.
+
+Two processes run the same flow over a log of a few units. Each state holds ZooKeeper's nodes, each slot's marker,
+producer epoch and visible rows, and where each process stands. A step is one process doing one thing that others can
+see, or a fault: a crash (its executor's task may go on as an orphan), the end of a session that its process does not
+hear of, an answer of ZooKeeper that is lost although the write was applied, or with the write.
+
+What decides is the product's: `ZooKeeperCheckpoints` (claim, start, write_plan, commit, release, with their multis and
+versions) runs on the nodes of the state, `runtime.commit` makes the checkpoint, `markers.compare` judges markers. What
+is modelled is Kafka itself (a transaction holds rows and marker; init_transactions fences older producers) and the
+writer's steps. A process reads ZooKeeper at one step and writes at a later one, and others may come in between.
+
+Invariants, in every state: each slot shows units 1..n once and in order; the checkpoint is never ahead of a slot; no
+write of a claim but the latest is applied; the latest claim never finds a marker that does not fit its plan. From every
+state the flow can still be finished.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest import mock
+
+from databus.checkpoints import claimant, zookeeper
+from databus.checkpoints.holder import LeaseHolder
+from databus.checkpoints.lease import Claim, ZooKeeperLease
+from databus.checkpoints.session import Node
+from databus.checkpoints.transaction import ANY_VERSION, Operation, OperationKind, OutcomeUnknownError, RefusedError
+from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.connections import Connection
+from databus.core.errors import DatabusError, LeaseBusyError
+from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.plan import Plan, SinkPlan, SourcePlan
+from databus.runtime import commit as runtime_commit
+from databus.runtime.plan import PlannedBatch
+from databus.sinks.kafka import markers
+from databus.sinks.kafka.markers import Marker
+
+FLOW, SINK = "model", "kafka"
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+Nodes = tuple[tuple[str, bytes, int, int], ...]
+"""(path, data, version, owning session) of each node, sorted."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What bounds the search.
+
+    Attributes:
+        units: length of the log; unit u has a row for slot s where u is a multiple of s + 1.
+        slots: writers.
+        crashes: crashes in one history.
+        expiries: sessions of live processes that end, in one history.
+        lost: answers of ZooKeeper lost in one history.
+        epochs: claims in one history.
+    """
+
+    units: int = 2
+    slots: int = 1
+    crashes: int = 1
+    expiries: int = 1
+    lost: int = 0
+    epochs: int = 3
+
+
+class Slot(NamedTuple):
+    """One slot of the sink: its marker (JSON), its producer's epoch, and the rows that consumers see."""
+
+    marker: str = ""
+    producer: int = 0
+    seen: tuple[int, ...] = ()
+
+
+class Writer(NamedTuple):
+    """A slot's writer at work: which plan (its hash), what it does next, its producer, what of it is committed."""
+
+    plan: str
+    slot: int
+    step: str = "init"
+    producer: int = 0
+    kept: bool = False
+    chunk: int = 0
+    done: int = 0
+
+
+class Process(NamedTuple):
+    """One process of the flow.
+
+    Attributes:
+        step: what it does next.
+        session: number of its ZooKeeper session; 0 for none.
+        lease: its claim's epoch, and the data version of the epoch's node.
+        checkpoint: as it last read or wrote it, in JSON.
+        plan: hash of the plan in hand.
+        read: the nodes (by number) as it read them, for its next write; -1 for none.
+        writer: the writer at work.
+        producers: kept producers by slot, 0 for none.
+    """
+
+    step: str = "claim"
+    session: int = 0
+    lease: tuple[int, int] = (0, 0)
+    checkpoint: str = ""
+    plan: str = ""
+    read: int = -1
+    writer: Writer | None = None
+    producers: tuple[int, ...] = ()
+
+
+class State(NamedTuple):
+    """All of it; nodes by number."""
+
+    nodes: int
+    slots: tuple[Slot, ...]
+    processes: tuple[Process, ...]
+    orphans: tuple[Writer, ...] = ()
+    sessions: int = 0
+    crashes: int = 0
+    expiries: int = 0
+    lost: int = 0
+
+
+class Violation(Exception):  # noqa: N818 - what is looked for
+    """An invariant does not hold."""
+
+
+class Lost(Exception):  # noqa: N818
+    """A choice was not taken: nothing was written whose answer could be lost."""
+
+
+class ModelSession:
+    """What the store sees of ZooKeeper: the nodes of a state."""
+
+    def __init__(self) -> None:
+        self.nodes: Nodes = ()
+        self.first_read: Nodes | None = None
+        self.session = 0
+        self.lose: str = ""
+        self.claimed: int | None = None
+        self.options = SimpleNamespace(session_timeout_s=1.0)
+
+    def _get(self, path: str, nodes: Nodes) -> Node | None:
+        return next((Node(data, version, owner) for name, data, version, owner in nodes if name == path), None)
+
+    def read(self, *paths: str, sync: bool = False) -> list[Node | None]:
+        nodes = self.nodes if sync or self.first_read is None else self.first_read
+        return [self._get(path, nodes) for path in paths]
+
+    def children(self, path: str) -> list[str]:
+        root = f"{path}/"
+        return sorted(n[len(root) :] for n, *_ in self.nodes if n.startswith(root) and "/" not in n[len(root) :])
+
+    def ensure(self, path: str) -> None:
+        pass
+
+    def watch(self, path: str, changed: Callable[[], None]) -> bool:
+        return False
+
+    def alive(self, session_id: int) -> bool:
+        return True
+
+    def write(self, operations: list[Operation], what: str) -> list[Any]:
+        lose, self.lose = self.lose, ""
+        if lose == "write":
+            raise OutcomeUnknownError(what)
+        nodes = {name: (data, version, owner) for name, data, version, owner in self.nodes}
+        for o in operations:
+            there = nodes.get(o.path)
+            if o.kind is OperationKind.CREATE:
+                if there is not None:
+                    raise RefusedError(o, Exception("exists"))
+                nodes[o.path] = (o.data, 0, self.session if o.ephemeral else 0)
+                continue
+            if there is None or o.version not in (ANY_VERSION, there[1]):
+                raise RefusedError(o, Exception("missing" if there is None else "version"))
+            if o.kind is OperationKind.SET:
+                nodes[o.path] = (o.data, there[1] + 1, there[2])
+            elif o.kind is OperationKind.DELETE:
+                del nodes[o.path]
+        if self.claimed is not None:
+            stored = self._get(f"/databus/flows/{FLOW}/epoch", self.nodes)
+            if stored is not None and stored.version != self.claimed:
+                raise Violation(f"a zombie wrote: {what}")
+        self.nodes = tuple(sorted((n, *rest) for n, rest in nodes.items()))
+        if lose == "answer":
+            raise OutcomeUnknownError(what)
+        return []
+
+
+class Model:
+    """The transitions of the model at one size."""
+
+    def __init__(self, size: Size):
+        self.size = size
+        self.zk = ModelSession()
+        connection = Connection(conn_id="model", conn_type="zookeeper", host="model", extra={"history": 1})
+        with mock.patch.object(zookeeper, "ZooKeeperSession", return_value=self.zk):
+            self.store = zookeeper.ZooKeeperCheckpoints(connection, SimpleNamespace(now=lambda: NOW))
+        self._known: dict[int, tuple[int, int]] = {}
+        self._nodes: list[Nodes] = []
+        self._numbers: dict[Nodes, int] = {}
+        self._memory: dict[Any, Any] = {}
+        self.paths = self.store._layout.flow(FLOW)
+
+    def first(self) -> State:
+        """Return the state before anything."""
+        return State(self._number(()), (Slot(),) * self.size.slots, (Process(), Process()))
+
+    def finished(self, state: State) -> bool:
+        """Tell whether every unit is committed."""
+        return self._standing(state.nodes)[0] == self.size.units
+
+    def at_bound(self, state: State) -> bool:
+        """Tell whether the bound on claims keeps this state from being finished."""
+        return self._standing(state.nodes)[1] >= self.size.epochs
+
+    def check(self, state: State) -> None:
+        """Raise Violation unless the invariants hold."""
+        committed = self._standing(state.nodes)[0]
+        for number, slot in enumerate(state.slots):
+            if slot.seen != tuple(_rows(number, 0, max(slot.seen, default=0))):
+                raise Violation(f"slot {number} shows {slot.seen}")
+            if len(slot.seen) < len(_rows(number, 0, committed)):
+                raise Violation(f"the checkpoint says {committed}, slot {number} shows {slot.seen}")
+
+    def _standing(self, nodes: int) -> tuple[int, int]:
+        """Return the committed unit and the epoch."""
+        found = self._known.get(nodes)
+        if found is None:
+            self._enter(nodes)
+            checkpoint = self.store.load(FLOW)
+            found = (_unit(checkpoint.offset) if checkpoint else 0, self.store.epoch(FLOW))
+            self._known[nodes] = found
+        return found
+
+    def steps(self, state: State) -> Iterator[tuple[str, State]]:
+        """Yield (what happens, state after) for everything that can happen next."""
+        for number, process in enumerate(state.processes):
+            yield from self._process(state, number, process)
+            if process.step != "claim" and state.crashes < self.size.crashes:
+                gone = _with(state._replace(crashes=state.crashes + 1), number, Process())
+                yield f"p{number} crashes", gone
+                if process.writer is not None and not state.orphans:
+                    yield f"p{number} crashes, its task goes on", gone._replace(orphans=(process.writer,))
+            if process.session and self._owns(state, process.session) and state.expiries < self.size.expiries:
+                nodes = self._without(state.nodes, process.session)
+                yield f"session of p{number} ends unheard", state._replace(nodes=nodes, expiries=state.expiries + 1)
+        living = {p.session for p in state.processes}
+        dead = {n[3] for n in self._nodes[state.nodes]} - living - {0}
+        for session in dead:
+            nodes = self._without(state.nodes, session)
+            yield f"session {session} of a dead process ends", state._replace(nodes=nodes)
+        for orphan in state.orphans:
+            for text, writer, slot in self._write(state, orphan):
+                left = (writer,) if isinstance(writer, Writer) else ()
+                slots = _put(state.slots, orphan.slot, slot)
+                yield f"orphan {text}", state._replace(orphans=left, slots=slots)
+
+    # --- one process ---
+
+    def _process(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
+        if process.step == "claim":
+            yield from self._claim(state, number)
+        elif process.step == "load":
+            yield from self._plan(state, number, process)
+        elif process.step == "planned":
+            yield from self._stored(state, number, process, self._write_plan, "writes the plan")
+        elif process.step == "write":
+            yield from self._dispatch(state, number, process)
+        elif process.step == "commit":
+            yield from self._stored(state, number, process, self._commit, "commits")
+        elif process.step == "stop":
+            yield from self._stored(state, number, process, self._release, "releases")
+
+    def _claim(self, state: State, number: int) -> Iterator[tuple[str, State]]:
+        if self.finished(state) or self.at_bound(state):
+            return
+        session = state.sessions + 1
+        for lose in ("", "write", "answer"):
+            if lose and state.lost >= self.size.lost:
+                continue
+            found = self._remembered(
+                ("claim", state.nodes, session, lose), lambda lose=lose: self._claimed(state, lose)
+            )
+            if found is not None:
+                nodes, process = found
+                after = state._replace(nodes=nodes, sessions=session, lost=state.lost + bool(lose))
+                yield f"p{number} claims epoch {process.lease[0]} {lose}", _with(after, number, process)
+
+    def _claimed(self, state: State, lose: str) -> tuple[int, Process] | None:
+        session = state.sessions + 1
+        self._enter(state.nodes, session=session, lose=lose)
+        try:
+            with mock.patch.object(claimant.uuid, "uuid4", return_value=SimpleNamespace(hex=f"{session}")):
+                lease = self.store.claim(FLOW, "run", 0)
+                checkpoint = self.store.load(FLOW) or self.store.start(FLOW, lease, _offset(0), "run")
+        except LeaseBusyError:
+            return None
+        claim = (lease.epoch, lease._claim.epoch_version)
+        process = Process("load", session, claim, _stored_text(checkpoint), producers=(0,) * self.size.slots)
+        return self._number(self.zk.nodes), process
+
+    def _remembered(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what the product does at a place where it was before."""
+        if key not in self._memory:
+            self._memory[key] = make()
+        return self._memory[key]
+
+    def _pending(self, nodes: int) -> Plan | None:
+        self._enter(nodes)
+        return self.store.pending_plan(FLOW)
+
+    def _plan(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
+        checkpoint = _CHECKPOINTS[process.checkpoint]
+        pending = self._remembered(("pending", state.nodes), lambda: self._pending(state.nodes))
+        if pending is not None:
+            after = process._replace(step="write", plan=_interned(pending))
+            after = after._replace(writer=self._writer(after, after.plan, 0))
+            yield f"p{number} takes up batch {pending.batch}", _with(state, number, after)
+            return
+        start = _unit(checkpoint.offset)
+        if start >= self.size.units:
+            yield f"p{number} has caught up", _with(state, number, process._replace(step="stop"))
+            return
+        for end in range(start + 1, self.size.units + 1):
+            known = tuple(checkpoint.slots.get(SINK, ()))
+            prev = tuple(known[slot] if slot < len(known) else 0 for slot in range(self.size.slots))
+            sinks = {SINK: SinkPlan(self.size.slots, prev, {"t": 1})}
+            spanned = OffsetRange(_offset(start), _offset(end))
+            plan = Plan(
+                "i", FLOW, checkpoint.batch + 1, spanned, sinks, "spec", NOW + dt.timedelta(seconds=process.lease[0])
+            )
+            after = process._replace(step="planned", plan=_interned(plan), read=state.nodes)
+            yield f"p{number} plans {start}..{end}", _with(state, number, after)
+
+    def _stored(
+        self, state: State, number: int, process: Process, call: Callable[[Process, Any], Process], text: str
+    ) -> Iterator[tuple[str, State]]:
+        """One write to ZooKeeper: on what was read before or now, answered, or with the answer or the write lost."""
+        for read in sorted({process.read if process.read != state.nodes else -1, -1}):
+            for lose in ("", "write", "answer"):
+                if lose and state.lost >= self.size.lost:
+                    continue
+                key = (text, process, state.nodes, read, lose)
+                made = self._remembered(
+                    key, lambda read=read, lose=lose: self._called(state.nodes, read, lose, process, call)
+                )
+                if made is not None:
+                    nodes, after, outcome = made
+                    moved = state._replace(nodes=nodes, lost=state.lost + bool(lose))
+                    yield f"p{number} {text} {outcome} {lose}", _with(moved, number, after)
+
+    def _called(
+        self, nodes: int, read: int, lose: str, process: Process, call: Callable[[Process, Any], Process]
+    ) -> tuple[int, Process, str] | None:
+        self._enter(nodes, read, process.session, lose)
+        epoch, version = process.lease
+        holder = LeaseHolder("run", Epoch(epoch), NOW, "", 0, "")
+        lease = ZooKeeperLease(self.zk, FLOW, self.paths, Claim(holder, version, process.session))  # type: ignore[arg-type]
+        self.zk.claimed = version
+        try:
+            after, outcome = call(process, lease), ""
+        except DatabusError as error:
+            after, outcome = process._replace(step="stop", plan="", writer=None, read=-1), error.code
+        if lose and self.zk.lose:  # nothing was sent: no answer to lose
+            return None
+        return self._number(self.zk.nodes), after, outcome
+
+    def _write_plan(self, process: Process, lease: Any) -> Process:
+        self.store.write_plan(lease, _PLANS[process.plan])
+        return process._replace(step="write", read=-1, writer=self._writer(process, process.plan, 0))
+
+    def _commit(self, process: Process, lease: Any) -> Process:
+        plan = _PLANS[process.plan]
+        batch = PlannedBatch(plan, SourcePlan(plan.range, (), 0, 0), _CHECKPOINTS[process.checkpoint], 1)
+        session: Any = SimpleNamespace(
+            store=self.store, clock=SimpleNamespace(now=lambda: NOW), identity=SimpleNamespace(run_id="run")
+        )
+        runtime_commit.commit(session, lease, batch, {}, ())
+        # As the window does: what is committed is read again.
+        checkpoint = self.store.load(FLOW)
+        if checkpoint is None or checkpoint.batch != plan.batch:
+            return process._replace(step="stop", plan="", read=-1)
+        return process._replace(step="load", checkpoint=_stored_text(checkpoint), plan="", read=-1)
+
+    def _release(self, process: Process, lease: Any) -> Process:
+        lease.release()
+        return Process()
+
+    def _writer(self, process: Process, plan: str, slot: int) -> Writer:
+        producer = process.producers[slot]
+        return Writer(plan, slot, "marker" if producer else "init", producer, kept=bool(producer))
+
+    def _dispatch(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
+        assert process.writer is not None
+        for text, result, slot in self._write(state, process.writer):
+            slots = _put(state.slots, process.writer.slot, slot)
+            if isinstance(result, Writer):
+                after = process._replace(writer=result)
+            elif not result:
+                if text.endswith("sink_marker_diverged") and self._is_latest(state, process):
+                    raise Violation(f"the holder is stopped by its own marker: {text}")
+                after = process._replace(step="stop", plan="", writer=None)
+            else:
+                current = process.writer
+                after = process._replace(producers=_put(process.producers, current.slot, slot.producer))
+                if current.slot + 1 < self.size.slots:
+                    after = after._replace(writer=self._writer(after, current.plan, current.slot + 1))
+                else:
+                    after = after._replace(step="commit", writer=None, read=state.nodes)
+            yield f"p{number} {text}", _with(state._replace(slots=slots), number, after)
+
+    def _is_latest(self, state: State, process: Process) -> bool:
+        nodes = self._nodes[state.nodes]
+        return any(path == self.paths.epoch and version == process.lease[1] for path, _, version, _ in nodes)
+
+    def _write(self, state: State, writer: Writer) -> Iterator[tuple[str, Writer | bool, Slot]]:
+        """One step of a slot's writer: (what, the writer after it or whether it succeeded, the slot)."""
+        slot, plan = state.slots[writer.slot], _PLANS[writer.plan]
+        name = f"batch {plan.batch} slot {writer.slot}"
+        if writer.step == "init":
+            slot = slot._replace(producer=slot.producer + 1)
+            yield f"{name}: init_transactions", writer._replace(step="marker", producer=slot.producer, kept=False), slot
+        elif writer.step == "marker":
+            try:
+                resume = markers.compare(_marker(slot.marker), plan, SINK, writer.slot)
+            except DatabusError as error:
+                yield f"{name}: {error.code}", False, slot
+                return
+            if resume.finished:
+                yield f"{name}: written already", True, slot
+            elif writer.kept and slot.producer != writer.producer:
+                yield f"{name}: kept producer is stale", writer._replace(step="init"), slot
+            else:
+                done = resume.marker.done if resume.marker else 0
+                yield f"{name}: is due", writer._replace(step="chunk", chunk=resume.chunk, done=done), slot
+        elif slot.producer != writer.producer:
+            yield f"{name}: fenced", False, slot
+        else:
+            rows = _rows(writer.slot, _unit(plan.range.start), _unit(plan.range.end))
+            piece = rows[writer.done : writer.done + 1]
+            done = writer.done + len(piece)
+            last = done >= len(rows)
+            marker = Marker(plan.batch, plan.hash, "written", writer.chunk, last, done, done, None).metadata()
+            after = slot._replace(marker=marker, seen=(*slot.seen, *piece))
+            text = f"{name}: commits chunk {writer.chunk}"
+            yield text, True if last else writer._replace(chunk=writer.chunk + 1, done=done), after
+
+    def _owns(self, state: State, session: int) -> bool:
+        return any(node[3] == session for node in self._nodes[state.nodes])
+
+    def _enter(self, nodes: int, read: int = -1, session: int = 0, lose: str = "") -> None:
+        self.zk.nodes, self.zk.session, self.zk.lose = self._nodes[nodes], session, lose
+        self.zk.first_read = None if read < 0 else self._nodes[read]
+        self.zk.claimed = None
+
+    def _number(self, nodes: Nodes) -> int:
+        number = self._numbers.setdefault(nodes, len(self._nodes))
+        if number == len(self._nodes):
+            self._nodes.append(nodes)
+        return number
+
+    def _without(self, nodes: int, session: int) -> int:
+        return self._number(tuple(n for n in self._nodes[nodes] if n[3] != session))
+
+
+@dataclass
+class Explored:
+    """What a search found.
+
+    Attributes:
+        states: number of states.
+        transitions: number of steps between them.
+        finished: states in which every unit is committed.
+        violation: what does not hold, "" for nothing.
+        trace: how it came to that.
+        complete: every reachable state was looked at.
+        seconds: duration.
+    """
+
+    states: int = 0
+    transitions: int = 0
+    finished: int = 0
+    violation: str = ""
+    trace: tuple[str, ...] = ()
+    complete: bool = False
+    seconds: float = 0.0
+
+
+def explore(size: Size, max_states: int = 10_000_000) -> Explored:
+    """Visit every state; stop at the first violation."""
+    began = time.monotonic()
+    with _fixed_identity():
+        found = _explore(Model(size), max_states)
+    found.seconds = time.monotonic() - began
+    return found
+
+
+def _explore(model: Model, max_states: int) -> Explored:
+    found = Explored()
+    numbers: dict[State, int] = {}
+    origin: list[tuple[int, str]] = []
+    before: list[list[int]] = []
+    good: list[int] = []
+
+    def trace(number: int) -> tuple[str, ...]:
+        steps: list[str] = []
+        while number > 0:
+            number, text = origin[number][0], origin[number][1]
+            steps.append(text)
+        return tuple(reversed(steps))
+
+    first = model.first()
+    numbers[first] = 0
+    origin.append((-1, ""))
+    before.append([])
+    frontier = [first]
+    while frontier:
+        following: list[State] = []
+        for state in frontier:
+            number = numbers[state]
+            try:
+                model.check(state)
+                for text, after in model.steps(state):
+                    found.transitions += 1
+                    known = numbers.get(after)
+                    if known is None:
+                        known = numbers[after] = len(origin)
+                        origin.append((number, text))
+                        before.append([])
+                        following.append(after)
+                    before[known].append(number)
+            except Violation as error:
+                found.violation, found.trace, found.states = str(error), trace(number), len(numbers)
+                return found
+            if model.finished(state) or model.at_bound(state):
+                good.append(number)
+                found.finished += model.finished(state)
+            if len(numbers) > max_states:
+                found.states = len(numbers)
+                return found
+        frontier = following
+    found.states, found.complete = len(numbers), True
+    reached = set(good)
+    while good:
+        for earlier in before[good.pop()]:
+            if earlier not in reached:
+                reached.add(earlier)
+                good.append(earlier)
+    stuck = next((n for n in range(len(origin)) if n not in reached), None)
+    if stuck is not None:
+        found.violation, found.trace = "the flow can never be finished from here", trace(stuck)
+    return found
+
+
+@contextmanager
+def _fixed_identity() -> Iterator[None]:
+    """Host and process id stand in leases; states that differ in nothing else must be equal."""
+    logging.disable(logging.WARNING)
+    try:
+        with mock.patch.object(claimant.os, "getpid", int), mock.patch.object(claimant.socket, "gethostname", str):
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+# States hold these by hash or text, for plans and checkpoints are not hashable.
+_PLANS: dict[str, Plan] = {}
+_CHECKPOINTS: dict[str, Checkpoint] = {}
+
+
+def _interned(plan: Plan) -> str:
+    _PLANS[plan.hash] = plan
+    return plan.hash
+
+
+def _stored_text(checkpoint: Checkpoint) -> str:
+    text = json.dumps(checkpoint.to_json(), sort_keys=True)
+    _CHECKPOINTS[text] = checkpoint
+    return text
+
+
+def _marker(text: str) -> Marker | None:
+    return Marker.parse(json.loads(text)["batch"], text) if text else None
+
+
+def _offset(unit: int) -> BinlogOffset:
+    return BinlogOffset("bin.000001", 4 + unit)
+
+
+def _unit(offset: Any) -> int:
+    return int(offset.pos) - 4
+
+
+def _rows(slot: int, start: int, end: int) -> list[int]:
+    return [unit for unit in range(start + 1, end + 1) if unit % (slot + 1) == 0]
+
+
+def _with(state: State, number: int, process: Process) -> State:
+    """Put a process in; the two are alike, so that they stand in an order of their own."""
+    one, two = _put(state.processes, number, process)
+    return state._replace(processes=(one, two) if hash(one) <= hash(two) else (two, one))
+
+
+def _put(values: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
+    return (*values[:index], value, *values[index + 1 :])

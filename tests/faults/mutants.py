@@ -1,0 +1,370 @@
+"""Planted bugs: each must be caught by the protocol model, by the fault harness or by a named test. `make mutants`.
+
+A mutant changes the product's code in the process that runs it, never on disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from databus.sandbox import Sandbox, SandboxOptions
+from tests.faults.model import Size, explore
+
+Patch = Callable[[Callable[[Any, str, Any], None]], None]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A planted bug.
+
+    Attributes:
+        what: in words.
+        patch: calls its argument with (object, attribute, replacement) for each change.
+        model: size at which the model finds it; None where the model cannot see it.
+        faults: faults under which the harness finds it, () where it is not asked.
+        test: node id of a test that fails.
+    """
+
+    what: str
+    patch: Patch
+    model: Size | None = None
+    faults: tuple[str, ...] = ()
+    test: str = ""
+
+    def apply(self) -> None:
+        """Change this process for good."""
+        self.patch(setattr)
+
+
+SMALL = Size(units=1, crashes=1, expiries=1, epochs=3)
+
+
+def _no_epoch_check(plant: Callable[[Any, str, Any], None]) -> None:
+    _no_epoch_read(plant)
+    _multi_without_epoch(plant)
+
+
+def _no_epoch_read(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.checkpoints import transitions
+
+    plant(transitions, "check_epoch", lambda flow, mine, stored: None)
+
+
+def _multi_without_epoch(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.checkpoints import zookeeper
+    from databus.checkpoints.transaction import Operation, OperationKind
+
+    plant(zookeeper, "check", lambda path, version: Operation(OperationKind.CHECK, path))
+
+
+def _epoch_not_raised(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.checkpoints import claimant
+
+    plant(claimant, "Epoch", lambda number: max(1, number - 1))
+
+
+def _marker_ignored(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sinks.kafka import markers, writer
+
+    def compare(marker: Any, plan: Any, sink: str, slot: int) -> Any:
+        return markers.Resume(False, 0, None)
+
+    plant(markers, "compare", compare)
+    plant(writer, "compare", compare)
+
+
+def _any_marker_is_prev(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sinks.kafka import markers
+
+    plant(markers, "_is_prev", lambda marker, prev: True)
+
+
+def _chunks_forgotten(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sinks.kafka import markers, writer
+
+    right = markers.compare
+
+    def compare(marker: Any, plan: Any, sink: str, slot: int) -> Any:
+        resume = right(marker, plan, sink, slot)
+        return resume if resume.finished else markers.Resume(False, 0, None)
+
+    plant(markers, "compare", compare)
+    plant(writer, "compare", compare)
+
+
+def _unfinished_is_finished(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sinks.kafka import markers, writer
+
+    right = markers.compare
+
+    def compare(marker: Any, plan: Any, sink: str, slot: int) -> Any:
+        resume = right(marker, plan, sink, slot)
+        return replace(resume, finished=resume.marker is not None)
+
+    plant(markers, "compare", compare)
+    plant(writer, "compare", compare)
+
+
+def _plan_stays(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.checkpoints import zookeeper
+    from databus.checkpoints.transaction import Operation, OperationKind
+
+    plant(zookeeper, "delete", lambda path, version=-1: Operation(OperationKind.CHECK, path))
+
+
+def _plan_rewritten(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.checkpoints import transitions, zookeeper
+
+    plant(zookeeper.ZooKeeperCheckpoints, "pending_plan", lambda self, flow: None)
+    plant(transitions, "check_plan", lambda plan, stored, pending: None)
+
+
+def _plan_of_another_in_flight(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.checkpoints import transitions, zookeeper
+
+    plant(zookeeper.ZooKeeperCheckpoints, "pending_plan", lambda self, flow: None)
+    plant(transitions, "check_plan", lambda plan, stored, pending: None)
+    plant(transitions, "check_planned", lambda plan, pending, stored: None)
+    _marker_ignored(plant)
+
+
+def _commit_before_dispatch(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.runtime import batch
+
+    right_plan, right_commit, right_move = batch.next_plan, batch.commit, batch._move
+    held: list[Any] = []
+
+    def next_plan(session: Any, lease: Any, checkpoint: Any) -> Any:
+        held[:] = [lease]
+        return right_plan(session, lease, checkpoint)
+
+    def move(session: Any, planned: Any, times: Any) -> Any:
+        held.append(right_commit(session, held[0], planned, {}, ()))
+        return right_move(session, planned, times)
+
+    plant(batch, "next_plan", next_plan)
+    plant(batch, "_move", move)
+    plant(batch, "commit", lambda *_: held[1])
+
+
+def _marker_apart(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sinks.kafka import session
+
+    def commit(self: Any, marker: Any) -> None:
+        self._retry("commit", self.producer.commit_transaction)
+        time.sleep(0.2)
+        self.producer.begin_transaction()
+        self._send(marker)
+        self._retry("commit", self.producer.commit_transaction)
+
+    plant(session.Session, "commit", commit)
+
+
+def _marker_not_written(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sinks.kafka import markers, session, writer
+
+    plant(session.Session, "_send", lambda self, marker: None)
+    plant(writer, "compare", lambda marker, plan, sink, slot: markers.Resume(False, 0, None))
+
+
+def _no_fencing_by_id(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sinks.kafka import markers
+
+    plant(markers.MarkerKey, "transactional_id", lambda self, slot: f"{self.group}.{slot}.{os.getpid()}")
+
+
+def _not_transactional(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sinks.kafka import writer
+
+    right = writer.KafkaSlotWriter._produce
+
+    def produce(self: Any, session: Any, batch: Any, tally: Any) -> None:
+        # Each batch of rows is made visible at once, before the marker.
+        right(self, session, batch, tally)
+        session.flush()
+        session._retry("commit", session.producer.commit_transaction)
+        session.producer.begin_transaction()
+
+    plant(writer.KafkaSlotWriter, "_produce", produce)
+
+
+def _partition_by_row(plant: Callable[[Any, str, Any], None]) -> None:
+    import numpy as np
+
+    from databus.sinks.kafka import direct
+
+    right = direct.KafkaEncoder._partitions
+
+    def partitions(self: Any, rows: Any, topics: Any, of_row: Any) -> Any:
+        partition, known = right(self, rows, topics, of_row)
+        return ((partition + np.asarray(rows["position"]) // 7) % 5).astype(np.int32), known
+
+    plant(direct.KafkaEncoder, "_partitions", partitions)
+
+
+def _row_dropped(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sinks.kafka import writer
+    from databus.sinks.kafka.tally import Tally
+
+    right = writer.KafkaSlotWriter._produce
+
+    def produce(self: Any, session: Any, batch: Any, tally: Tally) -> None:
+        right(self, session, batch.slice(0, max(1, batch.num_rows - 1)), tally)
+
+    plant(writer.KafkaSlotWriter, "_produce", produce)
+
+
+def _receipts_not_checked(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.runtime import counts
+
+    plant(counts, "_require_equal", lambda flow, sink, given, confirmed: None)
+
+
+def _quarantine_after_commit(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.runtime import batch
+
+    right = batch.commit
+
+    def commit(session: Any, lease: Any, planned: Any, tables: Any, receipts: Any) -> Any:
+        done = right(session, lease, planned, tables, receipts)
+        rejected = tuple(row for receipt in receipts for row in receipt.rejected)
+        session.recorder.quarantine(session.flow.name, planned.plan.batch, rejected)
+        return done
+
+    plant(batch, "commit", commit)
+    plant(batch._Moved, "rejected", property(lambda self: (), lambda self, value: None))
+
+
+MUTANTS: dict[str, Mutant] = {
+    "no epoch check": Mutant("ZooKeeper takes writes of any epoch", _no_epoch_check, SMALL),
+    "epoch read, not checked": Mutant("the epoch is read but no part of the multi", _multi_without_epoch, SMALL),
+    "epoch not raised": Mutant("a claim leaves the epoch as it is", _epoch_not_raised, SMALL),
+    "marker ignored": Mutant("a writer writes whatever its marker says", _marker_ignored, SMALL, ("kill both",)),
+    "any marker passes": Mutant(
+        "an older or newer marker counts as the one before",
+        _any_marker_is_prev,
+        Size(units=2, crashes=1, expiries=0, epochs=2),
+    ),
+    "chunks forgotten": Mutant(
+        "a batch half written is begun again", _chunks_forgotten, Size(units=2, crashes=1, expiries=0, epochs=2)
+    ),
+    "half is whole": Mutant(
+        "a batch half written counts as written",
+        _unfinished_is_finished,
+        Size(units=2, crashes=1, expiries=0, epochs=2),
+    ),
+    "plan stays": Mutant(
+        "a commit leaves the plan in flight", _plan_stays, Size(units=2, crashes=0, expiries=0, epochs=2)
+    ),
+    "plan rewritten": Mutant("a retry plans anew", _plan_rewritten, SMALL),
+    "plan rewritten, unmarked": Mutant("a retry plans anew and markers are ignored", _plan_of_another_in_flight, SMALL),
+    "commit before dispatch": Mutant(
+        "the checkpoint moves before rows are written", _commit_before_dispatch, faults=("kill executor", "kill both")
+    ),
+    "marker apart": Mutant("rows and marker in two transactions", _marker_apart, faults=("kill both", "kill executor")),
+    "marker not written": Mutant("no marker at all", _marker_not_written, faults=("kill both", "kill driver")),
+    "no fencing by id": Mutant(
+        "each process has a transactional.id of its own", _no_fencing_by_id, faults=("zombie executor", "zombie both")
+    ),
+    "rows before marker": Mutant(
+        "rows are visible before the marker", _not_transactional, faults=("kill executor", "kill at executor point")
+    ),
+    "partition by row": Mutant("the partition is not the key's", _partition_by_row, faults=("kill driver",)),
+    "row dropped": Mutant("the last row of a chunk is not produced", _row_dropped, faults=("kill driver",)),
+    "receipts not checked": Mutant(
+        "receipts are not compared with what was given",
+        _receipts_not_checked,
+        test="tests/unit/runtime/test_batch_order.py::test_a_row_that_no_receipt_accounts_for_stops_the_batch",
+    ),
+    "quarantine after commit": Mutant(
+        "held rows are stored after the commit",
+        _quarantine_after_commit,
+        test="tests/unit/runtime/test_batch_order.py::"
+        "test_rows_held_back_are_stored_before_the_commit_that_counts_them",
+    ),
+}
+
+
+def caught_by_model(mutant: Mutant) -> str:
+    """Explore the model with the bug planted; return what it found, "" for nothing."""
+    if mutant.model is None:
+        return ""
+    with ExitStack() as stack:
+        mutant.patch(lambda target, name, value: stack.enter_context(mock.patch.object(target, name, value)) and None)
+        try:
+            return explore(mutant.model).violation
+        except Exception as error:  # noqa: BLE001 - the product's own assertions count
+            return f"{type(error).__name__}: {error}"
+
+
+def pytest_configure() -> None:
+    """As a pytest plugin: plant the bug that the environment names."""
+    MUTANTS[os.environ["DATABUS_MUTANT"]].apply()
+
+
+def caught_by_test(name: str) -> str:
+    """Run the named test with the bug planted; return what pytest says, "" when it passes."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.faults.mutants", MUTANTS[name].test]
+    done = subprocess.run(
+        command, check=False, env={**os.environ, "DATABUS_MUTANT": name}, capture_output=True, text=True
+    )
+    return "" if done.returncode != 1 else done.stdout.strip().splitlines()[-1]
+
+
+def caught_by_harness(name: str, home: Path, ports_from: int, rounds: int) -> str:
+    """Play faults on servers that run already; return the first finding, "" for none."""
+    mutant = MUTANTS[name]
+    command = [sys.executable, "-m", "tests.faults", "--home", str(home), "--ports-from", str(ports_from)]
+    command += ["--rounds", str(rounds), "--seed", "7", "--kinds", *mutant.faults, "--mutant", name]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != 1:
+        return "" if done.returncode == 0 else f"failed to run: {done.stderr[-500:]}"
+    return next((line.split("FINDING ")[1] for line in done.stdout.splitlines() if "FINDING " in line), "no reason")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.faults.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--home", type=Path, default=Path("build/faults"), help="servers, stopped at the end")
+    parser.add_argument("--ports-from", type=int, default=29_000)
+    parser.add_argument("--rounds", type=int, default=12)
+    options = parser.parse_args()
+    sandbox = Sandbox(options.home, ports_from=options.ports_from, options=SandboxOptions())
+    try:
+        return _table(options)
+    finally:
+        sandbox.destroy()
+
+
+def _table(options: argparse.Namespace) -> int:
+    survivors = []
+    for name in options.names or MUTANTS:
+        mutant, began = MUTANTS[name], time.monotonic()
+        found = {}
+        if mutant.model is not None:
+            found["model"] = caught_by_model(mutant)
+        if mutant.test:
+            found["test"] = caught_by_test(name)
+        if mutant.faults and not any(found.values()):
+            found["harness"] = caught_by_harness(name, options.home, options.ports_from, options.rounds)
+        by = [f"{way}: {text}" for way, text in found.items() if text]
+        survivors += [] if by else [name]
+        line = f"{name:26} {time.monotonic() - began:6.1f} s  {'; '.join(by)[:150] or 'SURVIVED'}"
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"{len(options.names or MUTANTS)} mutants, {len(survivors)} survived {survivors or ''}\n")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

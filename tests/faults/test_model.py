@@ -1,0 +1,30 @@
+"""The protocol model finds nothing wrong with the product, and finds each planted bug."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.model import Size, explore
+from tests.faults.mutants import MUTANTS, Mutant, caught_by_model
+
+SIZES = {
+    "a crash and a lost session": Size(units=1, crashes=1, expiries=1, epochs=3),
+    "two slots": Size(units=2, slots=2, crashes=1, expiries=0, epochs=2),
+    "a lost answer": Size(units=1, crashes=0, expiries=1, lost=1, epochs=3),
+    "two batches": Size(units=2, crashes=0, expiries=1, epochs=2),
+}
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_every_interleaving_keeps_the_invariants(size: Size) -> None:
+    found = explore(size)
+    assert found.violation == "", "\n".join(found.trace)
+    assert found.complete
+    assert found.finished > 0
+
+
+@pytest.mark.parametrize(
+    "mutant", [m for m in MUTANTS.values() if m.model], ids=[n for n, m in MUTANTS.items() if m.model]
+)
+def test_a_planted_bug_is_found(mutant: Mutant) -> None:
+    assert caught_by_model(mutant) != ""

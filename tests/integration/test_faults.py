@@ -1,0 +1,33 @@
+"""The short set of the fault harness: every kind of kill and zombie once, and some faults of servers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import Harness
+from tests.faults.schedule import TASK_FAULTS, schedule
+from tests.faults.world import World as FaultWorld
+from tests.integration.conftest import World
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+ROUNDS = int(os.environ.get("DATABUS_FAULT_ROUNDS", "0"))
+SEED = int(os.environ.get("DATABUS_FAULT_SEED", "5"))
+KINDS = (*TASK_FAULTS, "kafka killed", "zookeeper paused", "kafka unheard")
+
+
+def test_nothing_is_lost_repeated_or_disordered(world: World, tmp_path: Path) -> None:
+    faults = schedule(ROUNDS or len(KINDS), SEED, kinds=KINDS)
+    with FaultWorld(world.sandbox, tmp_path / "faults") as opened:
+        harness = Harness(opened, f"faults_{os.getpid()}", SEED)
+        try:
+            report = harness.play(faults)
+        finally:
+            harness.close()
+    story = "\n".join(f"{at:9.3f} {text}" for at, text in report.timeline)
+    assert report.findings == [], f"seed {SEED}\n{story}\n{report.table()}\n{opened.log.read_text()[-5000:]}"
+    assert sum(report.rounds.values()) == len(faults)
+    assert report.facts["changes"] == harness.oracle.seen

@@ -98,6 +98,7 @@ class CheckpointStoreContract:
         assert store.load(FLOW) is None
         assert store.pending_plan(FLOW) is None
         assert store.history(FLOW, 10) == ()
+        assert store.gaps(FLOW) == ()
         assert store.list_flows() == ()
 
     def test_each_claim_raises_the_epoch(self, store: Any, open_store: OpenStore) -> None:

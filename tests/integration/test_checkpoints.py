@@ -28,6 +28,7 @@ from databus.core.errors import (
     StaleEpochError,
 )
 from databus.core.findings import Level
+from databus.core.gaps import Gap
 from databus.core.offsets import SequenceOffset
 from databus.core.protocols import Lease
 from databus.sandbox import Sandbox
@@ -36,6 +37,7 @@ from tests.contract.checkpoint_store import (
     COUNTS,
     DEADLINE_S,
     FLOW,
+    NOON,
     CheckpointStoreContract,
     OpenStore,
     Stored,
@@ -218,6 +220,18 @@ class TestLayout:
         with pytest.raises(CheckpointFormatError):
             store.write_plan(lease, plan_of(1, 0, 10))
         assert raw.get(f"{connect.root}/flows/{FLOW}/checkpoint")[0] == stored
+
+    def test_gaps_are_read_in_their_order(self, connect: Connect, raw: Any) -> None:
+        store = connect()
+        started(store)
+        gaps = [Gap(n, SequenceOffset(n), SequenceOffset(n + 5), "purged", "skipped", "ada", "", NOON) for n in (2, 10)]
+        for gap in reversed(gaps):
+            path = f"{connect.root}/flows/{FLOW}/gaps/{gap.number:010d}"
+            raw.create(path, json.dumps(gap.to_json()).encode(), makepath=True)
+        assert list(store.gaps(FLOW)) == gaps
+        raw.set(f"{connect.root}/flows/{FLOW}/gaps/0000000010", b"{}")
+        with pytest.raises(CheckpointFormatError, match=f"gaps of flow {FLOW}"):
+            store.gaps(FLOW)
 
     def test_a_node_changed_by_another_program_stops_the_commit(self, connect: Connect, raw: Any) -> None:
         store = connect()

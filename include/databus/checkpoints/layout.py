@@ -56,6 +56,15 @@ class FlowPaths:
         """One entry; padded, so that names sort as numbers."""
         return f"{self.history}/{number:0{_NUMBER_WIDTH}d}"
 
+    @property
+    def gaps(self) -> str:
+        """Parent of the named gaps."""
+        return f"{self.root}/gaps"
+
+    def gap(self, number: int) -> str:
+        """One gap; padded, so that names sort as numbers."""
+        return f"{self.gaps}/{number:0{_NUMBER_WIDTH}d}"
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -36,6 +36,7 @@ from databus.core.connections import Connection
 from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
 from databus.core.findings import Finding, Level
+from databus.core.gaps import Gap
 from databus.core.offsets import Offset
 from databus.core.plan import Plan
 from databus.core.protocols import Clock, Lease
@@ -136,6 +137,13 @@ class ZooKeeperCheckpoints:
         nodes = self._session.read(*(f"{paths.history}/{name}" for name in reversed(names))) if names else []
         what = f"history of flow {flow}"
         return tuple(decode_as(node.data, what, HistoryEntry.from_json) for node in nodes if node)
+
+    def gaps(self, flow: str) -> Sequence[Gap]:
+        """Return the flow's named gaps, oldest first; none for a flow that never had one."""
+        paths = self._layout.flow(flow)
+        names = self._session.children(paths.gaps)
+        nodes = self._session.read(*(f"{paths.gaps}/{name}" for name in names)) if names else []
+        return tuple(decode_as(node.data, f"gaps of flow {flow}", Gap.from_json) for node in nodes if node)
 
     def claim(self, flow: str, who: str, wait_s: float) -> ZooKeeperLease:
         """Take the lease and raise the epoch; waits up to `wait_s`, then raises LeaseBusyError naming the holder."""

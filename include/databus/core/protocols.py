@@ -10,6 +10,7 @@ from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.findings import Finding
 from databus.core.flow import Batching
+from databus.core.gaps import Gap
 from databus.core.lag import Lag
 from databus.core.offsets import Offset, OffsetRange
 from databus.core.plan import Plan, SinkPlan, SourcePlan
@@ -238,6 +239,10 @@ class CheckpointStore(Protocol):
 
     def history(self, flow: str, last: int) -> Sequence[HistoryEntry]:
         """Return the newest entries, newest first."""
+        ...
+
+    def gaps(self, flow: str) -> Sequence[Gap]:
+        """Return the flow's named gaps, oldest first."""
         ...
 
 

@@ -16,6 +16,7 @@ from databus.checkpoints.layout import Layout
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.errors import LeaseBusyError
+from databus.core.gaps import Gap
 from databus.core.offsets import Offset
 from databus.core.plan import Plan
 from databus.core.protocols import Clock, Lease
@@ -32,6 +33,7 @@ class _Flow:
     plan: bytes | None = None
     history: list[bytes] = field(default_factory=list)
     history_number: int = 0
+    gaps: list[bytes] = field(default_factory=list)
 
 
 class MemoryServer:
@@ -115,6 +117,12 @@ class MemoryCheckpoints:
         with self._server.changed:
             stored = self._server.flow(flow).history[-last:] if last > 0 else []
         return tuple(decode_as(data, f"history of flow {flow}", HistoryEntry.from_json) for data in reversed(stored))
+
+    def gaps(self, flow: str) -> Sequence[Gap]:
+        """Return the flow's named gaps, oldest first."""
+        with self._server.changed:
+            stored = list(self._server.flow(flow).gaps)
+        return tuple(decode_as(data, f"gaps of flow {flow}", Gap.from_json) for data in stored)
 
     def claim(self, flow: str, who: str, wait_s: float) -> MemoryLease:
         """Take the lease and raise the epoch; waits up to `wait_s`, then raises LeaseBusyError naming the holder."""

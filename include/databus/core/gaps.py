@@ -1,0 +1,72 @@
+"""Named gaps: ranges of a source's log that a flow has not read and will not read by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from databus.core.offsets import Offset, offset_from_json
+from databus.core.stored_json import FORMAT_VERSION, require_version
+
+
+@dataclass(frozen=True)
+class Gap:
+    """One range known missing, with its cause and what was decided about it.
+
+    Attributes:
+        number: position among the flow's gaps, from 1.
+        start: last offset before the gap, exclusive.
+        end: last offset of the gap, inclusive.
+        cause: why the range was not read, e.g. "purged" or "skip".
+        decision: what was decided, e.g. "skipped" or "repaired by backfill".
+        who: run id or user that decided.
+        why: the reason given.
+        at: when, aware UTC.
+    """
+
+    number: int
+    start: Offset
+    end: Offset
+    cause: str
+    decision: str
+    who: str
+    why: str
+    at: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """Return versioned JSON."""
+        return {
+            "v": FORMAT_VERSION,
+            "number": self.number,
+            "from": self.start.to_json(),
+            "to": self.end.to_json(),
+            "cause": self.cause,
+            "decision": self.decision,
+            "who": self.who,
+            "why": self.why,
+            "at": self.at.isoformat(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Gap:
+        """Read what `to_json` wrote.
+
+        Raises:
+            CheckpointFormatError: another version, or an offset of an unknown kind.
+        """
+        require_version(data, "gap")
+        return cls(
+            data["number"],
+            offset_from_json(data["from"]),
+            offset_from_json(data["to"]),
+            data["cause"],
+            data["decision"],
+            data["who"],
+            data["why"],
+            datetime.fromisoformat(data["at"]),
+        )
+
+    def __str__(self) -> str:
+        return f"({self.start}, {self.end}] {self.cause}, {self.decision}"

@@ -57,6 +57,11 @@ class FlowPaths:
         return f"{self.history}/{number:0{_NUMBER_WIDTH}d}"
 
     @property
+    def paused(self) -> str:
+        """There while a person has the flow paused: who, why, since."""
+        return f"{self.root}/paused"
+
+    @property
     def gaps(self) -> str:
         """Parent of the named gaps."""
         return f"{self.root}/gaps"

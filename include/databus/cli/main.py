@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from databus import __version__
-from databus.cli import amending, bench, checkpoint, decode, flows, moving, sandbox, segments, watching
+from databus.cli import amending, bench, checkpoint, decode, flows, moving, quarantine, sandbox, segments, watching
 from databus.cli.exits import exit_code
 from databus.cli.output import ERR
 from databus.core.errors import DatabusError
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(flows.app, name="flows")
 app.add_typer(checkpoint.app, name="checkpoint")
+app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(bench.app, name="bench")
 app.command("plan")(moving.plan)

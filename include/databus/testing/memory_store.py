@@ -102,7 +102,9 @@ class MemoryCheckpoints(MemoryMediation):
     def list_flows(self) -> Sequence[str]:
         """Return the names of all flows that were ever claimed, sorted."""
         with self._server.changed:
-            return tuple(sorted(name for name, flow in self._server.flows.items() if flow.epoch > 0))
+            return tuple(
+                sorted(name for name, flow in self._server.flows.items() if flow.epoch > 0 and "." not in name)
+            )
 
     def load(self, flow: str) -> Checkpoint | None:
         """Return the committed checkpoint, None before the first."""

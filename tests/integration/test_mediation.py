@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from databus import Batching, Elasticsearch, Kafka
+from databus import Batching, Elasticsearch, Flow, Kafka
 from databus.core.amendments import Action
 from databus.core.checkpoint import Checkpoint
 from databus.core.errors import (
@@ -42,6 +43,7 @@ from databus.runtime import window as window_module
 from databus.runtime.context import Services
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id, forget_kept
+from tests.integration.local_engine import run_locally
 from tests.integration.shop_flow import Shop, assert_arrived_once
 from tests.integration.test_cli import Cli
 
@@ -84,12 +86,19 @@ def assert_a_deduplicating_consumer_sees_all_once(world: World, shop: Shop) -> N
     assert_arrived_once(shop.connection, shop.writer.written, fold(kept))
 
 
-def in_batches(world: World, shop: Shop, count: int) -> list[Checkpoint]:
+def direct_shop(world: World, name: str, **sink: Any) -> Shop:
+    """A shop whose flow takes the direct lane."""
+    shop = Shop(world, name, **sink)
+    shop.flow = shop.flow.model_copy(update={"checks": ()})
+    return shop
+
+
+def in_batches(world: World, shop: Shop, count: int, run: Callable[[Flow], Any] | None = None) -> list[Checkpoint]:
     """Write and run so often, and return the checkpoint after each."""
     made = []
     for _ in range(count):
         shop.writer.run(20)
-        world.run(shop.flow)
+        (run or partial(run_locally, world))(shop.flow)
         made.append(world.checkpoint(shop.flow))
     return made
 
@@ -102,7 +111,7 @@ def fails_at(monkeypatch: pytest.MonkeyPatch) -> Any:
         def fail(*_: Any, **__: Any) -> Any:
             raise SinkError("killed here")
 
-        monkeypatch.setattr(batch_module, {"dispatch": "_move", "commit": "commit"}[stage], fail)
+        monkeypatch.setattr(batch_module, {"dispatch": "_move_direct", "commit": "commit"}[stage], fail)
         return monkeypatch
 
     return at
@@ -111,7 +120,7 @@ def fails_at(monkeypatch: pytest.MonkeyPatch) -> Any:
 def leave_a_plan(world: World, shop: Shop, fails: pytest.MonkeyPatch) -> Plan:
     shop.writer.run(20)
     with pytest.raises(SinkError, match="killed here"):
-        world.run(shop.flow)
+        run_locally(world, shop.flow)
     fails.undo()
     with services_of(world, shop) as services:
         plan = services.store.pending_plan(shop.name)
@@ -120,7 +129,7 @@ def leave_a_plan(world: World, shop: Shop, fails: pytest.MonkeyPatch) -> Plan:
 
 
 def test_every_kind_of_place_is_found(world: World) -> None:
-    shop = Shop(world, "med_places", partitions=2)
+    shop = direct_shop(world, "med_places", partitions=2)
     first, second, third = in_batches(world, shop, 3)
     connection = shop.connection
     with connection.cursor() as cursor:
@@ -166,14 +175,14 @@ def test_every_kind_of_place_is_found(world: World) -> None:
 
 @pytest.mark.parametrize("slots", [1, 2])
 def test_a_rewind_repeats_rows_with_the_same_ids_and_the_markers_chain_on(world: World, slots: int) -> None:
-    shop = Shop(world, f"med_rewind_{slots}", partitions=2, slots=slots)
+    shop = direct_shop(world, f"med_rewind_{slots}", partitions=2, slots=slots)
     _, second, third = in_batches(world, shop, 3)
     before = arrived(world, shop)
     assert len(set(before)) == len(before)
     move, amended = do(world, shop, "rewind", Target(batches=1))
     assert (amended.offset, amended.batch) == (second.offset, third.batch)
     assert arrived(world, shop) == before  # nothing is sent by the rewind itself
-    world.run(shop.flow)
+    run_locally(world, shop.flow)
     seen = Counter(arrived(world, shop))
     repeated = [name for name, count in seen.items() if count == 2]
     assert set(seen) == set(before)
@@ -194,13 +203,13 @@ def test_a_rewind_repeats_rows_with_the_same_ids_and_the_markers_chain_on(world:
 
 
 def test_a_skip_leaves_rows_out_and_names_the_gap(world: World) -> None:
-    shop = Shop(world, "med_skip")
+    shop = direct_shop(world, "med_skip")
     (first,) = in_batches(world, shop, 1)
     before = arrived(world, shop)
     shop.writer.run(20)
     assert look(world, shop, "skip", Target("latest")).bytes > 0
     move, amended = do(world, shop, "skip", Target("latest"))
-    world.run(shop.flow)
+    run_locally(world, shop.flow)
     assert arrived(world, shop) == before
     with services_of(world, shop) as services:
         (gap,) = services.store.gaps(shop.name)
@@ -216,7 +225,7 @@ def test_a_skip_leaves_rows_out_and_names_the_gap(world: World) -> None:
 @pytest.mark.parametrize("action", ["rewind", "skip"])
 def test_a_plan_in_flight_is_closed_first(world: World, fails_at: Any, stage: str, action: Action) -> None:
     """Whoever still holds the closed plan can write nothing; its batch number is used up, and the markers chain on."""
-    shop = Shop(world, f"med_{action}_{stage}", partitions=2, slots=2)
+    shop = direct_shop(world, f"med_{action}_{stage}", partitions=2, slots=2)
     (first,) = in_batches(world, shop, 1)
     delivered = len(arrived(world, shop))
     plan = leave_a_plan(world, shop, fails_at(stage))
@@ -231,7 +240,7 @@ def test_a_plan_in_flight_is_closed_first(world: World, fails_at: Any, stage: st
         with opened_ends(shop.flow, _Services(world)) as ends, pytest.raises(MarkerDivergedError, match="abandoned"):
             ends.sinks["kafka"].writer(plan).write((), 0)
         forget_kept()
-    world.run(shop.flow)
+    run_locally(world, shop.flow)
     assert world.checkpoint(shop.flow).batch == plan.batch + (1 if action == "rewind" else 0)
     in_batches(world, shop, 1)
     times = Counter(Counter(arrived(world, shop)).values())
@@ -260,7 +269,7 @@ def test_an_amendment_that_was_cut_off_is_repeated(
     world: World, fails_at: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the closing of a plan and the move of the checkpoint no run can go on, and nothing is lost."""
-    shop = Shop(world, "med_cut")
+    shop = direct_shop(world, "med_cut")
     in_batches(world, shop, 2)
     plan = leave_a_plan(world, shop, fails_at("dispatch"))
     from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
@@ -273,17 +282,17 @@ def test_an_amendment_that_was_cut_off_is_repeated(
         do(world, shop, "rewind", Target(batches=1))
     monkeypatch.undo()
     with pytest.raises(MarkerDivergedError, match="abandoned") as stopped:
-        world.run(shop.flow)
+        run_locally(world, shop.flow)
     assert "repeat it" in stopped.value.hint
     _, amended = do(world, shop, "rewind", Target(batches=1))
     assert amended.batch == plan.batch
-    world.run(shop.flow)
+    run_locally(world, shop.flow)
     assert max(Counter(arrived(world, shop)).values()) == 2
     assert_a_deduplicating_consumer_sees_all_once(world, shop)
 
 
 def test_it_is_refused_while_a_run_holds_the_flow(world: World) -> None:
-    shop = Shop(world, "med_busy")
+    shop = direct_shop(world, "med_busy")
     (standing,) = in_batches(world, shop, 1)
     with services_of(world, shop) as holder:
         lease = holder.store.claim(shop.name, "scheduled__2026", 0)
@@ -297,7 +306,7 @@ def test_it_is_refused_while_a_run_holds_the_flow(world: World) -> None:
 
 
 def test_a_pause_drains_the_window_and_lets_none_begin(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop = Shop(world, "med_pause")
+    shop = direct_shop(world, "med_pause")
     shop.flow = shop.flow.model_copy(update={"batching": Batching(max_rows=20, max_seconds=1)})
     shop.writer.run(200)
     begun, results = threading.Event(), []
@@ -309,7 +318,7 @@ def test_a_pause_drains_the_window_and_lets_none_begin(world: World, monkeypatch
         return report
 
     monkeypatch.setattr(window_module, "run_batch", noticed)
-    thread = threading.Thread(target=lambda: results.append(world.run(shop.flow)))
+    thread = threading.Thread(target=lambda: results.append(run_locally(world, shop.flow)))
     thread.start()
     assert begun.wait(120)
     with services_of(world, shop) as services:
@@ -320,18 +329,18 @@ def test_a_pause_drains_the_window_and_lets_none_begin(world: World, monkeypatch
     assert "maintenance" in result.summary()["paused"]
     behind = world.checkpoint(shop.flow)
     with pytest.raises(FlowPausedError, match=r"paused by ada.*maintenance"):
-        world.run(shop.flow)
+        run_locally(world, shop.flow)
     assert world.checkpoint(shop.flow) == behind
     with services_of(world, shop) as services:
         assert services.store.pending_plan(shop.name) is None
         former = mediation.resume(shop.flow, services, Said("bob", "done"))
     assert former is not None
-    world.run(shop.flow)
+    run_locally(world, shop.flow)
     shop.assert_all_arrived_once()
 
 
 def test_a_compacted_topic_is_not_rewound_unless_accepted(world: World) -> None:
-    shop = Shop(world, "med_compacted", topic_config={"cleanup.policy": "compact"})
+    shop = direct_shop(world, "med_compacted", topic_config={"cleanup.policy": "compact"})
     in_batches(world, shop, 2)
     move = look(world, shop, "rewind", Target(batches=1))
     assert "compacted" in move.effects[0].refused
@@ -344,11 +353,11 @@ def test_a_compacted_topic_is_not_rewound_unless_accepted(world: World) -> None:
 
 
 def test_an_index_is_as_it_was_after_a_rewind(world: World) -> None:
-    shop = Shop(world, "med_index")
+    shop = direct_shop(world, "med_index")
     mapping = {"properties": {"customer_id": {"type": "unsigned_long"}}}
     only = Elasticsearch(conn_id="opensearch_default", index="med-{table}", routes=("shop.customers",), mapping=mapping)
     shop.flow = shop.flow.model_copy(update={"sinks": (only,), "checks": (), "transforms": ()})
-    in_batches(world, shop, 3)
+    in_batches(world, shop, 2, world.run)
     address = world.sandbox.address("opensearch")
     before = index_documents(address, "med-customers")
     assert before
@@ -359,7 +368,7 @@ def test_an_index_is_as_it_was_after_a_rewind(world: World) -> None:
 
 
 def test_the_command_previews_and_executes(world: World, tmp_path: Path) -> None:
-    shop = Shop(world, "med_cli")
+    shop = direct_shop(world, "med_cli")
     cli_folder = tmp_path
     shop.dag_file(cli_folder)
     cli = Cli(world, cli_folder)

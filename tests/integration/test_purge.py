@@ -20,9 +20,10 @@ from databus.ops.lag import measure
 from databus.ops.preflight import preflight
 from databus.ops.targets import Target
 from tests.integration.conftest import World
+from tests.integration.local_engine import run_locally
 from tests.integration.shop_flow import Shop
 from tests.integration.test_cli import Cli
-from tests.integration.test_mediation import ADA, arrived, do, in_batches, look, services_of
+from tests.integration.test_mediation import ADA, arrived, direct_shop, do, in_batches, look, services_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -43,7 +44,7 @@ def purge(shop: Shop) -> str:
 
 
 def test_a_purge_while_paused_is_named_exactly_and_stops_the_flow(world: World) -> None:
-    shop = Shop(world, "purge_paused")
+    shop = direct_shop(world, "purge_paused")
     (standing,) = in_batches(world, shop, 1)
     before = arrived(world, shop)
     with services_of(world, shop) as services:
@@ -63,7 +64,7 @@ def test_a_purge_while_paused_is_named_exactly_and_stops_the_flow(world: World) 
         mediation.resume(shop.flow, services, ADA)
     for _ in range(2):
         with pytest.raises(OffsetPurgedError) as stopped:
-            world.run(shop.flow)
+            run_locally(world, shop.flow)
     assert f"from {standing.offset} to {newest}:4" in stopped.value.message
     assert str(missing) in stopped.value.message
     assert "--past-gap" in stopped.value.hint
@@ -82,14 +83,14 @@ def test_a_purge_while_paused_is_named_exactly_and_stops_the_flow(world: World) 
 
 
 def test_a_gap_grows_until_it_is_decided_and_is_then_passed(world: World, tmp_path: Path) -> None:
-    shop = Shop(world, "purge_twice")
+    shop = direct_shop(world, "purge_twice")
     (standing,) = in_batches(world, shop, 1)
     before = arrived(world, shop)
     for _ in range(2):
         shop.writer.run(10)
         newest = purge(shop)
         with pytest.raises(OffsetPurgedError):
-            world.run(shop.flow)
+            run_locally(world, shop.flow)
     shop.dag_file(tmp_path)
     cli = Cli(world, tmp_path)
     assert [(g["decision"], g["to"]["file"]) for g in cli.json("gaps", shop.name)] == [(OPEN, newest)]
@@ -102,7 +103,7 @@ def test_a_gap_grows_until_it_is_decided_and_is_then_passed(world: World, tmp_pa
     assert (decided["number"], decided["decision"], decided["why"]) == (1, SKIPPED, "rows are in the warehouse")
     assert decided["from"] == standing.offset.to_json()
     shop.writer.run(20)
-    world.run(shop.flow)
+    run_locally(world, shop.flow)
     after = arrived(world, shop)
     assert len(after) - len(before) >= sum(shop.writer.written.changes.values()) - written
     assert len(set(after)) == len(after)
@@ -111,7 +112,7 @@ def test_a_gap_grows_until_it_is_decided_and_is_then_passed(world: World, tmp_pa
 
 
 def test_the_preflight_task_notes_the_gap(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop = Shop(world, "purge_preflight")
+    shop = direct_shop(world, "purge_preflight")
     in_batches(world, shop, 1)
     shop.writer.run(10)
     purge(shop)
@@ -150,7 +151,7 @@ def retention(world: World) -> Iterator[Any]:
 
 
 def test_headroom_falls_as_the_file_ages_and_warns(world: World, retention: Any, tmp_path: Path) -> None:
-    shop = Shop(world, "purge_headroom")
+    shop = direct_shop(world, "purge_headroom")
     in_batches(world, shop, 1)
     retention(5000)
     with services_of(world, shop) as services:

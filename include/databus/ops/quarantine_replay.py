@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, SinkSettingError
-from databus.core.events import RowState
 from databus.core.flow import Flow, FlowContext
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan
-from databus.core.receipts import RejectedRow
 from databus.core.stored_json import canonical_json
 from databus.ops.mediation import Said
 from databus.ops.quarantine import held_rows
+from databus.ops.replay_outcome import origin_of, outcome
 from databus.ops.targets import ALL_HISTORY
-from databus.records.held_rows import HeldRow, HeldRows, HeldState, Identity, Selection
+from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 from databus.runtime.replay import CHECK, Replayed, pinned_sinks, reopened, replay
 
@@ -159,9 +158,9 @@ class _Replays:
         marked = self._marked(plan, taken)
         with reopened(self.session, marked.range) as source:
             done = replay(self.session, marked, source, wanted)
-        states, again = _outcome(taken, done)
+        states, again = outcome(taken, done)
         now = self.services.clock.now()
-        origin = _origin(taken)
+        origin = origin_of(taken)
         self.session.recorder.quarantine(self._flow.name, origin, again)
         self.rows.settle(plan.batch, origin, states, (self.said.who, self.said.why, now))
         self._commit(plan, done)
@@ -231,7 +230,7 @@ class _Replays:
 
     def _marked(self, plan: Plan, taken: Sequence[HeldRow]) -> Plan:
         """Return the plan that writers get: the replay's, over the range that its rows come from."""
-        return replace(plan, range=self._range(_origin(taken)))
+        return replace(plan, range=self._range(origin_of(taken)))
 
     def _range(self, batch: int) -> OffsetRange:
         found = self.rows.batch_range(batch)
@@ -274,33 +273,3 @@ class _Replays:
     @property
     def _name(self) -> str:
         return _name(self.session.flow)
-
-
-def _origin(taken: Sequence[HeldRow]) -> int:
-    origin = taken[0].origin
-    if origin is None:
-        raise CheckpointConflictError(f"row {taken[0].event_id} was taken up by no replay")
-    return origin
-
-
-def _outcome(taken: Sequence[HeldRow], done: Replayed) -> tuple[dict[Identity, HeldState], list[RejectedRow]]:
-    """Return what became of each row, and the rows that are held back again, as entries of the quarantine."""
-    refused = {(row.event_id, row.stage): row for row in done.rejected}
-    states: dict[Identity, HeldState] = {}
-    again: dict[Identity, RejectedRow] = {}
-    for row in taken:
-        ended = done.state[row.event_id]
-        checked = refused.get((row.event_id, CHECK))
-        sent_to = [name for name, ids in done.taken.items() if row.event_id in ids]
-        if ended == RowState.QUARANTINED and checked is not None:
-            states[row.identity] = HeldState.HELD
-            again[row.identity] = replace(checked, stage=row.stage)
-        elif ended == RowState.FILTERED or not sent_to:
-            states[row.identity] = HeldState.DISCARDED
-        elif row.stage != CHECK and row.identity in refused:
-            states[row.identity] = HeldState.HELD
-        else:
-            states[row.identity] = HeldState.REPLAYED
-    # Of a row that a check had held, a sink's refusal is a new entry: that sink alone lacks it now.
-    again.update({identity: rejected for identity, rejected in refused.items() if rejected.stage != CHECK})
-    return states, list(again.values())

@@ -6,12 +6,12 @@ import signal
 import time
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from databus.airflow import drain_deadline
 from databus.airflow.drain_deadline import DrainDeadline, DrainDeadlineError
 from databus.airflow.failures import airflow_outcome
-from databus.core.errors import ConfigError, SinkUnavailableError
+from databus.core.errors import ConfigError, FlowPausedError, SinkUnavailableError
 
 
 def test_what_a_retry_can_mend_is_retried() -> None:
@@ -23,6 +23,11 @@ def test_what_a_retry_can_mend_is_retried() -> None:
 def test_what_only_a_person_can_mend_fails_at_once() -> None:
     with pytest.raises(AirflowFailException, match="no such topic"), airflow_outcome():
         raise ConfigError("no such topic", hint="Create it.")
+
+
+def test_a_paused_flow_is_skipped_and_says_who_paused_it() -> None:
+    with pytest.raises(AirflowSkipException, match="paused by ada"), airflow_outcome():
+        raise FlowPausedError("flow orders is paused by ada since noon: maintenance")
 
 
 def test_an_unexpected_error_is_not_hidden() -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import psutil
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from databus.airflow import submit
 from databus.airflow.submit import SubmitTransferOperator
 from databus.airflow.submit_hook import DrainingSubmitHook
-from databus.ops.submit import EXIT_REFUSED, EXIT_RETRY
+from databus.ops.submit import EXIT_PAUSED, EXIT_REFUSED, EXIT_RETRY
 from tests.airflow.test_flow_dag import FLOW
 
 CONTEXT = {"ti": SimpleNamespace(log_url="http://a/dags/d/runs/r/tasks/t?try_number=1"), "run_id": "r1"}
@@ -74,6 +74,12 @@ def test_secrets_travel_in_the_environment_only(spark_submit: Any) -> None:
     flow = seen["argv"][seen["argv"].index("--flow") + 1]
     assert json.loads(flow)["name"] == "orders"
     assert seen["argv"][seen["argv"].index("--run-id") + 1] == "r1"
+
+
+def test_a_paused_flow_is_skipped(spark_submit: Any) -> None:
+    spark_submit(EXIT_PAUSED)
+    with pytest.raises(AirflowSkipException, match="orders is paused"):
+        operator().execute(CONTEXT)
 
 
 @pytest.mark.parametrize(("code", "fails"), [(EXIT_REFUSED, True), (EXIT_RETRY, False), (1, False), (137, False)])

@@ -22,6 +22,7 @@ from databus.core.errors import (
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan, SinkPlan
 from databus.core.protocols import CheckpointStore, Lease
+from tests.contract.amendments import AmendmentContract
 
 FLOW = "orders"
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
@@ -79,7 +80,7 @@ class Stored:
         return cls(store.load(flow), store.pending_plan(flow), tuple(store.history(flow, 100)))
 
 
-class CheckpointStoreContract:
+class CheckpointStoreContract(AmendmentContract):
     """Tests inherited by the tests of each store."""
 
     HISTORY = 5

@@ -6,23 +6,27 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from databus.core.errors import DatabusError
+from databus.core.errors import DatabusError, FlowPausedError
 
 log = logging.getLogger(__name__)
 
 
 @contextmanager
 def airflow_outcome() -> Iterator[None]:
-    """Turn a DatabusError into the exception that makes Airflow retry or fail the task.
+    """Turn a DatabusError into the exception that makes Airflow retry, fail or skip the task.
 
     Raises:
+        AirflowSkipException: a person has paused the flow; the message says who, since when and why.
         AirflowException: a retry may help (`retryable`); the task goes up for retry.
         AirflowFailException: only a person can help; no retry is spent.
     """
     try:
         yield
+    except FlowPausedError as error:
+        log.warning("%s", error)
+        raise AirflowSkipException(str(error)) from error
     except DatabusError as error:
         log.error("%s", error)
         if error.retryable:

@@ -8,7 +8,9 @@ from airflow.sdk import BaseOperator
 
 from databus.airflow.connections import AirflowConnections
 from databus.airflow.failures import airflow_outcome
+from databus.airflow.identity import run_identity
 from databus.airflow.task_logs import only_warnings_of_libraries
+from databus.core.errors import OffsetPurgedError
 from databus.core.findings import Level
 from databus.core.flow import Flow
 
@@ -25,8 +27,9 @@ class PreflightOperator(BaseOperator):
         super().__init__(**options)
         self.flow = flow
 
-    def execute(self, context: Any) -> dict[str, int]:  # noqa: ARG002 - the signature of operators
+    def execute(self, context: Any) -> dict[str, int]:
         """Probe and return how many findings there are of each level."""
+        from databus.ops.gaps import note_gap
         from databus.ops.preflight import preflight, require_passed
         from databus.ops.services import open_services
 
@@ -37,5 +40,7 @@ class PreflightOperator(BaseOperator):
                 level = {Level.OK: 20, Level.WARN: 30, Level.ERROR: 40}[finding.level]
                 hint = f" → {finding.hint}" if finding.hint else ""
                 self.log.log(level, "%s: %s: %s%s", finding.level.upper(), finding.subject, finding.message, hint)
+            if any(finding.code == OffsetPurgedError.code for finding in findings):
+                note_gap(self.flow, services, run_identity(context).run_id)
             require_passed(self.flow, findings)
         return {level: sum(f.level is level for f in findings) for level in Level}

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from databus.airflow.connections import AirflowConnections
 from databus.airflow.failures import airflow_outcome
@@ -63,9 +63,10 @@ class SubmitTransferOperator(LineageOfRun, SparkSubmitOperator):
 
         Raises:
             AirflowException: the application ended so that a retry may help.
-            AirflowFailException: it ended with an error that only a person can mend.
+            AirflowSkipException: a person has paused the flow.
+        AirflowFailException: it ended with an error that only a person can mend.
         """
-        from databus.ops.submit import EXIT_REFUSED
+        from databus.ops.submit import EXIT_PAUSED, EXIT_REFUSED
 
         identity = run_identity(context)
         self.application_args = [
@@ -87,6 +88,8 @@ class SubmitTransferOperator(LineageOfRun, SparkSubmitOperator):
             try:
                 super().execute(context)
             except AirflowException as error:
+                if hook.exit_code == EXIT_PAUSED:
+                    raise AirflowSkipException(f"flow {self.flow.name} is paused: see the log above") from error
                 if hook.exit_code == EXIT_REFUSED:
                     raise AirflowFailException(f"flow {self.flow.name}: see the ERROR line above") from error
                 raise

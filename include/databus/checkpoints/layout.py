@@ -57,6 +57,11 @@ class FlowPaths:
         return f"{self.history}/{number:0{_NUMBER_WIDTH}d}"
 
     @property
+    def paused(self) -> str:
+        """There while a person has the flow paused: who, why, since."""
+        return f"{self.root}/paused"
+
+    @property
     def gaps(self) -> str:
         """Parent of the named gaps."""
         return f"{self.root}/gaps"
@@ -82,11 +87,14 @@ class Layout:
         return f"{self.root}/flows"
 
     def flow(self, name: str) -> FlowPaths:
-        """Return the paths of a flow.
+        """Return the paths of a flow; "<flow>.quarantine" names the replays of what it held back.
 
         Raises:
             ConfigError: the name cannot be a flow's, so nothing outside `flows` can be reached by it.
         """
+        flow, _, part = name.partition(".")
+        if part == "quarantine" and _FLOW.fullmatch(flow):
+            return FlowPaths(f"{self.flows}/{flow}/replays/{part}")
         if not _FLOW.fullmatch(name):
             raise ConfigError(
                 f"{name!r} is not a flow name", hint="Lower-case letters, digits and _, starting with a letter."

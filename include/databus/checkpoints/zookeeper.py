@@ -19,6 +19,7 @@ from databus.checkpoints.flow_state import FlowState, stored_checkpoint
 from databus.checkpoints.holder import LeaseHolder, read_holder
 from databus.checkpoints.layout import Layout
 from databus.checkpoints.lease import ZooKeeperLease
+from databus.checkpoints.mediation import ZooKeeperMediation
 from databus.checkpoints.options import ZooKeeperOptions
 from databus.checkpoints.server_ids import ZooKeeperServerIds
 from databus.checkpoints.session import ZooKeeperSession
@@ -52,7 +53,7 @@ class _UtcClock:
         return datetime.now(UTC)
 
 
-class ZooKeeperCheckpoints:
+class ZooKeeperCheckpoints(ZooKeeperMediation):
     """Implements `databus.core.protocols.CheckpointStore` on ZooKeeper 3.5 or newer.
 
     Connects at first use, or by `open`. Safe for several threads, which share one session; not across a fork.

@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
+from databus.cli import amending
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import Format, show_one, show_rows
+from databus.core.gaps import OPEN
 from databus.ops import checkpoints
 
-app = typer.Typer(help="Look at a flow's checkpoint.", no_args_is_help=True)
+app = typer.Typer(help="Look at a flow's checkpoint, and change it knowingly.", no_args_is_help=True)
+amending.add_to(app)
 
 
 @app.command()
@@ -34,6 +37,8 @@ def show(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
             "updated_at": committed.updated_at.isoformat(),
             "last_counts": {table: c.to_json() for table, c in committed.counts.items()},
             "plan_in_flight": f"batch {view.pending.batch} {view.pending.range}" if view.pending else None,
+            "paused": str(view.paused) if view.paused else None,
+            "open_gaps": [str(gap) for gap in view.gaps if gap.decision == OPEN],
         },
         output,
     )
@@ -67,4 +72,6 @@ def history(
         }
         for e in entries
     ]
-    show_rows(rows, ("n", "at", "action", "who", "from", "to", "batch", "epoch", "rows"), output, empty="no history")
+    show_rows(
+        rows, ("n", "at", "action", "who", "why", "from", "to", "batch", "epoch", "rows"), output, empty="no history"
+    )

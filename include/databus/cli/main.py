@@ -10,7 +10,19 @@ from typing import Annotated
 import typer
 
 from databus import __version__
-from databus.cli import bench, checkpoint, decode, flows, ledger, moving, sandbox, segments, watching
+from databus.cli import (
+    amending,
+    bench,
+    checkpoint,
+    decode,
+    flows,
+    ledger,
+    moving,
+    quarantine,
+    sandbox,
+    segments,
+    watching,
+)
 from databus.cli.exits import exit_code
 from databus.cli.output import ERR
 from databus.core.errors import DatabusError
@@ -24,6 +36,7 @@ app = typer.Typer(
 )
 app.add_typer(flows.app, name="flows")
 app.add_typer(checkpoint.app, name="checkpoint")
+app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(bench.app, name="bench")
 app.command("plan")(moving.plan)
@@ -32,6 +45,7 @@ app.command("decode")(decode.decode)
 app.command("ledger")(ledger.ledger)
 app.command("peek")(watching.peek)
 app.command("lag")(watching.lag)
+app.command("gaps")(amending.gaps)
 app.command("segments")(segments.segments)
 app.command("doctor")(watching.doctor)
 

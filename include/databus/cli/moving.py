@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from databus import __version__
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, Format, show_one
+from databus.core.errors import FlowPausedError
 from databus.core.report import BatchReport
 from databus.ops.dry_run import dry_run
 from databus.ops.preview import preview
@@ -68,7 +69,12 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 rate = report.rows / max(sum(report.durations_ms.values()), 1) * 1000
                 bar.update(task, advance=report.rows, what=f"{report.plan.range.end}  {rate:,.0f} rows/s")
 
-            result = run_flow(spec, services, session, identity, WindowControl(limits, drain, moved))
+            try:
+                result = run_flow(spec, services, session, identity, WindowControl(limits, drain, moved))
+            except FlowPausedError as paused:  # what a person wanted is no failure
+                ERR.print(f"{paused.message}. {paused.hint}", markup=False)
+                show_one({"flow": flow, "batches": 0, "paused": paused.message}, output)
+                return
     show_one(result.summary(), output)
 
 

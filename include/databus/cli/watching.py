@@ -45,10 +45,16 @@ def lag(
                 "head": m.lag.head if m.lag else None,
                 "lag_bytes": m.lag.bytes if m.lag else None,
                 "lag_seconds": m.lag.seconds if m.lag else None,
+                "headroom_seconds": m.headroom.seconds if m.headroom else None,
+                "headroom_bytes": m.headroom.bytes if m.headroom else None,
             }
             for m in measured
         ]
-        show_rows(rows, ("flow", "committed", "head", "lag_bytes", "lag_seconds"), output, empty="no flows")
+        columns = ("flow", "committed", "head", "lag_bytes", "lag_seconds", "headroom_seconds", "headroom_bytes")
+        show_rows(rows, columns, output, empty="no flows")
+        for m in measured:
+            if m.headroom and m.headroom.low:
+                ERR.print(f"{m.flow}: retention headroom is low: {m.headroom}", style="yellow", markup=False)
         late = [m for m in measured if fail_over is not None and m.lag and (m.lag.seconds or 0) > fail_over]
         if watch is None or late:
             raise typer.Exit(LAG if late else OK)

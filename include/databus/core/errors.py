@@ -5,7 +5,10 @@ Errors cross process borders (Spark workers, Connect), so each pickles to the sa
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from databus.core.offsets import OffsetRange
 
 
 class DatabusError(Exception):
@@ -101,6 +104,8 @@ class OffsetPurgedError(SourceError):
     """The log at the wanted offset is no longer on the server: a gap that must be decided on."""
 
     code = "source_offset_purged"
+    missing: OffsetRange | None = None
+    """The range that is gone, from the wanted offset to the first that is left; None where it cannot be told."""
 
 
 class PreparedTransactionMissingError(OffsetPurgedError):
@@ -201,7 +206,8 @@ class MarkerDivergedError(SinkError):
 
     code = "sink_marker_diverged"
     default_hint = (
-        "Another run wrote a later batch, or the checkpoint was restored from an older copy. "
+        "Another run wrote a later batch, or the checkpoint was restored from an older copy, or a rewind, skip or "
+        "restore was cut off while it closed the plan in flight: then repeat it. "
         "Compare `databus checkpoint show` with the marker named above before any rewind."
     )
 
@@ -236,6 +242,12 @@ class StaleEpochError(CheckpointError):
 
     code = "checkpoint_stale_epoch"
     retryable = True
+
+
+class FlowPausedError(CheckpointError):
+    """A person has paused the flow: nothing is moved until it is resumed. No failure."""
+
+    code = "checkpoint_paused"
 
 
 class LeaseBusyError(CheckpointError):

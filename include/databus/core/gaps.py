@@ -10,6 +10,9 @@ from typing import Any
 from databus.core.offsets import Offset, offset_from_json
 from databus.core.stored_json import FORMAT_VERSION, require_version
 
+OPEN, SKIPPED = "open", "skipped"
+"""Decisions: none yet (the flow stands before the gap and stops there); passed over by a person."""
+
 
 @dataclass(frozen=True)
 class Gap:

@@ -26,3 +26,31 @@ class Lag:
     def caught_up(self) -> bool:
         """Whether nothing is left to read."""
         return self.bytes == 0
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """How far a flow's place is from the part of the log that the source's server deletes.
+
+    Attributes:
+        seconds: until the server may delete the file that the flow stands in; counted from now while the server still
+            writes it; None when the server deletes nothing by age.
+        bytes: log bytes on the server before the flow's place, which are deleted before it.
+        file: the file.
+        kept_s: the server's retention in seconds, None for ever.
+        low: whether `seconds` is below the flow's threshold.
+    """
+
+    seconds: float | None
+    bytes: int
+    file: str
+    kept_s: int | None
+    low: bool = False
+
+    def __str__(self) -> str:
+        if self.seconds is None:
+            return f"{self.file} is not deleted by age; {self.bytes} bytes lie before the flow's place"
+        return (
+            f"{self.file} may be deleted in {self.seconds:.0f} s (the log is kept for {self.kept_s} s); "
+            f"{self.bytes} bytes lie before the flow's place"
+        )

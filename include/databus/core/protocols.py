@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from databus.core.amendments import Amendment, Pause, SinkEffect
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.findings import Finding
 from databus.core.flow import Batching
 from databus.core.gaps import Gap
-from databus.core.lag import Lag
+from databus.core.lag import Headroom, Lag
 from databus.core.offsets import Offset, OffsetRange
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.receipts import RejectedRow, WriteReceipt
@@ -105,6 +106,10 @@ class Source(Protocol):
         """Measure the distance to the head."""
         ...
 
+    def headroom(self, committed: Offset) -> Headroom | None:
+        """Measure how long the server still keeps what follows an offset; None for a source that deletes nothing."""
+        ...
+
     def close(self) -> None:
         """Close every connection; safe to call twice and from a signal's aftermath."""
         ...
@@ -145,6 +150,15 @@ class Sink(Protocol):
 
         Returns:
             Slot → "abandoned" or "written", what its marker now says of the plan; empty for sinks without markers.
+        """
+        ...
+
+    def effect_of(self, outputs: Sequence[str], *, back: bool) -> SinkEffect:
+        """Say what a move of the flow's checkpoint, back or forward, does to this sink's readers; changes nothing.
+
+        Args:
+            outputs: names in receipts of what was written in the range that is passed.
+            back: whether the move goes back.
         """
         ...
 
@@ -250,6 +264,29 @@ class CheckpointStore(Protocol):
 
     def gaps(self, flow: str) -> Sequence[Gap]:
         """Return the flow's named gaps, oldest first."""
+        ...
+
+    def note_gap(self, flow: str, lease: Lease, gap: Gap) -> Gap:
+        """Name a gap before which the flow stops, undecided; the same gap again is the same entry.
+
+        Returns the gap with its number.
+        """
+        ...
+
+    def amend(self, flow: str, lease: Lease, amendment: Amendment) -> Checkpoint:
+        """Move the checkpoint by hand in one atomic step: plan deleted, history appended, gap named; idempotent."""
+        ...
+
+    def paused(self, flow: str) -> Pause | None:
+        """Return who paused the flow, None while it may run."""
+        ...
+
+    def pause(self, flow: str, who: str, why: str) -> Pause:
+        """Pause a flow, also while it runs; returns the pause that was there already, if there was one."""
+        ...
+
+    def resume(self, flow: str, who: str, why: str) -> Pause | None:
+        """End a pause and return it; None when the flow was not paused."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from databus.core.flow import Flow, FlowContext
-from databus.core.lag import Lag
+from databus.core.lag import Headroom, Lag
 from databus.runtime.context import Services
 
 
@@ -17,11 +17,13 @@ class FlowLag:
         flow: flow name.
         committed: committed offset in text form, None before the first run.
         lag: distance to the head, None before the first run.
+        headroom: distance to what the source's server deletes, None before the first run or where nothing is deleted.
     """
 
     flow: str
     committed: str | None
     lag: Lag | None
+    headroom: Headroom | None
 
 
 def measure(flow: Flow, services: Services) -> FlowLag:
@@ -32,9 +34,10 @@ def measure(flow: Flow, services: Services) -> FlowLag:
     """
     checkpoint = services.store.load(flow.name)
     if checkpoint is None:
-        return FlowLag(flow.name, None, None)
+        return FlowLag(flow.name, None, None, None)
     source = flow.source.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
     try:
-        return FlowLag(flow.name, str(checkpoint.offset), source.lag(checkpoint.offset))
+        offset = checkpoint.offset
+        return FlowLag(flow.name, str(offset), source.lag(offset), source.headroom(offset))
     finally:
         source.close()

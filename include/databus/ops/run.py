@@ -22,6 +22,7 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
         result = run_window(session, control)
         lag = session.source.lag(result.checkpoint.offset)
         result.lag_bytes, result.lag_s = lag.bytes, lag.seconds
+        result.headroom = session.source.headroom(result.checkpoint.offset)
     log.info(
         "flow %s: window over: %d batches, %d rows, %d bytes, %d quarantined; at %s; lag %s bytes, %s s%s",
         flow.name,
@@ -34,4 +35,6 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
         "?" if lag.seconds is None else f"{lag.seconds:.1f}",
         " (drained)" if result.drained else "",
     )
+    if result.headroom is not None and result.headroom.low:
+        log.warning("flow %s: retention headroom is low: %s", flow.name, result.headroom)
     return result

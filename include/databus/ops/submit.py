@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from databus import __version__
 from databus.connections.environment import EnvironmentConnections
-from databus.core.errors import DatabusError
+from databus.core.errors import DatabusError, FlowPausedError
 from databus.ops.run import run_flow
 from databus.ops.services import open_services
 from databus.registry import flow_from_json
@@ -27,8 +27,9 @@ def main(arguments: Sequence[str]) -> int:
     """Run one window in this Spark application; the exit code tells an operator's machinery what to do.
 
     Returns:
-        0 moved; `EXIT_RETRY` a retry may help; `EXIT_REFUSED` only a person can help. Anything else, such as Python's 1
-        for an error nobody expected or a signal's number, says nothing: a retry does no harm.
+        0 moved; `EXIT_PAUSED` a person has paused the flow; `EXIT_RETRY` a retry may help; `EXIT_REFUSED` only a person
+        can help. Anything else, such as Python's 1 for an error nobody expected or a signal's number, says nothing: a
+        retry does no harm.
     """
     parser = argparse.ArgumentParser(description="Run one window of a databus flow.")
     parser.add_argument("--flow", required=True, help="the flow as JSON (Flow.to_json)")
@@ -47,6 +48,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with drain_on_signals(control.drain), open_services(flow, EnvironmentConnections()) as services:
             run_flow(flow, services, spark, identity, control)
+    except FlowPausedError as error:
+        log.warning("%s", error)
+        return EXIT_PAUSED
     except DatabusError as error:
         log.error("%s", error)
         return EXIT_RETRY if error.retryable else EXIT_REFUSED
@@ -60,3 +64,6 @@ EXIT_RETRY = 75
 
 EXIT_REFUSED = 78
 """EX_CONFIG of sysexits.h: a setting, the source or the data has to be mended first."""
+
+EXIT_PAUSED = 79
+"""None of sysexits.h: nothing was to be done, and nothing went wrong."""

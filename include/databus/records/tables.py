@@ -152,3 +152,19 @@ ledger = sa.Table(
     sa.Column("paged_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("flow", "generation", "number"),
 )
+
+quarantine_decisions = sa.Table(
+    "databus_quarantine_decisions",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("event_id", sa.String(500), nullable=False),
+    sa.Column("stage", sa.String(250), nullable=False),
+    sa.Column("state", sa.String(20), nullable=False),  # held, replayed, discarded; a row without an entry is held
+    sa.Column("replay", sa.BigInteger),  # number of the last replay that took the row up
+    sa.Column("origin", sa.BigInteger),  # number of the batch whose range that replay reads
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("flow", "event_id", "stage"),
+)

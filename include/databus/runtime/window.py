@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.checkpoint import Checkpoint
-from databus.core.errors import StaleEpochError
+from databus.core.errors import FlowPausedError, OffsetPurgedError, StaleEpochError
+from databus.core.lag import Headroom
 from databus.core.protocols import Lease
 from databus.core.report import BatchReport
 from databus.runtime.batch import run_batch
 from databus.runtime.context import FlowSession
 from databus.runtime.drain import Drain
 from databus.runtime.page_out import PAGE_EVERY, page_out
+from databus.runtime.purged import note_purged
 
 log = logging.getLogger(__name__)
 
@@ -69,9 +71,11 @@ class WindowResult:
         quarantined: rows held back.
         checkpoint: where it stands now.
         drained: a stop was asked for.
+        paused: who paused the flow, and why, when that ended the window; else "".
         tables: rows read by table.
         lag_bytes: log bytes behind the head when the window ended, None when unknown.
         lag_s: age of the oldest uncommitted change then, None when unknown.
+        headroom: how long the source's server then still keeps what the flow needs next, None when unknown.
     """
 
     flow: str
@@ -81,9 +85,11 @@ class WindowResult:
     bytes: int = 0
     quarantined: int = 0
     drained: bool = False
+    paused: str = ""
     tables: dict[str, int] = field(default_factory=dict)
     lag_bytes: int | None = None
     lag_s: float | None = None
+    headroom: Headroom | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return the figures as plain JSON."""
@@ -98,7 +104,10 @@ class WindowResult:
             "batch": self.checkpoint.batch,
             "lag_bytes": self.lag_bytes,
             "lag_seconds": self.lag_s,
+            "headroom_seconds": self.headroom.seconds if self.headroom else None,
+            "headroom_bytes": self.headroom.bytes if self.headroom else None,
             "drained": self.drained,
+            "paused": self.paused,
         }
 
     def add(self, report: BatchReport) -> None:
@@ -115,18 +124,21 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
     """Claim the flow and run batches until a limit, a waiting successor or a drain; the lease is always given back.
 
     Raises:
+        FlowPausedError: a person has paused the flow; nothing was begun.
         LeaseBusyError: another run held the lease for longer than `lease_wait_s`.
         DatabusError: a batch failed; the checkpoint stands at the last committed batch.
     """
     flow, limits = session.flow.name, control.limits
+    refuse_paused(session)
     lease = session.store.claim(flow, session.identity.run_id, limits.lease_wait_s)
     try:
+        refuse_paused(session)  # it may have been paused while this run waited for the lease
         session.interrupt_orphans()
         checkpoint = session.store.load(flow) or _start(session, lease)
         page_out(session.store, session.recorder, flow)
         result = WindowResult(flow, checkpoint)
         ends = time.monotonic() + limits.max_seconds
-        while not _over(lease, control, result, ends):
+        while not (_over(lease, control, result, ends) or _paused(session, result)):
             report = run_batch(session, lease, result.checkpoint)
             if report is None:
                 if limits.until_caught_up:
@@ -141,8 +153,33 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
             page_out(session.store, session.recorder, flow)
         result.drained = control.drain.requested
         return result
+    except OffsetPurgedError as error:
+        note_purged(session.store, flow, lease, error, (session.identity.run_id, session.clock.now()))
+        raise
     finally:
         lease.release()
+
+
+def refuse_paused(session: FlowSession) -> None:
+    """Refuse to run a flow that a person has paused.
+
+    Raises:
+        FlowPausedError: names who paused it, since when and why.
+    """
+    pause = session.store.paused(session.flow.name)
+    if pause is not None:
+        raise FlowPausedError(
+            f"flow {session.flow.name} is {pause}",
+            hint=f"`databus checkpoint resume {session.flow.name} --reason … --execute` lets it go on.",
+        )
+
+
+def _paused(session: FlowSession, result: WindowResult) -> bool:
+    pause = session.store.paused(session.flow.name)
+    if pause is not None:
+        log.warning("flow %s: %s; the window ends", session.flow.name, pause)
+        result.paused = str(pause)
+    return pause is not None
 
 
 def _start(session: FlowSession, lease: Lease) -> Checkpoint:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from databus.core.amendments import SinkEffect
 from databus.core.connections import Connection
 from databus.core.events import Op
 from databus.core.evidence import Evidence, SinkClaim
@@ -97,6 +98,19 @@ class ElasticsearchSink:
     def abandon(self, plan: Plan) -> Mapping[int, str]:  # noqa: ARG002 - the protocol's signature
         """Return nothing: there are no markers to close."""
         return {}
+
+    def effect_of(self, outputs: Sequence[str], *, back: bool) -> SinkEffect:  # noqa: ARG002 - versions decide
+        """Say what a move of the checkpoint does to the indices."""
+        if not back:
+            text = "documents keep the state before the range passed over, until a later row of their key comes"
+            return SinkEffect(self.spec.sink_name, text)
+        text = "idempotent by version: a document changes only where it is not as new already"
+        if not self.spec.soft_deletes:
+            text += (
+                f"; rows deleted more than gc_deletes ({self.spec.gc_deletes} at creation) ago come back until their "
+                "delete is replayed"
+            )
+        return SinkEffect(self.spec.sink_name, text)
 
     def encode(self, rows: Any, plan: Plan) -> Any:
         """Return the DataFrame with `slot`, `document` (after-image and flags as JSON) and what the writer needs.

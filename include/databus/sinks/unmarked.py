@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from databus.core.amendments import SinkEffect
 from databus.core.events import Op
 from databus.core.findings import Finding
 from databus.core.plan import Plan, SinkPlan, SourcePlan
@@ -50,6 +51,10 @@ class UnmarkedSink:
     def abandon(self, plan: Plan) -> Mapping[int, str]:  # noqa: ARG002 - the protocol's signature
         """Return nothing: there are no markers to close."""
         return {}
+
+    def effect_of(self, outputs: Sequence[str], *, back: bool) -> SinkEffect:  # noqa: ARG002 - it promises nothing
+        """Say what a move of the checkpoint does."""
+        return SinkEffect(self._name, "rows come again" if back else "the rows passed over never come")
 
     def encode(self, rows: Any, plan: Plan) -> Any:
         """Return the DataFrame of `COLUMNS`, with `value` where the rows are sent home."""

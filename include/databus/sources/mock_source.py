@@ -163,6 +163,9 @@ class MockSource:
         seconds = max(0.0, (now - oldest).total_seconds()) if behind else 0.0
         return Lag(behind * self._spec.rows_per_transaction * _ROW_BYTES, seconds, str(head), now)
 
+    def headroom(self, committed: Offset) -> None:
+        """Return None: rows are made up at every read."""
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -37,6 +37,7 @@ class MysqlBinlog(SourceSpec):
             (ISO 8601; UTC without a zone).
         decoder: "numba" (columnar) or "library" (python-mysql-replication; slow, refuses the types it gets wrong).
         flavor: "mysql", "mariadb", or "auto" to ask the server.
+        headroom_s: warn when the server will delete what the flow needs next within so many seconds.
     """
 
     kind: ClassVar[str] = "mysql_binlog"
@@ -49,6 +50,7 @@ class MysqlBinlog(SourceSpec):
     start: str = "latest"
     decoder: Literal["numba", "library"] = "numba"
     flavor: Literal["auto", "mysql", "mariadb"] = "auto"
+    headroom_s: int = Field(6 * 3600, ge=0)
 
     @field_validator("tables", "exclude_tables")
     @classmethod

@@ -21,14 +21,16 @@ from databus.core.connections import Connection
 from databus.core.errors import DatabusError, OffsetInvalidError, OffsetPurgedError, SourceDivergedError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Batching, FlowContext
-from databus.core.lag import Lag
-from databus.core.offsets import BinlogOffset, Offset, OffsetRange
+from databus.core.lag import Headroom, Lag
+from databus.core.offsets import BinlogOffset, Offset, OffsetRange, Ordering
 from databus.core.plan import SourcePlan
 from databus.sources.mysql_binlog import MysqlBinlog
 from databus.sources.mysql_definitions import DefinitionMissingError, MysqlDefinitions
 from databus.sources.mysql_failover import MysqlFailover, Resumption
+from databus.sources.mysql_headroom import headroom
 from databus.sources.mysql_positions import MysqlPositions, request_after
 from databus.sources.mysql_preflight import preflight
+from databus.sources.mysql_purged import purged
 from databus.sources.mysql_server import MysqlServer
 from databus.sources.prepared_transactions import PreparedTransactions
 from databus.sources.row_filters import RowFilters
@@ -77,6 +79,15 @@ class MysqlBinlogSource:
                 text = "Nothing is to be done: the next batch starts there."
                 findings.append(Finding(f"{subject}: failover", Level.WARN, str(switch), text, "source_failover"))
             findings.append(Finding(f"{subject}: start", Level.OK, f"the log can be read from {place}"))
+            room = self.headroom(place)
+            if room is not None:
+                level = Level.WARN if room.low else Level.OK
+                hint = "Run the flow, or raise binlog_expire_logs_seconds, before the server deletes it."
+                findings.append(
+                    Finding(
+                        f"{subject}: headroom", level, str(room), *((hint, "source_headroom") if room.low else ("", ""))
+                    )
+                )
         except DatabusError as error:
             findings.append(Finding(f"{subject}: start", Level.ERROR, error.message, error.hint, error.code))
         return findings
@@ -195,6 +206,13 @@ class MysqlBinlogSource:
             return Lag(0, 0.0, str(head), now)
         return Lag(behind, max(0.0, now.timestamp() - first_ms / 1000), str(head), now)
 
+    def headroom(self, committed: Offset) -> Headroom | None:
+        """Measure how long the server still keeps what follows an offset; None for one of another server."""
+        offset = self._binlog(committed)
+        if offset.server and offset.server != self._server.identity:
+            return None
+        return headroom(self._server, offset, self._positions.created_s, self._spec.headroom_s)
+
     def close(self) -> None:
         """End a running dump, give the server id back, close the control connection; safe to call twice."""
         if self._dumping is not None:
@@ -211,9 +229,12 @@ class MysqlBinlogSource:
             return self._failover.resume(offset)
         try:
             self._positions.check(offset)
-        except OffsetPurgedError:
+        except OffsetPurgedError as error:
             if not self._relay.log_from(offset):
-                raise
+                kept = self._relay.first_after(offset)
+                if kept is None or error.missing is None or kept.compare(error.missing.end) is not Ordering.BEFORE:
+                    raise
+                raise purged(self._server.place, offset, kept) from None
         return None
 
     def _index(self, planned: OffsetRange) -> RangeIndex:

@@ -17,6 +17,7 @@ from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SourceDiv
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.offsets import BinlogOffset
 from databus.sources.mysql_binlog import GTID_PREFIX, file_and_position, parse_time
+from databus.sources.mysql_purged import purged
 from databus.sources.mysql_server import LogFile, MysqlServer
 
 CLOCK_SLACK = timedelta(seconds=60)
@@ -149,7 +150,7 @@ class MysqlPositions:
         low, high = 0, len(files)
         while low < high:
             middle = (low + high) // 2
-            if self._created_s(files[middle]) <= (when + CLOCK_SLACK).timestamp():
+            if self.created_s(files[middle]) <= (when + CLOCK_SLACK).timestamp():
                 low = middle + 1
             else:
                 high = middle
@@ -215,7 +216,8 @@ class MysqlPositions:
             for batch in dump.batches():
                 yield from walk.walk(batch)
 
-    def _created_s(self, file: LogFile) -> int:
+    def created_s(self, file: LogFile) -> int:
+        """Return when the server began a file, in seconds of the epoch."""
         return next(p.created_s for p in self.read(file.name) if isinstance(p, FileStart))
 
     def _size(self, file: str) -> int:
@@ -225,12 +227,7 @@ class MysqlPositions:
         earliest, place = files[0], self._server.place
         same_log = offset.file.rpartition(".")[0] == earliest.name.rpartition(".")[0]
         if same_log and offset.file_number < earliest.number:
-            raise OffsetPurgedError(
-                f"{place}: the log from {offset} to {earliest.name}:{_FIRST_POSITION} was deleted from the server",
-                hint="Decide on the gap: take a new snapshot, or move the checkpoint to "
-                "the earliest position knowingly. "
-                "Raise binlog_expire_logs_seconds.",
-            )
+            raise purged(place, offset, self.file_start(earliest))
         raise OffsetInvalidError(
             f"{place}: the server has no log file {offset.file}; it has {earliest.name} to {files[-1].name}",
             hint="The log was reset (RESET MASTER) or renamed, or the checkpoint is of another server.",

@@ -87,6 +87,13 @@ class SegmentRelay:
                     return int(piece.transactions.ts_ms[0])
         return None
 
+    def first_after(self, offset: BinlogOffset) -> BinlogOffset | None:
+        """Return the first place behind an offset from which the log is kept, None when there is none."""
+        if not self._on():
+            return None
+        starts = [chain[0].start for chain in self._chains()]
+        return next((s for s in starts if (s.file_number, s.pos) > (offset.file_number, offset.pos)), None)
+
     def at_time(self, when: datetime) -> BinlogOffset | None:
         """Return the last boundary at which every later transaction committed at or after a time, by the kept index.
 

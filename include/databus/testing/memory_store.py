@@ -20,10 +20,11 @@ from databus.core.gaps import Gap
 from databus.core.offsets import Offset
 from databus.core.plan import Plan
 from databus.core.protocols import Clock, Lease
+from databus.testing.memory_mediation import MemoryMediation
 
 
 @dataclass
-class _Flow:
+class MemoryFlow:
     """One flow's state, stored as the same bytes that ZooKeeper would hold."""
 
     epoch: Epoch = field(default=Epoch(0))
@@ -35,19 +36,20 @@ class _Flow:
     history_number: int = 0
     recorded: int = 0
     gaps: list[bytes] = field(default_factory=list)
+    paused: bytes | None = None
 
 
 class MemoryServer:
     """What several stores of one process share, as several clients share a ZooKeeper."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.flows: dict[str, _Flow] = {}
+        self.changed = threading.Condition(threading.RLock())
+        self.flows: dict[str, MemoryFlow] = {}
 
-    def flow(self, name: str) -> _Flow:
+    def flow(self, name: str) -> MemoryFlow:
         """Return a flow's state, made at first use; call it with `changed` held."""
         Layout().flow(name)  # refuses what is no name
-        return self.flows.setdefault(name, _Flow())
+        return self.flows.setdefault(name, MemoryFlow())
 
 
 class MemoryLease:
@@ -84,7 +86,7 @@ class _UtcClock:
         return datetime.now(UTC)
 
 
-class MemoryCheckpoints:
+class MemoryCheckpoints(MemoryMediation):
     """Implements `databus.core.protocols.CheckpointStore` without durability; atomic through one lock."""
 
     def __init__(self, server: MemoryServer | None = None, clock: Clock | None = None, history: int = 1000):
@@ -101,7 +103,9 @@ class MemoryCheckpoints:
     def list_flows(self) -> Sequence[str]:
         """Return the names of all flows that were ever claimed, sorted."""
         with self._server.changed:
-            return tuple(sorted(name for name, flow in self._server.flows.items() if flow.epoch > 0))
+            return tuple(
+                sorted(name for name, flow in self._server.flows.items() if flow.epoch > 0 and "." not in name)
+            )
 
     def load(self, flow: str) -> Checkpoint | None:
         """Return the committed checkpoint, None before the first."""
@@ -204,7 +208,7 @@ class MemoryCheckpoints:
             self._put(state, checkpoint, entry, f"the commit of batch {plan.batch}")
             state.plan = None
 
-    def _put(self, state: _Flow, checkpoint: Checkpoint, entry: HistoryEntry, what: str) -> None:
+    def _put(self, state: MemoryFlow, checkpoint: Checkpoint, entry: HistoryEntry, what: str) -> None:
         stored, appended = encode(checkpoint.to_json()), encode(entry.to_json())
         check_size(len(stored) + len(appended), what)
         state.checkpoint = stored

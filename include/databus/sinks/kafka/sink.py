@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer
 from confluent_kafka.cimpl import NewTopic
 
+from databus.core.amendments import SinkEffect
 from databus.core.connections import Connection
 from databus.core.errors import MarkerDivergedError
 from databus.core.events import Op
@@ -21,6 +22,7 @@ from databus.core.tables import TableSchema
 from databus.sinks.kafka import evidence
 from databus.sinks.kafka.client import ClientSettings, LastError
 from databus.sinks.kafka.direct import KafkaEncoder
+from databus.sinks.kafka.effect import effect_of
 from databus.sinks.kafka.encoding import encode
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
 from databus.sinks.kafka.preflight import probe
@@ -135,6 +137,10 @@ class KafkaSink:
         """
         slots = plan.sinks[self.spec.sink_name].slots
         return {slot: abandon_slot(self.key, slot, self._producer({}), plan) for slot in range(slots)}
+
+    def effect_of(self, outputs: Sequence[str], *, back: bool) -> SinkEffect:
+        """Say what a move of the checkpoint does to the topics."""
+        return effect_of(self.spec.sink_name, self.topics, outputs, back=back)
 
     def refresh(self) -> int:
         """Commit each slot's marker again, for an idle flow whose group would expire; only under the flow's lease.

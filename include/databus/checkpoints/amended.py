@@ -1,0 +1,136 @@
+"""Which amendment a checkpoint allows, and what it makes of checkpoint, history and gaps. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from databus.core.amendments import Amendment
+from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.errors import CheckpointConflictError
+from databus.core.gaps import OPEN, Gap
+from databus.core.offsets import Ordering
+from databus.core.plan import Plan
+
+
+def require_started(flow: str, stored: Checkpoint | None) -> Checkpoint:
+    """Return the checkpoint of a flow that has one.
+
+    Raises:
+        CheckpointConflictError: it has not run yet.
+    """
+    if stored is None:
+        raise CheckpointConflictError(
+            f"flow {flow} has no checkpoint yet, so there is nothing to change",
+            hint="Its first run begins where `start` of its source says.",
+        )
+    return stored
+
+
+def check_amendment(flow: str, amendment: Amendment, stored: Checkpoint, pending: Plan | None) -> None:
+    """Refuse an amendment that does not fit what is stored.
+
+    Raises:
+        CheckpointConflictError: another plan is in flight than the one that the sinks have closed, the move goes
+            nowhere or in the wrong direction, or a forward move names no gap.
+    """
+    closed = amendment.closed
+    if (pending.hash if pending else None) != (closed.hash if closed else None):
+        found = f"batch {pending.batch} (plan {pending.hash})" if pending else "no plan"
+        raise CheckpointConflictError(
+            f"flow {flow}: {amendment.action} to {amendment.offset}: {found} is in flight, "
+            f"not {f'batch {closed.batch} (plan {closed.hash})' if closed else 'none'}",
+            hint="Preview the change again.",
+        )
+    direction = amendment.offset.compare(stored.offset)
+    wrong = {"rewind": Ordering.AFTER, "skip": Ordering.BEFORE}.get(amendment.action)
+    if direction in (Ordering.EQUAL, Ordering.DIVERGED, wrong):
+        raise CheckpointConflictError(
+            f"flow {flow}: cannot {amendment.action} from {stored.offset} to {amendment.offset}, "
+            f"which lies {direction.value if direction is not Ordering.EQUAL else 'at the same place'}",
+            hint="rewind goes back, skip goes forward; restore does either.",
+        )
+    gap = amendment.gap
+    if direction is Ordering.AFTER and (
+        gap is None
+        or gap.start.compare(stored.offset) is not Ordering.EQUAL
+        or gap.end.compare(amendment.offset) is not Ordering.EQUAL
+    ):
+        raise CheckpointConflictError(
+            f"flow {flow}: {amendment.action} from {stored.offset} to {amendment.offset} passes over a range "
+            "that no gap names"
+        )
+
+
+def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch, now: datetime) -> Checkpoint:
+    """Return the checkpoint after an amendment; the number of a closed plan is used up.
+
+    The watermark is kept going forward, where it stays a lower bound, and unknown going back.
+    """
+    closed = amendment.closed
+    back = amendment.offset.compare(previous.offset) is Ordering.BEFORE
+    return Checkpoint(
+        offset=amendment.offset,
+        batch=max(previous.batch, closed.batch if closed else 0),
+        epoch=epoch,
+        run_id=amendment.who,
+        plan_hash="",
+        counts={},
+        watermark=None if back else previous.watermark,
+        updated_at=now,
+        slots={**previous.slots, **amendment.slots},
+    )
+
+
+def is_amended(stored: Checkpoint, amendment: Amendment, epoch: Epoch) -> bool:
+    """Tell whether the stored checkpoint is this amendment's: an epoch that amends does nothing else before."""
+    return (stored.epoch, stored.run_id, stored.plan_hash) == (epoch, amendment.who, "") and stored.offset.compare(
+        amendment.offset
+    ) is Ordering.EQUAL
+
+
+def amendment_entry(number: int, previous: Checkpoint, amended: Checkpoint, amendment: Amendment) -> HistoryEntry:
+    """Return the history entry of an amendment."""
+    return HistoryEntry(
+        number=number,
+        action=amendment.action,
+        who=amendment.who,
+        why=amendment.why,
+        previous=previous.offset,
+        offset=amended.offset,
+        batch=amended.batch,
+        epoch=amended.epoch,
+        counts={},
+        receipts=(),
+        at=amended.updated_at,
+    )
+
+
+def pause_entry(number: int, checkpoint: Checkpoint, action: str, said: tuple[str, str, datetime]) -> HistoryEntry:
+    """Return the history entry of a pause or resume; `said` is who, why and when."""
+    who, why, at = said
+    return HistoryEntry(
+        number=number,
+        action=action,
+        who=who,
+        why=why,
+        previous=checkpoint.offset,
+        offset=checkpoint.offset,
+        batch=checkpoint.batch,
+        epoch=checkpoint.epoch,
+        counts={},
+        receipts=(),
+        at=at,
+    )
+
+
+def numbered(gap: Gap, known: Sequence[Gap]) -> tuple[Gap, bool]:
+    """Return the gap with its number, and whether it takes the place of a known one.
+
+    An undecided gap from the same start is the same gap: its end may have moved, or a decision was taken.
+    """
+    for other in known:
+        if other.decision == OPEN and other.start.compare(gap.start) is Ordering.EQUAL:
+            return replace(gap, number=other.number), True
+    return replace(gap, number=1 + max((other.number for other in known), default=0)), False

@@ -1,0 +1,188 @@
+"""Amendments in ZooKeeper: each is one multi that checks the epoch, and leaves an entry in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from databus.checkpoints import amended, transitions
+from databus.checkpoints.codec import decode_as, encode
+from databus.checkpoints.flow_state import FlowState, stored_checkpoint
+from databus.checkpoints.layout import FlowPaths, Layout
+from databus.checkpoints.session import Node, ZooKeeperSession
+from databus.checkpoints.transaction import Operation, RefusedError, check, create, delete, set_data
+from databus.core.amendments import Amendment, Pause
+from databus.core.checkpoint import Checkpoint
+from databus.core.errors import CheckpointConflictError
+from databus.core.gaps import Gap
+from databus.core.protocols import Clock, Lease
+
+if TYPE_CHECKING:
+    from databus.core.checkpoint import HistoryEntry
+    from databus.core.errors import CheckpointError
+
+_ROUNDS = 8
+"""A pause meets the commits of a running flow, each of which refuses it once."""
+
+
+class ZooKeeperMediation:
+    """The part of the ZooKeeper store that people use; `databus.core.protocols.CheckpointStore` says what holds."""
+
+    _session: ZooKeeperSession
+    _layout: Layout
+    _clock: Clock
+    _read: Callable[..., FlowState]
+    _send: Callable[[Sequence[Operation], str], Exception | None]
+    _trim: Callable[[FlowPaths, int, Exception | None], list[Operation]]
+    _gave_up: Callable[[str, Exception | None], CheckpointError]
+
+    def paused(self, flow: str) -> Pause | None:
+        """Return who paused the flow, None while it may run."""
+        return _pause(self._session.read(self._layout.flow(flow).paused, sync=True)[0], flow)
+
+    def pause(self, flow: str, who: str, why: str) -> Pause:
+        """Pause a flow, also while it runs; returns the pause that was there already, if there was one.
+
+        Raises:
+            CheckpointConflictError: the flow has no checkpoint yet.
+        """
+        wanted = Pause(who, why, self._clock.now())
+        paths = self._layout.flow(flow)
+
+        def step(state: FlowState) -> tuple[list[Operation], HistoryEntry | None]:
+            found = self.paused(flow)
+            if found is not None:
+                return [], None
+            entry = self._paused_entry(state, "pause", wanted)
+            return [create(paths.paused, encode(wanted.to_json()))], entry
+
+        self._beside_the_holder(flow, step, f"the pause of flow {flow}")
+        return self.paused(flow) or wanted
+
+    def resume(self, flow: str, who: str, why: str) -> Pause | None:
+        """End a pause and return it; None when the flow was not paused."""
+        paths, said = self._layout.flow(flow), Pause(who, why, self._clock.now())
+        former: list[Pause] = []
+
+        def step(state: FlowState) -> tuple[list[Operation], HistoryEntry | None]:
+            node = self._session.read(paths.paused, sync=True)[0]
+            found = _pause(node, flow)
+            if node is None or found is None:
+                return [], None
+            former[:] = [found]
+            return [delete(paths.paused, node.version)], self._paused_entry(state, "resume", said)
+
+        self._beside_the_holder(flow, step, f"the end of the pause of flow {flow}")
+        return former[0] if former else None
+
+    def note_gap(self, flow: str, lease: Lease, gap: Gap) -> Gap:
+        """Name a gap before which the flow stops, undecided; the same gap again is the same entry.
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+        """
+        paths = self._layout.flow(flow)
+        self._session.ensure(paths.gaps)
+        cause: Exception | None = None
+        for attempt in range(_ROUNDS):
+            state = self._read(flow, sync=attempt > 0)
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            named, operation = self._gap_write(flow, gap)
+            if operation is None:
+                return named
+            cause = self._send([check(paths.epoch, state.epoch_version), operation], f"a gap of flow {flow}")
+            if cause is None:
+                return named
+        raise self._gave_up(f"flow {flow}: naming a gap", cause) from cause
+
+    def amend(self, flow: str, lease: Lease, amendment: Amendment) -> Checkpoint:
+        """Move the checkpoint by hand in one atomic step; what this epoch has amended already stays as it is.
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+            CheckpointConflictError: the amendment does not fit what is stored, or the flow has not run yet.
+            CheckpointUnavailableError: no answer: the next `load` tells whether it was applied.
+        """
+        paths = self._layout.flow(flow)
+        if amendment.gap is not None:
+            self._session.ensure(paths.gaps)
+        cause: Exception | None = None
+        for attempt in range(_ROUNDS):
+            state = self._read(flow, sync=attempt > 0)
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            previous, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
+            if amended.is_amended(previous, amendment, lease.epoch):
+                return previous
+            amended.check_amendment(flow, amendment, previous, state.plan)
+            if node is None:
+                raise CheckpointConflictError(f"flow {flow}: no checkpoint is stored")
+            checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, self._clock.now())
+            number = state.history_number + 1
+            entry = amended.amendment_entry(number, previous, checkpoint, amendment)
+            gap = self._gap_write(flow, amendment.gap)[1] if amendment.gap else None
+            operations = [
+                check(paths.epoch, state.epoch_version),
+                set_data(paths.checkpoint, stored_checkpoint(checkpoint, number), node.version),
+                *([delete(paths.plan, state.plan_node.version)] if state.plan_node else []),
+                create(paths.history_entry(number), encode(entry.to_json())),
+                *([gap] if gap else []),
+                *self._trim(paths, number, cause),
+            ]
+            cause = self._send(operations, f"the {amendment.action} of flow {flow}")
+            if cause is None:
+                return checkpoint
+        raise self._gave_up(f"flow {flow}: the {amendment.action}", cause) from cause
+
+    def _paused_entry(self, state: FlowState, action: str, said: Pause) -> HistoryEntry:
+        checkpoint = amended.require_started(state.flow, state.checkpoint)
+        return amended.pause_entry(state.history_number + 1, checkpoint, action, (said.who, said.why, said.at))
+
+    def _beside_the_holder(
+        self,
+        flow: str,
+        step: Callable[[FlowState], tuple[list[Operation], HistoryEntry | None]],
+        what: str,
+    ) -> None:
+        """Write without the lease: epoch and checkpoint must be those that were read, so commits and this serialize.
+
+        The checkpoint node is written again with the number of the history entry, so that no commit takes that number.
+        """
+        paths = self._layout.flow(flow)
+        cause: Exception | None = None
+        for attempt in range(_ROUNDS):
+            state = self._read(flow, sync=attempt > 0)
+            checkpoint, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
+            operations, entry = step(state)
+            if entry is None or node is None:
+                return
+            cause = self._send(
+                [
+                    check(paths.epoch, state.epoch_version),
+                    set_data(paths.checkpoint, stored_checkpoint(checkpoint, entry.number), node.version),
+                    create(paths.history_entry(entry.number), encode(entry.to_json())),
+                    *operations,
+                    *self._trim(paths, entry.number, cause if isinstance(cause, RefusedError) else None),
+                ],
+                what,
+            )
+            if cause is None:
+                return
+        raise self._gave_up(what, cause) from cause
+
+    def _gap_write(self, flow: str, gap: Gap) -> tuple[Gap, Operation | None]:
+        """Return the gap with its number, and what writes it; None when it stands there as it is."""
+        paths = self._layout.flow(flow)
+        names = self._session.children(paths.gaps)
+        nodes = self._session.read(*(f"{paths.gaps}/{name}" for name in names)) if names else []
+        found = [(node, decode_as(node.data, f"gaps of flow {flow}", Gap.from_json)) for node in nodes if node]
+        named, known = amended.numbered(gap, [other for _, other in found])
+        if not known:
+            return named, create(paths.gap(named.number), encode(named.to_json()))
+        node, other = next(pair for pair in found if pair[1].number == named.number)
+        if other.decision == named.decision and other.end.to_json() == named.end.to_json():
+            return other, None
+        return named, set_data(paths.gap(named.number), encode(named.to_json()), node.version)
+
+
+def _pause(node: Node | None, flow: str) -> Pause | None:
+    return decode_as(node.data, f"pause of flow {flow}", Pause.from_json) if node else None

@@ -1,0 +1,132 @@
+"""`databus quarantine`: rows that checks and sinks hold back, and replaying them once after a fix."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import Annotated
+
+import typer
+
+from databus import __version__
+from databus.cli.amending import Accept, Execute, Reason, operator
+from databus.cli.options import Dags, FlowName, Output, opened
+from databus.cli.output import ERR, OUT, Format, show_one, show_rows
+from databus.core.errors import ConfigError
+from databus.ops import quarantine
+from databus.ops.mediation import Said
+from databus.ops.quarantine_replay import replay_rows
+from databus.records.held_rows import HeldState, Selection
+from databus.runtime.context import RunIdentity
+from databus.runtime.engine import classic_session, connect_session
+
+app = typer.Typer(help="Rows held back: list, show, export, replay once, discard.", no_args_is_help=True)
+
+Stage = Annotated[str | None, typer.Option("--stage", help='Only of this stage: "check" or a sink\'s name.')]
+Table = Annotated[str | None, typer.Option("--table", help="Only of this table, DATABASE.TABLE.")]
+Cause = Annotated[str | None, typer.Option("--cause", help="Only where the cause contains this.")]
+Event = Annotated[list[str] | None, typer.Option("--event", help="Only this event id; may be repeated.")]
+State = Annotated[HeldState | None, typer.Option("--state", help="Only in this state; all by default.")]
+_COLUMNS = ("state", "table", "key", "cause", "stage", "position", "batch", "event_id")
+
+
+@app.command("list")
+def list_rows(  # noqa: PLR0913, PLR0917 - one parameter per option
+    flow: FlowName,
+    state: State = HeldState.HELD,
+    stage: Stage = None,
+    table: Table = None,
+    cause: Cause = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1)] = 100,
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List rows in quarantine, oldest first, and the number of rows by state."""
+    with opened(flow, dags) as (spec, services):
+        rows = quarantine.select(spec, services, Selection(state, stage, table, (), cause, limit))
+        count = quarantine.tally(spec, services)
+    show_rows([row.to_json() for row in rows], _COLUMNS, output, empty="no rows")
+    ERR.print(", ".join(f"{number} {name}" for name, number in sorted(count.items())) or "quarantine is empty")
+
+
+@app.command()
+def show(
+    flow: FlowName,
+    event: Annotated[str, typer.Argument(help="Event id.")],
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show all that is known of a row, with its payload."""
+    with opened(flow, dags) as (spec, services):
+        rows = quarantine.select(spec, services, Selection(None, event_ids=(event,)))
+    if not rows:
+        raise ConfigError(f"flow {flow} holds no row {event!r}", hint="`databus quarantine list` names them.")
+    for row in rows:
+        show_one(row.to_json(), output)
+
+
+@app.command()
+def export(
+    flow: FlowName, state: State = HeldState.HELD, stage: Stage = None, table: Table = None, dags: Dags = None
+) -> None:
+    """Print rows as JSON lines, with their payload."""
+    with opened(flow, dags) as (spec, services):
+        rows = quarantine.select(spec, services, Selection(state, stage, table, limit=1_000_000))
+    for row in rows:
+        OUT.print(json.dumps(row.to_json(), ensure_ascii=False), markup=False, soft_wrap=True)
+
+
+@app.command()
+def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
+    flow: FlowName,
+    stage: Stage = None,
+    table: Table = None,
+    cause: Cause = None,
+    event: Event = None,
+    reason: Reason = "",
+    execute: Execute = False,
+    accept: Accept = False,
+    spark: Annotated[str, typer.Option("--spark", help="Spark master or sc:// address.")] = "local[2]",
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Send held rows through the flow as it is now, each once; what is held back again stays here."""
+    wanted = Selection(HeldState.HELD, stage, table, tuple(event or ()), cause)
+    with opened(flow, dags) as (spec, services):
+        if not execute:
+            _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], output)
+            return
+        said = Said(operator(), reason, accept)
+        identity = RunIdentity(f"replay:{socket.gethostname()}:{os.getpid()}", "", __version__)
+        session = connect_session(spark, f"cli/{os.getpid()}") if spark.startswith("sc://") else classic_session(spark)
+        done = replay_rows(spec, services, (session, identity), wanted, said)
+    columns = ("number", "batch", "replayed", "held", "discarded", "written")
+    show_rows([vars(result) for result in done], columns, output, empty="nothing to replay")
+
+
+@app.command()
+def discard(  # noqa: PLR0913, PLR0917 - one parameter per option
+    flow: FlowName,
+    stage: Stage = None,
+    table: Table = None,
+    cause: Cause = None,
+    event: Event = None,
+    reason: Reason = "",
+    execute: Execute = False,
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Decide that held rows will not be replayed; they stay listed, with who and why."""
+    wanted = Selection(HeldState.HELD, stage, table, tuple(event or ()), cause)
+    with opened(flow, dags) as (spec, services):
+        if not execute:
+            _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], output)
+            return
+        count = quarantine.discard(spec, services, wanted, Said(operator(), reason))
+    show_one({"flow": flow, "discarded": count}, output)
+
+
+def _preview(rows: list[dict[str, object]], output: Format) -> None:
+    show_rows(rows, _COLUMNS, output, empty="no rows are held")
+    ERR.print(f"{len(rows)} rows are meant. Nothing was done: add --reason and --execute.", style="dim")

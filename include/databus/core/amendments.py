@@ -1,0 +1,89 @@
+"""Changes that a person makes to a flow's checkpoint: pauses, rewinds, skips, restores, and what they do to sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from databus.core.gaps import Gap
+from databus.core.offsets import Offset
+from databus.core.plan import Plan
+from databus.core.stored_json import FORMAT_VERSION, require_version
+
+Action = Literal["rewind", "skip", "restore"]
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A flow that a person stopped; runs of it end at once until it is resumed.
+
+    Attributes:
+        who: user.
+        why: reason.
+        at: since when, aware UTC.
+    """
+
+    who: str
+    why: str
+    at: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """Return versioned JSON."""
+        return {"v": FORMAT_VERSION, "who": self.who, "why": self.why, "at": self.at.isoformat()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Pause:
+        """Read what `to_json` wrote.
+
+        Raises:
+            CheckpointFormatError: another version.
+        """
+        require_version(data, "pause")
+        return cls(data["who"], data["why"], datetime.fromisoformat(data["at"]))
+
+    def __str__(self) -> str:
+        return f"paused by {self.who} since {self.at.isoformat(timespec='seconds')}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Amendment:
+    """A move of the checkpoint that no batch makes.
+
+    Attributes:
+        action: "rewind" goes back, "skip" forward, "restore" to where a history entry left it.
+        who: user.
+        why: reason.
+        offset: where the flow goes on from.
+        closed: the plan in flight, which every sink has closed; None when there was none.
+        slots: sink → batch that the marker of each of its slots holds since `closed` was closed.
+        gap: the range that is passed over, when the move goes forward; its number is given by the store.
+    """
+
+    action: Action
+    who: str
+    why: str
+    offset: Offset
+    closed: Plan | None = None
+    slots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    gap: Gap | None = None
+
+
+@dataclass(frozen=True)
+class SinkEffect:
+    """What a move of the checkpoint does to one sink.
+
+    Attributes:
+        sink: sink name.
+        effect: what its readers will see.
+        refused: why the move is not made without the operator's explicit consent; "" when it may be made.
+    """
+
+    sink: str
+    effect: str
+    refused: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Return plain JSON."""
+        return {"sink": self.sink, "effect": self.effect, "refused": self.refused}

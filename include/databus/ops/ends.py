@@ -1,0 +1,42 @@
+"""Open a flow's source and sinks without Spark, for those who look or amend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from databus.core.flow import Flow, FlowContext
+from databus.core.protocols import Sink, Source
+from databus.runtime.context import Services
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Both ends of a flow, open.
+
+    Attributes:
+        source: open source.
+        sinks: open sinks by name, in the flow's order.
+    """
+
+    source: Source
+    sinks: Mapping[str, Sink]
+
+
+@contextmanager
+def opened_ends(flow: Flow, services: Services) -> Iterator[Ends]:
+    """Open source and sinks; all are closed at the end.
+
+    Raises:
+        DatabusError: a connection is missing, a server refused or cannot be reached.
+    """
+    context = FlowContext(flow.name, services.settings, services.server_ids)
+    with ExitStack() as stack:
+        source = flow.source.open(services.connections, context)
+        stack.callback(source.close)
+        sinks: dict[str, Sink] = {}
+        for spec in flow.sinks:
+            sinks[spec.sink_name] = sink = spec.open(services.connections, context)
+            stack.callback(sink.close)
+        yield Ends(source, sinks)

@@ -1,0 +1,173 @@
+"""What an amendment would do: looked at before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from databus.core.amendments import Action, SinkEffect
+from databus.core.checkpoint import HistoryEntry
+from databus.core.errors import CheckpointConflictError, DatabusError, OffsetPurgedError
+from databus.core.flow import Flow
+from databus.core.offsets import Offset, Ordering
+from databus.core.plan import Plan
+from databus.core.protocols import Source
+from databus.ops.ends import Ends
+from databus.ops.targets import ALL_HISTORY, Target, resolve
+from databus.runtime.context import Services
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What lies between two places, as far as the history tells.
+
+    Attributes:
+        batches: committed batches that lie in it, whole or in part.
+        rows: rows they read, by table.
+        outputs: sink → outputs they wrote to.
+        written: sink → records they wrote.
+        complete: whether the history reaches back over all of it.
+    """
+
+    batches: int
+    rows: Mapping[str, int]
+    outputs: Mapping[str, tuple[str, ...]]
+    written: Mapping[str, int]
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Move:
+    """A move of a checkpoint that was looked at, not made.
+
+    Attributes:
+        flow: flow name.
+        action: what is asked for.
+        back: whether it goes back.
+        start: where the flow stands.
+        end: where it would stand.
+        bytes: log bytes between the two, None when that cannot be told.
+        passed: what was committed between the two; of a move forward nothing.
+        pending: the plan in flight, which is closed first.
+        half_written: sinks that hold a part of it.
+        effects: what each sink's readers would see.
+        next_batch: number of the next batch.
+    """
+
+    flow: str
+    action: Action
+    back: bool
+    start: Offset
+    end: Offset
+    bytes: int | None
+    passed: Passed
+    pending: Plan | None
+    half_written: tuple[str, ...]
+    effects: tuple[SinkEffect, ...]
+    next_batch: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for people and programs."""
+        return {
+            "flow": self.flow,
+            "action": self.action,
+            "direction": "back" if self.back else "forward",
+            "from": str(self.start),
+            "to": str(self.end),
+            "to_offset": self.end.to_json(),
+            "bytes": self.bytes,
+            "batches": self.passed.batches if self.back else None,
+            "rows": dict(self.passed.rows) if self.back else None,
+            "rows_complete": self.passed.complete if self.back else None,
+            "plan_closed": f"batch {self.pending.batch} {self.pending.range}" if self.pending else None,
+            "half_written": list(self.half_written),
+            "next_batch": self.next_batch,
+            "sinks": [effect.to_json() for effect in self.effects],
+        }
+
+
+def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Target) -> Move:
+    """Resolve a target and say what going there does; changes nothing.
+
+    Raises:
+        CheckpointConflictError: the flow has not run yet, or the place does not lie in the action's direction.
+        ConfigError, SourceError: the target is no place of the source's log.
+    """
+    checkpoint, pending = services.store.load(flow.name), services.store.pending_plan(flow.name)
+    if checkpoint is None:
+        raise CheckpointConflictError(
+            f"flow {flow.name} has no checkpoint yet, so there is nothing to change",
+            hint="Its first run begins where `start` of its source says.",
+        )
+    end = resolve(flow, services, ends.source, checkpoint, target)
+    order = end.compare(checkpoint.offset)
+    back = order is Ordering.BEFORE
+    fitting = {"rewind": (Ordering.BEFORE,), "skip": (Ordering.AFTER,)}.get(action, (Ordering.BEFORE, Ordering.AFTER))
+    if order not in fitting:
+        lies = "is where the flow stands" if order is Ordering.EQUAL else f"lies {order.value} {checkpoint.offset}"
+        raise CheckpointConflictError(
+            f"flow {flow.name}: cannot {action} to {end}, which {lies}",
+            hint="rewind goes back, skip goes forward; see `databus checkpoint show`.",
+        )
+    passed = passed_over(services.store.history(flow.name, ALL_HISTORY), checkpoint.offset, end) if back else _NOTHING
+    half = tuple(
+        name for name, sink in ends.sinks.items() if pending and name in pending.sinks and sink.wrote_any_of(pending)
+    )
+    return Move(
+        flow=flow.name,
+        action=action,
+        back=back,
+        start=checkpoint.offset,
+        end=end,
+        bytes=_bytes(ends.source, checkpoint.offset, end),
+        passed=passed,
+        pending=pending,
+        half_written=half,
+        effects=tuple(_effect(name, ends, passed, back=back) for name in ends.sinks),
+        next_batch=1 + max(checkpoint.batch, pending.batch if pending else 0),
+    )
+
+
+def passed_over(history: Sequence[HistoryEntry], start: Offset, end: Offset) -> Passed:
+    """Sum up the committed batches between `start` and an earlier `end`, along the way that led to `start`."""
+    batches, rows, written = 0, dict[str, int](), dict[str, int]()
+    outputs: dict[str, dict[str, None]] = {}
+    place: Offset | None = start
+    for entry in history:  # newest first
+        if place is None or place.compare(end) is not Ordering.AFTER:
+            break
+        if entry.action != "commit" or entry.offset.compare(place) is not Ordering.EQUAL:
+            continue
+        batches, place = batches + 1, entry.previous
+        for table, counts in entry.counts.items():
+            rows[table] = rows.get(table, 0) + counts.read
+        for receipt in entry.receipts:
+            sink = str(receipt["sink"])
+            written[sink] = written.get(sink, 0) + int(receipt["written"])
+            outputs.setdefault(sink, {}).update(dict.fromkeys(receipt.get("outputs", {})))
+    complete = place is not None and place.compare(end) is not Ordering.AFTER
+    return Passed(batches, rows, {sink: tuple(names) for sink, names in outputs.items()}, written, complete)
+
+
+_NOTHING = Passed(0, {}, {}, {}, complete=True)
+
+
+def _effect(name: str, ends: Ends, passed: Passed, *, back: bool) -> SinkEffect:
+    effect = ends.sinks[name].effect_of(passed.outputs.get(name, ()), back=back)
+    if not back:
+        return effect
+    count = f"up to {passed.written.get(name, 0)}" + ("" if passed.complete else " and more (history was trimmed)")
+    return SinkEffect(name, f"{count} records again: {effect.effect}", effect.refused)
+
+
+def _bytes(source: Source, start: Offset, end: Offset) -> int | None:
+    try:
+        behind, then = source.lag(start).bytes, source.lag(end).bytes
+    except OffsetPurgedError:
+        return None
+    except DatabusError as error:
+        if error.retryable:
+            raise
+        return None
+    return None if behind is None or then is None else abs(then - behind)

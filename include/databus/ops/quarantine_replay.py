@@ -1,0 +1,275 @@
+"""Replaying rows of the quarantine once, after a fix."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, SinkSettingError
+from databus.core.flow import Flow, FlowContext
+from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.core.plan import Plan
+from databus.core.stored_json import canonical_json
+from databus.ops.mediation import Said
+from databus.ops.quarantine import held_rows
+from databus.ops.replay_outcome import origin_of, outcome
+from databus.ops.targets import ALL_HISTORY
+from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
+from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
+from databus.runtime.replay import CHECK, Replayed, pinned_sinks, reopened, replay
+
+if TYPE_CHECKING:
+    from databus.core.protocols import Lease
+
+log = logging.getLogger(__name__)
+
+MAX_ROWS = 2_000
+"""Rows of one replay; more are several."""
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What one replay did.
+
+    Attributes:
+        number: its number.
+        batch: batch that had held the rows back.
+        replayed: rows that every sink that lacked them now has.
+        held: rows that were held back again, with the new cause.
+        discarded: rows that the flow as it is now sends nowhere.
+        written: sink → records written, now or by an earlier try of the same replay.
+    """
+
+    number: int
+    batch: int
+    replayed: int
+    held: int
+    discarded: int
+    written: dict[str, int]
+
+
+def replay_rows(
+    flow: Flow, services: Services, run: tuple[Any, RunIdentity], wanted: Selection, said: Said
+) -> list[ReplayResult]:
+    """Replay held rows through the flow's own path, each once, whatever is killed in between.
+
+    A replay is a small flow beside the flow, with lease, plan, checkpoint and markers of its own: one that a kill left
+    unfinished is finished first, under its own number, and a sink that had it all writes nothing again. Rows keep
+    their event ids. The flow itself may run meanwhile: its rows of the same key may come before a replayed one.
+
+    Args:
+        flow: the flow, mended.
+        services: the installation.
+        run: Spark session, and who runs.
+        wanted: which of the held rows.
+        said: who and why.
+
+    Raises:
+        LeaseBusyError: another replay of the flow runs.
+        CheckpointConflictError: an unfinished replay was begun under another definition of the flow.
+        ConfigError: the range that held a row back is not known any more.
+        OffsetPurgedError: the log that holds the rows is gone.
+        SinkSettingError: a topic is compacted, and the user did not consent.
+    """
+    spark, identity = run
+    try:
+        lease = services.store.claim(_name(flow), said.who, 0.0)
+    except LeaseBusyError as error:
+        raise LeaseBusyError(f"another replay of flow {flow.name} runs: {error.message}", hint=error.hint) from error
+    try:
+        with open_session(flow, services, spark, identity) as session, held_rows(flow, services) as rows:
+            work = _Replays(session, services, lease, rows, said)
+            done = work.finish()
+            for number, batch in _by_batch(rows.select(replace(wanted, state=HeldState.HELD))):
+                done.append(work.begin(number, batch))
+            return done
+    finally:
+        lease.release()
+
+
+def _by_batch(rows: Sequence[HeldRow]) -> list[tuple[int, list[HeldRow]]]:
+    batches: dict[int, list[HeldRow]] = {}
+    for row in rows:
+        batches.setdefault(row.batch, []).append(row)
+    return [
+        (batch, found[first : first + MAX_ROWS])
+        for batch, found in sorted(batches.items())
+        for first in range(0, len(found), MAX_ROWS)
+    ]
+
+
+def _name(flow: Flow) -> str:
+    return f"{flow.name}.quarantine"
+
+
+@dataclass(frozen=True)
+class _Replays:
+    """Replays under one claim."""
+
+    session: FlowSession
+    services: Services
+    lease: Lease
+    rows: HeldRows
+    said: Said
+
+    def finish(self) -> list[ReplayResult]:
+        """Take up the replay that a kill left unfinished."""
+        pending = self.services.store.pending_plan(self._name)
+        if pending is None:
+            return []
+        taken = self.rows.of_replay(pending.batch)
+        if not taken or pending.spec_hash != self._hash(taken):
+            return self._give_up(pending, taken)
+        log.warning("flow %s: replay %d found unfinished, taken up again", self._flow.name, pending.batch)
+        return [self._run(pending, taken)]
+
+    def begin(self, origin: int, taken: Sequence[HeldRow]) -> ReplayResult:
+        """Replay rows that one batch had held back."""
+        standing = self._standing()
+        number = standing.batch + 1
+        said = (self.said.who, self.said.why, self.services.clock.now())
+        planned = self._range(origin)
+        with reopened(self.session, planned) as source:
+            sinks = pinned_sinks(self.session, source, standing.slots)
+        self._require_consent(sinks)
+        self.rows.take_up(taken, number, origin, said)
+        taken = self.rows.of_replay(number)
+        sequence = standing.offset.sequence if isinstance(standing.offset, SequenceOffset) else 0
+        plan = Plan(
+            installation=self.session.settings.installation,
+            flow=self._name,
+            batch=number,
+            range=OffsetRange(SequenceOffset(sequence), SequenceOffset(sequence + 1)),
+            sinks=sinks,
+            spec_hash=self._hash(taken),
+            clock=self.services.clock.now(),
+            mode="replay",
+        )
+        self.services.store.write_plan(self.lease, plan)
+        return self._run(plan, taken)
+
+    def _run(self, plan: Plan, taken: Sequence[HeldRow]) -> ReplayResult:
+        # A row may be held both by a check and, of an earlier replay, by a sink: the check's entry stands for all.
+        wanted = {row.event_id: row.stage for row in sorted(taken, key=lambda row: row.stage == CHECK)}
+        marked = self._marked(plan, taken)
+        with reopened(self.session, marked.range) as source:
+            done = replay(self.session, marked, source, wanted)
+        states, again = outcome(taken, done)
+        now = self.services.clock.now()
+        origin = origin_of(taken)
+        self.session.recorder.quarantine(self._flow.name, origin, again)
+        self.rows.settle(plan.batch, origin, states, (self.said.who, self.said.why, now))
+        self._commit(plan, done)
+        became = list(states.values())
+        written: dict[str, int] = {}
+        for receipt in done.receipts:
+            written[receipt.sink] = written.get(receipt.sink, 0) + receipt.written
+        result = ReplayResult(
+            plan.batch,
+            origin,
+            became.count(HeldState.REPLAYED),
+            became.count(HeldState.HELD),
+            became.count(HeldState.DISCARDED),
+            written,
+        )
+        log.warning("flow %s: %s by %s: %s", self._flow.name, result, self.said.who, self.said.why)
+        return result
+
+    def _commit(self, plan: Plan, done: Replayed) -> None:
+        checkpoint = Checkpoint(
+            offset=plan.range.end,
+            batch=plan.batch,
+            epoch=Epoch(self.lease.epoch),
+            run_id=self.said.who,
+            plan_hash=plan.hash,
+            counts=done.tables,
+            watermark=None,
+            updated_at=self.services.clock.now(),
+            slots={name: (plan.batch,) * sink.slots for name, sink in plan.sinks.items()},
+        )
+        receipts = [receipt.to_json() for receipt in done.receipts]
+        self.services.store.commit(self.lease, plan, checkpoint, receipts, done.tables)
+
+    def _give_up(self, pending: Plan, taken: Sequence[HeldRow]) -> list[ReplayResult]:
+        """Close a replay whose flow has changed since, if no sink holds any of it."""
+        marked = self._marked(pending, taken) if taken else pending
+        context = FlowContext(self._name, self.session.settings)
+        slots: dict[str, tuple[int, ...]] = {}
+        for name in (name for name in pending.sinks if name in self.session.sinks):
+            sink = self.session.sink_spec(name).open(self.services.connections, context)
+            try:
+                if sink.wrote_any_of(marked):
+                    raise CheckpointConflictError(
+                        f"flow {self._flow.name} changed while sink {name} held a part of replay {pending.batch}",
+                        hint="Put the former definition back, let `databus quarantine replay` finish, then change it.",
+                        code="checkpoint_plan_changed",
+                    )
+                closed = sink.abandon(marked)
+            finally:
+                sink.close()
+            if closed:
+                slots[name] = (pending.batch,) * len(closed)
+        standing = self._standing()
+        end = SequenceOffset(pending.range.end.sequence) if isinstance(pending.range.end, SequenceOffset) else None
+        if end is None:
+            raise CheckpointConflictError(f"flow {self._name}: the replay's plan is over {pending.range}")
+        closed_as = replace(standing, batch=pending.batch, plan_hash=pending.hash, offset=end, counts={})
+        moved = replace(
+            closed_as,
+            epoch=Epoch(self.lease.epoch),
+            updated_at=self.services.clock.now(),
+            slots={**standing.slots, **slots},
+        )
+        self.services.store.commit(self.lease, pending, moved, [], {})
+        log.warning("flow %s: replay %d was begun under another definition: closed", self._flow.name, pending.batch)
+        return []
+
+    def _marked(self, plan: Plan, taken: Sequence[HeldRow]) -> Plan:
+        """Return the plan that writers get: the replay's, over the range that its rows come from."""
+        return replace(plan, range=self._range(origin_of(taken)))
+
+    def _range(self, batch: int) -> OffsetRange:
+        found = self.rows.batch_range(batch)
+        if found is not None:
+            return found
+        for entry in self.services.store.history(self._flow.name, ALL_HISTORY):
+            if entry.action == "commit" and entry.batch == batch and entry.previous is not None:
+                return OffsetRange(entry.previous, entry.offset)
+        raise ConfigError(
+            f"flow {self._flow.name}: neither a report nor the history says what range batch {batch} had",
+            hint="`databus quarantine export` gives the rows; write them by hand, then discard them.",
+            code="quarantine_range_unknown",
+        )
+
+    def _standing(self) -> Checkpoint:
+        store = self.services.store
+        return store.load(self._name) or store.start(self._name, self.lease, SequenceOffset(0), self.said.who)
+
+    def _require_consent(self, sinks: Any) -> None:
+        for name, pinned in sinks.items():
+            outputs = [f"{output}[0]" for output in pinned.partitions]
+            refused = self.session.sinks[name].effect_of(outputs, back=True).refused
+            if refused and not self.said.consents:
+                raise SinkSettingError(
+                    f"flow {self._flow.name}: sink {name}: {refused}",
+                    hint="Give --accept if no newer row of these keys was sent.",
+                    code="sink_refuses_move",
+                )
+
+    def _hash(self, taken: Sequence[HeldRow]) -> str:
+        """Return what changes with the flow, the code and the rows taken up."""
+        rows = sorted([row.event_id, row.stage] for row in taken)
+        spec = {"spec": self.session.spec_hash, "rows": rows}
+        return hashlib.sha256(canonical_json(spec)).hexdigest()[:16]
+
+    @property
+    def _flow(self) -> Flow:
+        return self.session.flow
+
+    @property
+    def _name(self) -> str:
+        return _name(self.session.flow)

@@ -1,0 +1,176 @@
+"""Where a person wants a checkpoint to be: a time, a GTID set, file:pos, an offset, batches back, a history entry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from databus.core.checkpoint import Checkpoint, HistoryEntry
+from databus.core.errors import (
+    CheckpointFormatError,
+    ConfigError,
+    OffsetInvalidError,
+    OffsetPurgedError,
+    SourceDivergedError,
+)
+from databus.core.flow import Flow, FlowContext
+from databus.core.offsets import BinlogOffset, Offset, Ordering, offset_from_json
+from databus.core.protocols import Source
+from databus.registry import flow_from_json
+from databus.runtime.context import Services
+
+ALL_HISTORY = 1_000_000
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where to go; exactly one is given.
+
+    Attributes:
+        place: "earliest", "latest", an ISO 8601 time (UTC without a zone), "gtid:<set>", "FILE:POS", or an offset as
+            JSON.
+        batches: so many committed batches back, 0 when not asked for.
+        entry: number of a history entry: where that entry left the flow; 0 when not asked for.
+        past_gap: behind what the source's server deleted.
+    """
+
+    place: str = ""
+    batches: int = 0
+    entry: int = 0
+    past_gap: bool = False
+
+    def __post_init__(self) -> None:
+        given = [bool(self.place), bool(self.batches), bool(self.entry), self.past_gap]
+        if sum(given) != 1:
+            raise ConfigError(
+                "name exactly one place to go to", hint="A time, gtid:<set>, FILE:POS, an offset as JSON, or an option."
+            )
+
+
+def resolve(flow: Flow, services: Services, source: Source, checkpoint: Checkpoint, target: Target) -> Offset:
+    """Return the offset that a target names, checked against the source's log.
+
+    Raises:
+        ConfigError: it cannot be understood, or the history does not reach so far.
+        OffsetInvalidError, OffsetPurgedError, SourceDivergedError: it is no place of the source's log.
+    """
+    if target.past_gap:
+        return _past_gap(flow, source, checkpoint)
+    if target.place:
+        return _on_timeline(flow, _named(flow, services, source, target.place), checkpoint.offset)
+    history = services.store.history(flow.name, ALL_HISTORY)
+    if target.batches:
+        found = batches_back(flow.name, history, checkpoint.offset, target.batches)
+    else:
+        found = _entry(flow.name, history, target.entry)
+    source.lag(found)  # refuses a place that the source's log no longer has
+    return found
+
+
+def missing(source: Source, checkpoint: Checkpoint) -> OffsetPurgedError | None:
+    """Return the error that says what the server deleted behind a checkpoint; None when nothing is missing."""
+    try:
+        source.lag(checkpoint.offset)
+    except OffsetPurgedError as error:
+        return error
+    return None
+
+
+def batches_back(flow: str, history: Sequence[HistoryEntry], place: Offset, count: int) -> Offset:
+    """Follow the committed batches that led to `place` back, newest first, over rewinds and skips.
+
+    Raises:
+        ConfigError: the history does not hold as many.
+    """
+    for done in range(count):
+        entry = next(
+            (e for e in history if e.action == "commit" and e.offset.compare(place) is Ordering.EQUAL and e.previous),
+            None,
+        )
+        if entry is None or entry.previous is None:
+            raise ConfigError(
+                f"flow {flow}: {count} batches back is asked for, but only {done} committed batches led to its place",
+                hint="See `databus checkpoint history`; older places can be named by time or position.",
+            )
+        place = entry.previous
+        history = [e for e in history if e.number < entry.number]
+    return place
+
+
+def _entry(flow: str, history: Sequence[HistoryEntry], number: int) -> Offset:
+    for entry in history:
+        if entry.number == number:
+            return entry.offset
+    known = f"{history[-1].number} to {history[0].number}" if history else "none"
+    raise ConfigError(f"flow {flow} has no history entry {number}", hint=f"Kept are {known}.")
+
+
+def _past_gap(flow: Flow, source: Source, checkpoint: Checkpoint) -> Offset:
+    error = missing(source, checkpoint)
+    if error is None:
+        raise ConfigError(
+            f"flow {flow.name}: nothing is missing: the log can be read from {checkpoint.offset}",
+            hint="To pass over readable changes, skip to a place.",
+        )
+    if error.missing is None:
+        raise error
+    return error.missing.end
+
+
+def _named(flow: Flow, services: Services, source: Source, place: str) -> Offset:
+    if place == "earliest":
+        return source.earliest_offset()
+    if place == "latest":
+        return source.latest_offset()
+    if place.lstrip().startswith("{"):
+        return _from_json(flow, services, source, place)
+    try:
+        when = datetime.fromisoformat(place)
+    except ValueError:
+        return _start(flow, services, place)
+    return source.offset_at(when.replace(tzinfo=UTC) if when.tzinfo is None else when)
+
+
+def _start(flow: Flow, services: Services, place: str) -> Offset:
+    """Resolve what the flow's source understands as `start`."""
+    spec = flow.to_json()
+    spec["source"] = {**spec["source"], "start": place}
+    chosen = flow_from_json(spec).source
+    opened = chosen.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
+    try:
+        return opened.start_offset()
+    finally:
+        opened.close()
+
+
+def _from_json(flow: Flow, services: Services, source: Source, text: str) -> Offset:
+    try:
+        given = offset_from_json(json.loads(text))
+    except (ValueError, CheckpointFormatError, OffsetInvalidError) as error:
+        raise ConfigError(
+            f"flow {flow.name}: {text} is not an offset: {error}", hint="See `databus checkpoint show -o json`."
+        ) from None
+    if not isinstance(given, BinlogOffset):
+        source.lag(given)
+        return given
+    found = _start(flow, services, str(given))
+    if isinstance(found, BinlogOffset) and given.gtids and not given.same_gtids(found):
+        raise OffsetInvalidError(
+            f"flow {flow.name}: {given} has GTIDs {given.gtids}, but the log has {found.gtids} there",
+            hint="The offset is of another server, or was edited.",
+        )
+    return replace(found, prepared=given.prepared) if isinstance(found, BinlogOffset) else found
+
+
+def _on_timeline(flow: Flow, found: Offset, standing: Offset) -> Offset:
+    """Put a place of the server onto the checkpoint's timeline: versions of documents must not fall."""
+    if not isinstance(found, BinlogOffset) or not isinstance(standing, BinlogOffset):
+        return found
+    if found.server != standing.server:
+        raise SourceDivergedError(
+            f"flow {flow.name}: the checkpoint {standing} is of server {standing.server}, {found} of {found.server}",
+            hint="Let one batch take up the failover, then amend.",
+        )
+    return replace(found, timeline=standing.timeline)

@@ -1,0 +1,249 @@
+"""Rows in quarantine, and what became of each: held, replayed, discarded."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from databus.core.offsets import OffsetRange, offset_from_json
+from databus.records import tables as t
+from databus.records.store import RecordStore
+
+_CHUNK_ROWS = 300
+"""Rows per statement: two values select a row, and SQLite takes 32,766 parameters."""
+
+Identity = tuple[str, str]
+"""(event id, stage) of a row."""
+
+
+class HeldState(enum.StrEnum):
+    """What became of a row in quarantine."""
+
+    HELD = "held"
+    REPLAYED = "replayed"
+    DISCARDED = "discarded"
+
+
+@dataclass(frozen=True)
+class HeldRow:
+    """A row in quarantine.
+
+    Attributes:
+        event_id: unique id of the row change.
+        stage: "check", or the name of the sink that refused it.
+        batch: number of the last batch that held it back.
+        table: `database.table`.
+        key: canonical key JSON, None without a key.
+        cause: why it is held.
+        position: file:pos of its transaction's end.
+        payload: what was held, as JSON text.
+        held_at: when it was last held back.
+        state: what became of it.
+        replay: number of the last replay that took it up, None when none did.
+        origin: number of the batch whose range that replay reads.
+        who: who replayed or discarded it, "" while nobody did.
+        why: reason, "" without.
+        at: when, None while nobody did.
+    """
+
+    event_id: str
+    stage: str
+    batch: int
+    table: str
+    key: str | None
+    cause: str
+    position: str
+    payload: str
+    held_at: datetime
+    state: HeldState
+    replay: int | None
+    origin: int | None
+    who: str
+    why: str
+    at: datetime | None
+
+    @property
+    def identity(self) -> Identity:
+        """Event id and stage."""
+        return self.event_id, self.stage
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            **{name: getattr(self, name) for name in ("event_id", "stage", "batch", "table", "key", "cause")},
+            "position": self.position,
+            "state": str(self.state),
+            "replay": self.replay,
+            "who": self.who or None,
+            "why": self.why or None,
+            "held_at": self.held_at.isoformat(),
+            "at": self.at.isoformat() if self.at else None,
+            "payload": self.payload,
+        }
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows are meant; what is not given does not matter.
+
+    Attributes:
+        state: what became of them.
+        stage: "check" or a sink's name.
+        table: `database.table`.
+        event_ids: ids of rows.
+        cause: text that the cause contains.
+        limit: at most so many, oldest first.
+    """
+
+    state: HeldState | None = HeldState.HELD
+    stage: str | None = None
+    table: str | None = None
+    event_ids: tuple[str, ...] = ()
+    cause: str | None = None
+    limit: int = 10_000
+
+
+class HeldRows:
+    """Queries and decisions on the quarantine of one flow.
+
+    Args:
+        store: the records store.
+        flow: flow name.
+    """
+
+    def __init__(self, store: RecordStore, flow: str) -> None:
+        self._store = store
+        self._flow = flow
+
+    def select(self, wanted: Selection) -> list[HeldRow]:
+        """Return the rows that are meant, oldest first."""
+        q, d = t.quarantine.c, t.quarantine_decisions.c
+        conditions: list[Any] = []
+        if wanted.state is HeldState.HELD:
+            conditions.append(sa.or_(d.state.is_(None), d.state == wanted.state))
+        elif wanted.state is not None:
+            conditions.append(d.state == wanted.state)
+        conditions += [
+            column == value for column, value in ((q.stage, wanted.stage), (q.table_name, wanted.table)) if value
+        ]
+        if wanted.cause:
+            conditions.append(q.cause.contains(wanted.cause, autoescape=True))
+        if wanted.event_ids:
+            conditions.append(q.event_id.in_(wanted.event_ids[:_CHUNK_ROWS]))
+        return self._rows(sa.and_(sa.true(), *conditions), wanted.limit)
+
+    def of_replay(self, number: int) -> list[HeldRow]:
+        """Return the rows that a replay took up, whatever became of them since."""
+        return self._rows(t.quarantine_decisions.c.replay == number, None)
+
+    def tally(self) -> dict[str, int]:
+        """Return the number of rows by state."""
+        q, d = t.quarantine, t.quarantine_decisions
+        state = sa.func.coalesce(d.c.state, HeldState.HELD.value)
+        with self._store.transaction() as connection:
+            found = connection.execute(
+                sa.select(state, sa.func.count())
+                .select_from(q.outerjoin(d, _same(q, d)))
+                .where(q.c.flow == self._flow)
+                .group_by(state)
+            )
+            return {str(name): int(count) for name, count in found}
+
+    def take_up(self, rows: Sequence[HeldRow], number: int, origin: int, said: tuple[str, str, datetime]) -> None:
+        """Stamp rows with the replay that will write them; stamps of an earlier try of the number are taken off.
+
+        Args:
+            rows: the rows, all held.
+            number: number of the replay.
+            origin: number of the batch whose range it reads.
+            said: who, why and when.
+        """
+        d = t.quarantine_decisions
+        mine = (d.c.flow == self._flow) & (d.c.replay == number)
+        with self._store.transaction() as connection:
+            connection.execute(d.update().where(mine).values(replay=None, origin=None))
+        self._decide([row.identity for row in rows], HeldState.HELD, said, number, origin)
+
+    def settle(
+        self, number: int, origin: int, states: dict[Identity, HeldState], said: tuple[str, str, datetime]
+    ) -> None:
+        """Store what a replay made of its rows; the same again changes nothing but the time."""
+        for state in HeldState:
+            these = [identity for identity, became in states.items() if became is state]
+            self._decide(these, state, said, number, origin)
+
+    def discard(self, rows: Sequence[HeldRow], said: tuple[str, str, datetime]) -> None:
+        """Store that rows will never be replayed."""
+        self._decide([row.identity for row in rows], HeldState.DISCARDED, said, None, None)
+
+    def batch_range(self, batch: int) -> OffsetRange | None:
+        """Return the range of a stored batch report, None when there is none."""
+        b = t.batches.c
+        wanted = sa.select(b.range_start, b.range_end).where((b.flow == self._flow) & (b.batch == batch))
+        with self._store.transaction() as connection:
+            found = connection.execute(wanted.order_by(b.id.desc()).limit(1)).first()
+        return OffsetRange(offset_from_json(found[0]), offset_from_json(found[1])) if found else None
+
+    def _decide(
+        self,
+        identities: Iterable[Identity],
+        state: HeldState,
+        said: tuple[str, str, datetime],
+        number: int | None,
+        origin: int | None,
+    ) -> None:
+        who, why, at = said
+        values = [
+            {
+                "flow": self._flow, "event_id": event_id, "stage": stage, "state": state.value, "replay": number,
+                "origin": origin, "who": who, "why": why, "at": at,
+            }
+            for event_id, stage in identities
+        ]  # fmt: skip
+        key = ("flow", "event_id", "stage")
+        with self._store.transaction() as connection:
+            for first in range(0, len(values), _CHUNK_ROWS):
+                chunk = values[first : first + _CHUNK_ROWS]
+                update = [name for name in chunk[0] if name not in key]
+                connection.execute(self._store.upsert(t.quarantine_decisions, chunk, key, update))
+
+    def _rows(self, condition: Any, limit: int | None) -> list[HeldRow]:
+        q, d = t.quarantine, t.quarantine_decisions
+        wanted = (
+            sa.select(q, d.c.state, d.c.replay, d.c.origin, d.c.who, d.c.why, d.c.at)
+            .select_from(q.outerjoin(d, _same(q, d)))
+            .where((q.c.flow == self._flow) & condition)
+            .order_by(q.c.batch, q.c.id)
+            .limit(limit)
+        )
+        with self._store.transaction() as connection:
+            return [_held(row) for row in connection.execute(wanted).mappings()]
+
+
+def _same(q: sa.Table, d: sa.Table) -> Any:
+    return sa.and_(q.c.flow == d.c.flow, q.c.event_id == d.c.event_id, q.c.stage == d.c.stage)
+
+
+def _held(row: Any) -> HeldRow:
+    return HeldRow(
+        event_id=row["event_id"],
+        stage=row["stage"],
+        batch=row["batch"],
+        table=row["table_name"],
+        key=row["key"],
+        cause=row["cause"],
+        position=row["position"],
+        payload=row["payload"],
+        held_at=row["last_held_at"],
+        state=HeldState(row["state"] or HeldState.HELD),
+        replay=row["replay"],
+        origin=row["origin"],
+        who=row["who"] or "",
+        why=row["why"] or "",
+        at=row["at"],
+    )

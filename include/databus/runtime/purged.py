@@ -1,0 +1,40 @@
+"""A flow that stands before a gap says so where its successors and people look."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from databus.core.errors import DatabusError, OffsetPurgedError
+from databus.core.gaps import OPEN, Gap
+from databus.core.protocols import CheckpointStore, Lease
+
+log = logging.getLogger(__name__)
+
+
+def note_purged(
+    store: CheckpointStore, flow: str, lease: Lease, error: OffsetPurgedError, said: tuple[str, datetime]
+) -> Gap | None:
+    """Name the missing range as an open gap; a store that fails is logged, the purge is what matters.
+
+    Args:
+        store: checkpoint store.
+        flow: flow name.
+        lease: our claim.
+        error: what the source said.
+        said: run id and time.
+
+    Returns:
+        The gap; None when the range cannot be told or the store failed.
+    """
+    if error.missing is None:
+        return None
+    who, at = said
+    found = Gap(0, error.missing.start, error.missing.end, "purged", OPEN, who, error.message, at)
+    try:
+        gap = store.note_gap(flow, lease, found)
+    except DatabusError as trouble:
+        log.warning("flow %s: the gap %s could not be noted: %s", flow, found, trouble)
+        return None
+    log.error("flow %s stops before gap %d: %s", flow, gap.number, gap)
+    return gap

@@ -1,0 +1,41 @@
+"""What moving a flow's checkpoint does to its topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from confluent_kafka.admin._config import ConfigResource
+
+from databus.core.amendments import SinkEffect
+
+if TYPE_CHECKING:
+    from databus.sinks.kafka.topics import Topics
+
+
+def effect_of(sink: str, topics: Topics, outputs: Sequence[str], *, back: bool) -> SinkEffect:
+    """Say what readers of a flow's topics see after a move; a compacted topic is not rewound without consent.
+
+    Args:
+        sink: sink name.
+        topics: the cluster's topics.
+        outputs: "topic[partition]" of what was written in the range that is passed.
+        back: whether the move goes back.
+    """
+    if not back:
+        return SinkEffect(sink, "the rows passed over are never sent; the records of their keys stay as they were")
+    known = topics.partitions()
+    names = sorted({output.rpartition("[")[0] for output in outputs} & known.keys())
+    where = ", ".join(names) or "its topics"
+    text = (
+        f"{where} gets duplicates, appended behind what is there, with the event ids they had "
+        "(header event_id), by which consumers can drop them"
+    )
+    settings = topics.configs(ConfigResource.Type.TOPIC, names) if names else {}
+    compacted = [name for name in names if "compact" in settings[name].get("cleanup.policy", "")]
+    refused = (
+        f"{', '.join(compacted)} is compacted: until the flow has caught up, a key's newest record is an older state"
+        if compacted
+        else ""
+    )
+    return SinkEffect(sink, text, refused)

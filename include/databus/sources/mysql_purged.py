@@ -1,0 +1,44 @@
+"""What a server deleted from its log that a flow still needed, said exactly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from databus.core.errors import OffsetPurgedError
+from databus.core.gtid import MysqlGtidSet
+from databus.core.offsets import BinlogOffset, OffsetRange
+
+_CHOICES = (
+    "Nothing was moved. Choose: `databus checkpoint skip FLOW --past-gap --reason … --execute` passes over the range "
+    "knowingly and names it as a gap; or read it from another server that still has it, by pointing the connection "
+    "there. Repair by a new snapshot of the touched tables is not available yet. Raise binlog_expire_logs_seconds."
+)
+
+
+def purged(place: str, offset: BinlogOffset, first: BinlogOffset) -> OffsetPurgedError:
+    """Return the error for an offset whose log is gone, with the missing range.
+
+    Args:
+        place: the server, for the message.
+        offset: where reading had to go on.
+        first: the first place that can still be read, of the same server.
+    """
+    # XA transactions that were pending before the gap may be resolved behind it: they stay pending.
+    end = replace(first, timeline=offset.timeline, prepared=offset.prepared)
+    error = OffsetPurgedError(
+        f"{place}: the log from {offset} to {first} was deleted from the server{_transactions(offset, first)}",
+        hint=_CHOICES,
+    )
+    error.missing = OffsetRange(offset, end)
+    return error
+
+
+def _transactions(offset: BinlogOffset, first: BinlogOffset) -> str:
+    """Name the transactions in between where both places know their GTIDs."""
+    if not offset.gtids or not first.gtids:
+        return ""
+    if offset.same_gtids(first):
+        return "; by GTID no transaction is missing"
+    if offset.flavor == "mysql":
+        return f"; missing are {MysqlGtidSet.parse(first.gtids).minus(MysqlGtidSet.parse(offset.gtids))}"
+    return f"; missing is what lies between the GTID positions {offset.gtids} and {first.gtids}"

@@ -1,0 +1,98 @@
+"""Amendments of the checkpoint store in memory, by the same rules as in ZooKeeper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from databus.checkpoints import amended, transitions
+from databus.checkpoints.codec import check_size, decode_as, encode
+from databus.core.amendments import Amendment, Pause
+from databus.core.checkpoint import Checkpoint
+from databus.core.gaps import Gap
+from databus.core.protocols import Clock, Lease
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from databus.core.checkpoint import HistoryEntry
+    from databus.core.plan import Plan
+    from databus.testing.memory_store import MemoryFlow, MemoryServer
+
+
+class MemoryMediation:
+    """The part of the memory store that people use."""
+
+    _server: MemoryServer
+    _clock: Clock
+    _load: Callable[[str], Checkpoint | None]
+    _plan: Callable[[str], Plan | None]
+    _put: Callable[[MemoryFlow, Checkpoint, HistoryEntry, str], None]
+
+    def paused(self, flow: str) -> Pause | None:
+        """Return who paused the flow, None while it may run."""
+        with self._server.changed:
+            data = self._server.flow(flow).paused
+        return decode_as(data, f"pause of flow {flow}", Pause.from_json) if data else None
+
+    def pause(self, flow: str, who: str, why: str) -> Pause:
+        """Pause a flow, also while it runs; returns the pause that was there already, if there was one."""
+        with self._server.changed:
+            checkpoint = amended.require_started(flow, self._load(flow))
+            former = self.paused(flow)
+            if former is not None:
+                return former
+            made = Pause(who, why, self._clock.now())
+            self._said(flow, checkpoint, "pause", made)
+            self._server.flow(flow).paused = encode(made.to_json())
+            return made
+
+    def resume(self, flow: str, who: str, why: str) -> Pause | None:
+        """End a pause and return it; None when the flow was not paused."""
+        with self._server.changed:
+            checkpoint = amended.require_started(flow, self._load(flow))
+            former = self.paused(flow)
+            if former is not None:
+                self._said(flow, checkpoint, "resume", Pause(who, why, self._clock.now()))
+                self._server.flow(flow).paused = None
+            return former
+
+    def note_gap(self, flow: str, lease: Lease, gap: Gap) -> Gap:
+        """Name a gap before which the flow stops, undecided; the same gap again is the same entry."""
+        with self._server.changed:
+            transitions.check_epoch(flow, lease.epoch, self._server.flow(flow).epoch)
+            return self._name(flow, gap)
+
+    def amend(self, flow: str, lease: Lease, amendment: Amendment) -> Checkpoint:
+        """Move the checkpoint by hand in one atomic step, or raise and change nothing."""
+        with self._server.changed:
+            state = self._server.flow(flow)
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            previous = amended.require_started(flow, self._load(flow))
+            if amended.is_amended(previous, amendment, lease.epoch):
+                return previous
+            amended.check_amendment(flow, amendment, previous, self._plan(flow))
+            checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, self._clock.now())
+            entry = amended.amendment_entry(state.history_number + 1, previous, checkpoint, amendment)
+            self._put(state, checkpoint, entry, f"the {amendment.action}")
+            state.plan = None
+            if amendment.gap is not None:
+                self._name(flow, amendment.gap)
+            return checkpoint
+
+    def _said(self, flow: str, checkpoint: Checkpoint, action: str, said: Pause) -> None:
+        state = self._server.flow(flow)
+        entry = amended.pause_entry(state.history_number + 1, checkpoint, action, (said.who, said.why, said.at))
+        self._put(state, checkpoint, entry, f"the {action}")
+
+    def _name(self, flow: str, gap: Gap) -> Gap:
+        state = self._server.flow(flow)
+        known = [decode_as(data, f"gaps of flow {flow}", Gap.from_json) for data in state.gaps]
+        named, replaces = amended.numbered(gap, known)
+        if replaces:
+            other = next(g for g in known if g.number == named.number)
+            if other.decision == named.decision and other.end.to_json() == named.end.to_json():
+                return other
+        data = encode(named.to_json())
+        check_size(len(data), f"a gap of flow {flow}")
+        state.gaps = [d for d, g in zip(state.gaps, known, strict=True) if g.number != named.number] + [data]
+        return named

@@ -1,0 +1,182 @@
+"""The server deletes log that a flow still needs: the flow stops before the exact gap, and passes it only when told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from databus.airflow.preflight import PreflightOperator
+from databus.core.errors import ConfigError, OffsetPurgedError
+from databus.core.findings import Level
+from databus.core.gaps import OPEN, SKIPPED
+from databus.core.gtid import MysqlGtidSet
+from databus.ops import mediation
+from databus.ops.gaps import note_gap
+from databus.ops.lag import measure
+from databus.ops.preflight import preflight
+from databus.ops.targets import Target
+from tests.integration.conftest import World
+from tests.integration.local_engine import run_locally
+from tests.integration.shop_flow import Shop
+from tests.integration.test_cli import Cli
+from tests.integration.test_mediation import ADA, arrived, direct_shop, do, in_batches, look, services_of
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+
+def sql(shop: Shop, *statements: str) -> list[Any]:
+    with shop.connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        return list(cursor.fetchall())
+
+
+def purge(shop: Shop) -> str:
+    """Let the server delete all of its log but the newest file; returns that file's name."""
+    sql(shop, "FLUSH BINARY LOGS")
+    newest = str(sql(shop, "SHOW BINARY LOGS")[-1][0])
+    sql(shop, f"PURGE BINARY LOGS TO '{newest}'")
+    return newest
+
+
+def test_a_purge_while_paused_is_named_exactly_and_stops_the_flow(world: World) -> None:
+    shop = direct_shop(world, "purge_paused")
+    (standing,) = in_batches(world, shop, 1)
+    before = arrived(world, shop)
+    with services_of(world, shop) as services:
+        mediation.pause(shop.flow, services, ADA)
+    executed = str(sql(shop, "SELECT @@gtid_executed")[0][0]).replace("\n", "")
+    shop.writer.run(30)
+    lost = MysqlGtidSet.parse(str(sql(shop, "SELECT @@gtid_executed")[0][0]).replace("\n", ""))
+    newest = purge(shop)
+    missing = lost.minus(MysqlGtidSet.parse(executed))
+
+    with services_of(world, shop) as services:  # as the preflight task of a paused flow does
+        findings = [f for f in preflight(shop.flow, services) if f.code == OffsetPurgedError.code]
+        assert [f.level for f in findings] == [Level.ERROR]
+        gap = note_gap(shop.flow, services, "scheduled__1")
+        assert gap is not None
+        assert services.store.gaps(shop.name) == (gap,)
+        mediation.resume(shop.flow, services, ADA)
+    for _ in range(2):
+        with pytest.raises(OffsetPurgedError) as stopped:
+            run_locally(world, shop.flow)
+    assert f"from {standing.offset} to {newest}:4" in stopped.value.message
+    assert str(missing) in stopped.value.message
+    assert "--past-gap" in stopped.value.hint
+    assert "not available yet" in stopped.value.hint
+    assert not stopped.value.retryable
+    assert world.checkpoint(shop.flow) == standing
+    assert arrived(world, shop) == before
+    with services_of(world, shop) as services:
+        (gap,) = services.store.gaps(shop.name)
+    assert (gap.number, gap.start, gap.cause, gap.decision) == (1, standing.offset, "purged", OPEN)
+    assert (gap.end.file, gap.end.pos) == (newest, 4)
+    assert MysqlGtidSet.parse(gap.end.gtids).minus(MysqlGtidSet.parse(standing.offset.gtids)) == missing
+
+    with pytest.raises(OffsetPurgedError):  # what is gone cannot be gone back to
+        look(world, shop, "rewind", Target(batches=1))
+
+
+def test_a_gap_grows_until_it_is_decided_and_is_then_passed(world: World, tmp_path: Path) -> None:
+    shop = direct_shop(world, "purge_twice")
+    (standing,) = in_batches(world, shop, 1)
+    before = arrived(world, shop)
+    for _ in range(2):
+        shop.writer.run(10)
+        newest = purge(shop)
+        with pytest.raises(OffsetPurgedError):
+            run_locally(world, shop.flow)
+    shop.dag_file(tmp_path)
+    cli = Cli(world, tmp_path)
+    assert [(g["decision"], g["to"]["file"]) for g in cli.json("gaps", shop.name)] == [(OPEN, newest)]
+    assert cli.json("checkpoint", "skip", shop.name, "--past-gap")["to"] == f"{newest}:4"
+    assert world.checkpoint(shop.flow) == standing
+    shop.writer.run(1)
+    written = sum(shop.writer.written.changes.values())
+    cli("checkpoint", "skip", shop.name, "--past-gap", "--reason", "rows are in the warehouse", "--execute")
+    (decided,) = cli.json("gaps", shop.name)
+    assert (decided["number"], decided["decision"], decided["why"]) == (1, SKIPPED, "rows are in the warehouse")
+    assert decided["from"] == standing.offset.to_json()
+    shop.writer.run(20)
+    run_locally(world, shop.flow)
+    after = arrived(world, shop)
+    assert len(after) - len(before) >= sum(shop.writer.written.changes.values()) - written
+    assert len(set(after)) == len(after)
+    with pytest.raises(ConfigError, match="nothing is missing"):
+        do(world, shop, "skip", Target(past_gap=True))
+
+
+def test_the_preflight_task_notes_the_gap(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = direct_shop(world, "purge_preflight")
+    in_batches(world, shop, 1)
+    shop.writer.run(10)
+    purge(shop)
+    for name, value in _airflow_environment(world).items():
+        monkeypatch.setenv(name, value)
+    task = PreflightOperator(task_id="preflight", flow=shop.flow)
+    with pytest.raises(Exception, match="was deleted from the server"):
+        task.execute({"ti": object(), "run_id": "scheduled__7"})
+    with services_of(world, shop) as services:
+        (gap,) = services.store.gaps(shop.name)
+    assert (gap.decision, gap.who) == (OPEN, "scheduled__7")
+
+
+def _airflow_environment(world: World) -> dict[str, str]:
+    from databus.sandbox.connections import airflow_connections
+
+    return {
+        **airflow_connections(world.sandbox.status()),
+        "DATABUS_INSTALLATION": world.settings.installation,
+        "DATABUS_SEGMENT_STORE": world.settings.segment_store,
+        "DATABUS_RECORDS_URL": world.settings.records_url,
+    }
+
+
+@pytest.fixture
+def retention(world: World) -> Iterator[Any]:
+    with world.sql() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT @@global.binlog_expire_logs_seconds")
+        former = cursor.fetchone()[0]
+
+        def set_to(seconds: int) -> None:
+            cursor.execute(f"SET GLOBAL binlog_expire_logs_seconds={seconds}")
+
+        yield set_to
+        set_to(former)
+
+
+def test_headroom_falls_as_the_file_ages_and_warns(world: World, retention: Any, tmp_path: Path) -> None:
+    shop = direct_shop(world, "purge_headroom")
+    in_batches(world, shop, 1)
+    retention(5000)
+    with services_of(world, shop) as services:
+        writing = measure(shop.flow, services).headroom
+        assert writing is not None
+        assert (writing.seconds, writing.low) == (5000, False)
+        sizes = {str(row[0]): int(row[1]) for row in sql(shop, "SHOW BINARY LOGS")}
+        standing = world.checkpoint(shop.flow).offset
+        assert writing.bytes == sum(n for f, n in sizes.items() if f < standing.file) + standing.pos
+        sql(shop, "FLUSH BINARY LOGS")
+        closed = measure(shop.flow, services).headroom
+        assert closed is not None
+        assert closed.seconds is not None
+        assert 0 < closed.seconds < 5000
+        retention(0)
+        never = measure(shop.flow, services).headroom
+        assert never is not None
+        assert (never.seconds, never.kept_s, never.low) == (None, None, False)
+        retention(3)  # files go at the next rotation only
+        deadline = time.monotonic() + 60
+        while not measure(shop.flow, services).headroom.low:  # type: ignore[union-attr]
+            assert time.monotonic() < deadline
+        found = [f for f in preflight(shop.flow, services) if f.code == "source_headroom"]
+        assert [f.level for f in found] == [Level.WARN]
+    shop.dag_file(tmp_path)
+    shown = Cli(world, tmp_path)("lag", shop.name, "--output", "json")
+    assert "retention headroom is low" in shown.stderr
+    assert "headroom_seconds" in shown.stdout

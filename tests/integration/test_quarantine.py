@@ -1,0 +1,181 @@
+"""Rows held back are sent once after a fix, whatever is killed in between, as a reader of the sinks sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, NotNull, __version__
+from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.core.errors import CheckpointConflictError, LeaseBusyError, SinkError
+from databus.demo.consumers import index_documents
+from databus.ops import quarantine
+from databus.ops.mediation import Said
+from databus.ops.quarantine_replay import ReplayResult, replay_rows
+from databus.ops.services import open_services
+from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
+from databus.runtime.context import RunIdentity, Services
+from tests.integration.conftest import World
+from tests.integration.kafka_target import consume, event_id
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+
+ADA = Said("ada", "the mapping was mended")
+NOTE = {"properties": {"note": {"type": "integer"}}}
+
+
+class Desk:
+    """A table and a flow whose rows a check or the index holds back."""
+
+    def __init__(self, world: World, database: str):
+        self.world, self.database = world, database
+        self.execute("CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(50), email VARCHAR(50))")
+        self.index = f"quarantine-{database}"
+        self.flow = Flow(
+            name=f"quarantine_{database}",
+            source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{database}.orders",)),
+            checks=(NotNull("email"),),
+            sinks=(
+                Kafka(conn_id="kafka_east", topic=database, partitions=2, slots=2),
+                Elasticsearch(conn_id="opensearch_default", index=self.index, mapping=NOTE),
+            ),
+            batching=Batching(max_seconds=1),
+        )
+        world.run(self.flow)
+
+    def execute(self, *statements: str) -> None:
+        with self.world.sql(self.database) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def mend_mapping(self) -> None:
+        address = self.world.sandbox.address("opensearch")
+        mended = {"properties": {"note": {"type": "integer", "ignore_malformed": True}}}
+        httpx.put(f"http://{address}/{self.index}/_mapping", json=mended, timeout=60).raise_for_status()
+
+    def documents(self) -> dict[str, Any]:
+        return index_documents(self.world.sandbox.address("opensearch"), self.index)
+
+    def arrived(self) -> list[str]:
+        return [event_id(m) for m in consume(self.world.sandbox.address("kafka"), self.database) if m.value()]
+
+    @contextmanager
+    def services(self) -> Iterator[Services]:
+        with open_services(self.flow, self.world.connections, self.world.settings) as services:
+            yield services
+
+    def held(self, state: HeldState | None = HeldState.HELD) -> dict[tuple[str, str], HeldRow]:
+        """Rows by key and stage."""
+        with self.services() as services:
+            return {(str(r.key), r.stage): r for r in quarantine.select(self.flow, services, Selection(state))}
+
+    def replay(self, **wanted: Any) -> list[ReplayResult]:
+        with self.services() as services:
+            run = self.world.spark(self.flow.name), RunIdentity("replay", "", __version__)
+            return replay_rows(self.flow, services, run, Selection(**wanted), ADA)
+
+
+@pytest.fixture
+def desk(world: World, database: str) -> Desk:
+    desk = Desk(world, database)
+    desk.execute(
+        "INSERT INTO orders VALUES (1, '1', 'a@b')",
+        "INSERT INTO orders VALUES (2, 'two', 'a@b')",
+        "INSERT INTO orders VALUES (3, '3', NULL)",
+    )
+    world.run(desk.flow)
+    assert set(desk.held()) == {('{"id":2}', "elasticsearch"), ('{"id":3}', "check")}
+    assert set(desk.documents()) == {"1"}
+    assert len(desk.arrived()) == 2
+    return desk
+
+
+def test_a_mended_mapping_and_a_lifted_check_replay_once(desk: Desk) -> None:
+    committed = desk.world.checkpoint(desk.flow)
+    before = desk.arrived()
+    (refused_again,) = desk.replay(stage="elasticsearch")  # nothing was mended yet
+    assert (refused_again.replayed, refused_again.held, refused_again.number) == (0, 1, 1)
+    assert "mapper_parsing" in desk.held()['{"id":2}', "elasticsearch"].cause
+
+    desk.mend_mapping()
+    (result,) = desk.replay(stage="elasticsearch")
+    assert (result.replayed, result.held, result.written) == (1, 0, {"elasticsearch": 1, "kafka": 0})
+    assert desk.documents()["2"]["note"] == "two"
+    assert desk.arrived() == before  # Kafka had it already
+    assert desk.replay(stage="elasticsearch") == []
+
+    held = desk.held()['{"id":3}', "check"]
+    (still,) = desk.replay()
+    assert (still.replayed, still.held) == (0, 1)
+    desk.flow = desk.flow.model_copy(update={"checks": ()})
+    (result,) = desk.replay()
+    assert (result.replayed, result.held, result.written) == (1, 0, {"elasticsearch": 1, "kafka": 1})
+    assert desk.replay() == []
+    assert sorted(desk.arrived()) == sorted([*before, held.event_id])
+    assert set(desk.documents()) == {"1", "2", "3"}
+    became = desk.held(HeldState.REPLAYED)
+    assert {key: (row.who, row.why, row.replay) for key, row in became.items()} == {
+        ('{"id":2}', "elasticsearch"): ("ada", "the mapping was mended", 2),
+        ('{"id":3}', "check"): ("ada", "the mapping was mended", 4),
+    }
+    # The flow itself has not moved, and the books of its batch are as they were: quarantined stays quarantined.
+    assert desk.world.checkpoint(desk.flow) == committed
+    assert sum(c.quarantined for c in committed.counts.values()) == 2
+    with desk.services() as services:
+        assert services.store.list_flows().count(desk.flow.name) == 1
+        assert [e.action for e in services.store.history(f"{desk.flow.name}.quarantine", 10)][:4] == ["commit"] * 4
+
+
+@pytest.mark.parametrize("stage", ["sinks", "books", "commit"])
+def test_a_kill_in_the_middle_sends_nothing_twice(desk: Desk, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    """Killed after the sinks have the rows: before the decision is stored, after that, or before the commit."""
+    held = desk.held()['{"id":3}', "check"]
+    before = desk.arrived()
+    desk.flow = desk.flow.model_copy(update={"checks": ()})
+
+    def killed(*_: Any, **__: Any) -> Any:
+        raise SinkError("killed here")
+
+    where = {"sinks": (HeldRows, "settle"), "commit": (ZooKeeperCheckpoints, "commit")}
+    if stage == "books":
+        real = HeldRows.settle
+
+        def settled_then_killed(self: HeldRows, *arguments: Any) -> None:
+            real(self, *arguments)
+            killed()
+
+        monkeypatch.setattr(HeldRows, "settle", settled_then_killed)
+    else:
+        monkeypatch.setattr(*where[stage], killed)
+    with pytest.raises(SinkError, match="killed here"):
+        desk.replay(stage="check")
+    monkeypatch.undo()
+    assert sorted(desk.arrived()) == sorted([*before, held.event_id])
+    if stage == "sinks":
+        changed = desk.flow
+        desk.flow = changed.model_copy(update={"lane": "spark"})
+        with pytest.raises(CheckpointConflictError, match="changed while sink kafka"):
+            desk.replay(stage="check")
+        desk.flow = changed
+    (result,) = desk.replay(stage="check")
+    assert (result.number, result.replayed) == (1, 1)
+    assert desk.replay(stage="check") == []
+    assert sorted(desk.arrived()) == sorted([*before, held.event_id])
+    assert set(desk.held(HeldState.REPLAYED)) == {('{"id":3}', "check")}
+
+
+def test_one_replay_at_a_time_and_rows_can_be_discarded(desk: Desk) -> None:
+    with desk.services() as other:
+        lease = other.store.claim(f"{desk.flow.name}.quarantine", "bob", 0)
+        with pytest.raises(LeaseBusyError, match=r"another replay.*bob"):
+            desk.replay()
+        lease.release()
+        assert quarantine.discard(desk.flow, other, Selection(stage="check"), Said("ada", "test data")) == 1
+        assert quarantine.tally(desk.flow, other) == {"discarded": 1, "held": 1}
+    (row,) = desk.held(HeldState.DISCARDED).values()
+    assert (row.who, row.why, row.cause) == ("ada", "test data", "not_null(email)")
+    assert '"id":3' in row.payload.replace(" ", "")

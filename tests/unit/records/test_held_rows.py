@@ -1,0 +1,70 @@
+"""The quarantine's books: who is held, taken up, replayed, discarded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from databus.core.receipts import RejectedRow
+from databus.records.held_rows import HeldRows, HeldState, Selection
+from databus.records.recorder import SqlRecorder
+from databus.records.store import RecordStore
+
+NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
+SAID = ("ada", "mended", NOON)
+
+
+def row(number: int, stage: str = "check", cause: str = "not_null(email)") -> RejectedRow:
+    return RejectedRow(f"e{number}", "shop.orders", f'{{"id":{number}}}', cause, stage, f"b.000001:{number}", "{}")
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[HeldRows]:
+    with SqlRecorder(RecordStore(f"sqlite:///{tmp_path / 'r.db'}")) as recorder:
+        recorder.quarantine("orders", 5, [row(1), row(2), row(2, "index", "mapper_parsing_exception: 100%_x")])
+        recorder.quarantine("orders", 3, [row(3)])
+        recorder.quarantine("others", 3, [row(4)])
+        yield HeldRows(recorder.store, "orders")
+
+
+def held(rows: HeldRows, **wanted: object) -> list[tuple[str, str]]:
+    return [found.identity for found in rows.select(Selection(**wanted))]  # type: ignore[arg-type]
+
+
+def test_what_nobody_decided_is_held_oldest_batch_first(rows: HeldRows) -> None:
+    assert held(rows) == [("e3", "check"), ("e1", "check"), ("e2", "check"), ("e2", "index")]
+    assert rows.tally() == {"held": 4}
+    assert held(rows, stage="index") == [("e2", "index")]
+    assert held(rows, event_ids=("e2",)) == [("e2", "check"), ("e2", "index")]
+    assert held(rows, cause="100%_x") == [("e2", "index")]
+    assert held(rows, cause="1%x") == []
+    assert held(rows, table="shop.nothing") == []
+    assert held(rows, limit=1) == [("e3", "check")]
+
+
+def test_a_replay_takes_rows_up_and_settles_them(rows: HeldRows) -> None:
+    first, second = rows.select(Selection(event_ids=("e2",)))
+    rows.take_up([first], 1, 5, SAID)
+    rows.take_up([second], 1, 5, SAID)  # the number again: the try before wrote no plan
+    assert [r.identity for r in rows.of_replay(1)] == [second.identity]
+    assert (rows.of_replay(1)[0].state, rows.of_replay(1)[0].origin) == (HeldState.HELD, 5)
+    for _ in range(2):
+        rows.settle(1, 5, {second.identity: HeldState.REPLAYED}, SAID)
+    (done,) = rows.select(Selection(HeldState.REPLAYED))
+    assert (done.identity, done.replay, done.who, done.why, done.at) == (second.identity, 1, "ada", "mended", NOON)
+    assert rows.tally() == {"held": 3, "replayed": 1}
+    assert [r.identity for r in rows.of_replay(1)] == [second.identity]
+
+
+def test_discarded_rows_stay_listed(rows: HeldRows) -> None:
+    rows.discard(rows.select(Selection(stage="check")), SAID)
+    assert held(rows) == [("e2", "index")]
+    assert len(held(rows, state=HeldState.DISCARDED)) == 3
+    assert len(held(rows, state=None)) == 4
+
+
+def test_the_range_of_a_batch_that_is_not_reported_is_unknown(rows: HeldRows) -> None:
+    assert rows.batch_range(5) is None

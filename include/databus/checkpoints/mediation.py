@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from databus.checkpoints import amended, transitions
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
-from databus.checkpoints.layout import FlowPaths, Layout
+from databus.checkpoints.layout import Layout
 from databus.checkpoints.session import Node, ZooKeeperSession
 from databus.checkpoints.transaction import Operation, RefusedError, check, create, delete, set_data
 from databus.core.amendments import Amendment, Pause
@@ -33,7 +33,7 @@ class ZooKeeperMediation:
     _clock: Clock
     _read: Callable[..., FlowState]
     _send: Callable[[Sequence[Operation], str], Exception | None]
-    _trim: Callable[[FlowPaths, int, Exception | None], list[Operation]]
+    _trim: Callable[[str, int, Exception | None], list[Operation]]
     _gave_up: Callable[[str, Exception | None], CheckpointError]
 
     def paused(self, flow: str) -> Pause | None:
@@ -126,7 +126,7 @@ class ZooKeeperMediation:
                 *([delete(paths.plan, state.plan_node.version)] if state.plan_node else []),
                 create(paths.history_entry(number), encode(entry.to_json())),
                 *([gap] if gap else []),
-                *self._trim(paths, number, cause),
+                *self._trim(flow, number, cause),
             ]
             cause = self._send(operations, f"the {amendment.action} of flow {flow}")
             if cause is None:
@@ -161,7 +161,7 @@ class ZooKeeperMediation:
                     set_data(paths.checkpoint, stored_checkpoint(checkpoint, entry.number), node.version),
                     create(paths.history_entry(entry.number), encode(entry.to_json())),
                     *operations,
-                    *self._trim(paths, entry.number, cause if isinstance(cause, RefusedError) else None),
+                    *self._trim(flow, entry.number, cause if isinstance(cause, RefusedError) else None),
                 ],
                 what,
             )

@@ -216,7 +216,7 @@ class MemoryCheckpoints(MemoryMediation):
         state.history_number = entry.number
         self._trim(state)
 
-    def _trim(self, state: _Flow) -> None:
+    def _trim(self, state: MemoryFlow) -> None:
         """Delete entries that have pages and that more than the number kept have followed."""
         oldest = state.history_number - len(state.history) + 1
         surplus = min(state.recorded, state.history_number - self._history) - oldest + 1

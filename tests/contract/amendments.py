@@ -165,6 +165,7 @@ class AmendmentContract:
         for number in range(8):
             lease = replace_lease(store, lease)
             store.amend(FLOW, lease, rewind(49 - number))
+        store.recorded(FLOW, store.history(FLOW, 1)[0].number)
         entries = store.history(FLOW, 100)
         assert [e.offset.sequence for e in entries[:3]] == [42, 43, 44]
         assert len({e.number for e in entries}) == len(entries) <= 6

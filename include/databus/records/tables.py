@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from databus.records.columns import Id, Json, UtcDateTime
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised by every migration; a databus from before migrations refuses what it does not know by it."""
 
 metadata = sa.MetaData(

@@ -153,9 +153,14 @@ class ReconciliationError(DatabusError):
 
 
 class SinkError(DatabusError):
-    """Writing to a sink failed."""
+    """Writing to a sink failed.
+
+    Attributes:
+        sink: name of the sink inside its flow, "" where it is not known.
+    """
 
     code = "sink_error"
+    sink: str = ""
 
 
 class SinkUnavailableError(SinkError):

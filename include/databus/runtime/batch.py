@@ -16,6 +16,7 @@ from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
 from databus.runtime.direct import dispatch_direct, is_direct
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots
+from databus.runtime.outage import naming
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.runtime.read import read
 from databus.runtime.record import log_batch, record
@@ -93,7 +94,8 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Move
     with times.stage("dispatch"):
         done: dict[str, Dispatched] = {}
         for name, sink in session.sinks.items():
-            done[name] = dispatch(flow, batch.plan, checked, (session.sink_spec(name), sink), names, splits)
+            with naming(name):
+                done[name] = dispatch(flow, batch.plan, checked, (session.sink_spec(name), sink), names, splits)
         observed = next(iter(done.values())).observed
         by_state = counts.table_counts(names, observed)
         held = quarantined_rows(checked) if any(c.quarantined for c in by_state.values()) else ()
@@ -135,7 +137,8 @@ def _move_nothing(session: FlowSession, batch: PlannedBatch, times: StageTimes) 
         receipts: list[WriteReceipt] = []
         for name, sink in session.sinks.items():
             slots = batch.plan.sinks[name].slots
-            receipts += write_empty_slots(sink.writer(batch.plan), slots, set())
+            with naming(name):
+                receipts += write_empty_slots(sink.writer(batch.plan), slots, set())
     return _Moved({}, tuple(receipts), whole, ())
 
 
@@ -143,7 +146,7 @@ def _taken_by_any(session: FlowSession):  # type: ignore[no-untyped-def] # a pys
     from pyspark.sql import functions as F  # noqa: N812
 
     taken = F.lit(False)
-    for name, sink in session.sinks.items():
+    for name, sink in session.every_sink.items():
         taken = taken | taken_by(sink, session.sink_spec(name))
     return taken
 

@@ -37,7 +37,7 @@ def commit(
         updated_at=session.clock.now(),
         slots={
             **batch.previous.slots,
-            **{name: (batch.plan.batch,) * sink.slots for name, sink in batch.plan.sinks.items()},
+            **{name: (batch.plan.batch,) * batch.plan.sinks[name].slots for name in session.sinks},
         },
     )
     session.store.commit(lease, batch.plan, checkpoint, [r.to_json() for r in receipts], counts)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.checkpoint import Checkpoint
-from databus.core.errors import StaleEpochError
+from databus.core.errors import SinkError, StaleEpochError
 from databus.core.protocols import Lease
 from databus.core.report import BatchReport
 from databus.runtime.batch import run_batch
+from databus.runtime.catch_up import SinksBehind
 from databus.runtime.context import FlowSession
 from databus.runtime.drain import Drain
 
@@ -69,6 +71,8 @@ class WindowResult:
         checkpoint: where it stands now.
         drained: a stop was asked for.
         tables: rows read by table.
+        behind: sink that fell behind → where it stands.
+        caught_up: sink that was behind → rows it was given meanwhile.
         lag_bytes: log bytes behind the head when the window ended, None when unknown.
         lag_s: age of the oldest uncommitted change then, None when unknown.
     """
@@ -81,6 +85,8 @@ class WindowResult:
     quarantined: int = 0
     drained: bool = False
     tables: dict[str, int] = field(default_factory=dict)
+    behind: dict[str, str] = field(default_factory=dict)
+    caught_up: dict[str, int] = field(default_factory=dict)
     lag_bytes: int | None = None
     lag_s: float | None = None
 
@@ -98,6 +104,8 @@ class WindowResult:
             "lag_bytes": self.lag_bytes,
             "lag_seconds": self.lag_s,
             "drained": self.drained,
+            "sinks_behind": dict(self.behind),
+            "sinks_caught_up": dict(self.caught_up),
         }
 
     def add(self, report: BatchReport) -> None:
@@ -108,6 +116,12 @@ class WindowResult:
         for table, counts in report.tables.items():
             self.tables[table] = self.tables.get(table, 0) + counts.read
             self.quarantined += counts.quarantined
+
+    def add_of_sink(self, sink: str, report: BatchReport) -> None:
+        """Count a batch in that a sink behind has committed; its rows were counted when the others took them."""
+        self.batches += 1
+        given = sum(rows for receipt in report.receipts for rows in receipt.rows.values())
+        self.caught_up[sink] = self.caught_up.get(sink, 0) + given
 
 
 def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
@@ -124,16 +138,32 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
         checkpoint = session.store.load(flow) or _start(session, lease)
         result = WindowResult(flow, checkpoint)
         ends = time.monotonic() + limits.max_seconds
-        while not _over(lease, control, result, ends):
-            report = run_batch(session, lease, result.checkpoint)
-            if report is None:
-                if limits.until_caught_up:
-                    break
-                continue
-            result.add(report)
-            result.checkpoint = _reload(session, report)
+
+        def over() -> bool:
+            return _over(lease, control, result, ends)
+
+        def caught_up(sink: str, report: BatchReport) -> None:
+            result.add_of_sink(sink, report)
             control.on_batch(report)
-        result.drained = control.drain.requested
+
+        with closing(SinksBehind(session, lease, caught_up, over)) as behind:
+            while not over():
+                result.checkpoint = behind.turn(result.checkpoint)
+                try:
+                    report = run_batch(behind.joined, lease, result.checkpoint)
+                except SinkError as error:
+                    behind.endure(error, result.checkpoint, control.drain.wait)
+                    continue
+                behind.went_well()
+                if report is None:
+                    if limits.until_caught_up and behind.idle():
+                        break
+                    continue
+                result.add(report)
+                result.checkpoint = _reload(session, report)
+                control.on_batch(report)
+            result.drained, result.behind = control.drain.requested, behind.offsets()
+            behind.require_well()
         return result
     finally:
         lease.release()

@@ -82,6 +82,7 @@ def joined(flow: str, sink: str, flows: Standing, sinks: Standing, by: Joining) 
         run_id=by.who,
         updated_at=by.now,
         slots={**flow_at.slots, **sink_at.slots},
+        pace=min((at.pace for at in (flow_at, sink_at) if at.pace), key=lambda pace: pace["rows"], default={}),
     )
 
 

@@ -34,6 +34,8 @@ def show(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
             "updated_at": committed.updated_at.isoformat(),
             "last_counts": {table: c.to_json() for table, c in committed.counts.items()},
             "plan_in_flight": f"batch {view.pending.batch} {view.pending.range}" if view.pending else None,
+            "sinks_behind": {name: f"batch {own.batch} {own.offset}" for name, own in view.behind.items()},
+            "pace": dict(committed.pace) or None,
         },
         output,
     )

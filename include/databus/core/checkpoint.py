@@ -29,6 +29,7 @@ class Checkpoint:
         watermark: running maximum of commit time, None when unknown.
         updated_at: when it was committed.
         slots: sink → last committed batch of each of its slots; what the next plan pins as `prev`.
+        pace: bounds of the next batch, "rows" and "bytes", where a slow sink lowered them; empty at full pace.
     """
 
     offset: Offset
@@ -40,6 +41,7 @@ class Checkpoint:
     watermark: datetime | None
     updated_at: datetime
     slots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    pace: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
@@ -54,6 +56,7 @@ class Checkpoint:
             "watermark": self.watermark.isoformat() if self.watermark else None,
             "updated_at": self.updated_at.isoformat(),
             "slots": {sink: list(batches) for sink, batches in sorted(self.slots.items())},
+            "pace": dict(self.pace),
         }
 
     @classmethod
@@ -74,6 +77,7 @@ class Checkpoint:
             datetime.fromisoformat(data["watermark"]) if data["watermark"] else None,
             datetime.fromisoformat(data["updated_at"]),
             {sink: tuple(batches) for sink, batches in data["slots"].items()},
+            data.get("pace", {}),
         )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from databus.core.checkpoint import Checkpoint, HistoryEntry
 from databus.core.flow import Flow
@@ -19,16 +19,21 @@ class CheckpointView:
         flow: flow name.
         checkpoint: committed state, None before the first run.
         pending: plan in flight, None when the last one was committed.
+        behind: sink that fell behind → its own checkpoint; the flow as a whole stands at the least of all.
     """
 
     flow: str
     checkpoint: Checkpoint | None
     pending: Plan | None
+    behind: Mapping[str, Checkpoint] = field(default_factory=dict)
 
 
 def show(flow: Flow, services: Services) -> CheckpointView:
     """Read the committed state and the plan in flight."""
-    return CheckpointView(flow.name, services.store.load(flow.name), services.store.pending_plan(flow.name))
+    store = services.store
+    own = {name: store.of_sink(name).load(flow.name) for name in store.sinks_behind(flow.name)}
+    behind = {name: checkpoint for name, checkpoint in own.items() if checkpoint is not None}
+    return CheckpointView(flow.name, store.load(flow.name), store.pending_plan(flow.name), behind)
 
 
 def history(flow: Flow, services: Services, last: int) -> Sequence[HistoryEntry]:

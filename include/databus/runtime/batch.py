@@ -17,6 +17,7 @@ from databus.runtime.context import FlowSession
 from databus.runtime.direct import dispatch_direct, is_direct
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots
 from databus.runtime.outage import naming
+from databus.runtime.pace import Effort, Pace, log_change, turned_away
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.runtime.read import read
 from databus.runtime.record import log_batch, record
@@ -51,7 +52,9 @@ def run_batch(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Bat
         if moved.rejected:
             session.recorder.quarantine(session.flow.name, batch.plan.batch, moved.rejected)
     with times.stage("commit"):
-        committed = commit(session, lease, batch, moved.tables, moved.receipts)
+        committed = commit(
+            session, lease, batch, moved.tables, moved.receipts, _next_pace(session, batch, moved, times)
+        )
     report = BatchReport(
         plan=batch.plan,
         epoch=lease.epoch,
@@ -66,12 +69,25 @@ def run_batch(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Bat
         watermark=committed.watermark,
         committed_at=committed.updated_at,
         attempt=batch.attempt,
+        pace=committed.pace,
     )
     with times.stage("record"):
         record(session.recorder, report)
         session.source.release(batch.source)
     log_batch(report)
     return report
+
+
+def _next_pace(session: FlowSession, batch: PlannedBatch, moved: _Moved, times: StageTimes) -> Pace:
+    """Judge by how the sinks took this batch how large the next one may be."""
+    seconds = times.durations_ms.get("dispatch", 0.0) / 1000
+    away, retried = turned_away(moved.receipts), batch.attempt > 1
+    effort = Effort(batch.source.rows, batch.source.bytes, seconds, away, retried)
+    batching = session.flow.batching
+    before = Pace.of(batch.previous.pace, batching)
+    after = before.after(effort, batching)
+    log_change(session.flow.name, before, after, effort, batching)
+    return after
 
 
 def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:

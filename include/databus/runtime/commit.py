@@ -9,6 +9,7 @@ from databus.core.counts import TableCounts
 from databus.core.protocols import Lease
 from databus.core.receipts import WriteReceipt
 from databus.runtime.context import FlowSession
+from databus.runtime.pace import Pace
 from databus.runtime.plan import PlannedBatch
 
 
@@ -18,6 +19,7 @@ def commit(
     batch: PlannedBatch,
     counts: Mapping[str, TableCounts],
     receipts: Sequence[WriteReceipt],
+    pace: Pace,
 ) -> Checkpoint:
     """Return the new checkpoint, which is in ZooKeeper when this returns.
 
@@ -39,6 +41,7 @@ def commit(
             **batch.previous.slots,
             **{name: (batch.plan.batch,) * batch.plan.sinks[name].slots for name in session.sinks},
         },
+        pace=pace.to_json(session.flow.batching),
     )
     session.store.commit(lease, batch.plan, checkpoint, [r.to_json() for r in receipts], counts)
     return checkpoint

@@ -60,5 +60,5 @@ class Outage:
     def pause_s(self, bound_s: float) -> float:
         """Return how long to wait before the next attempt: what the sink asks for, and not past the bound."""
         asked = self.error.retry_after_s if isinstance(self.error, SinkBackpressureError) else 0.0
-        pause = min(LONGEST_PAUSE_S, max(asked, FIRST_PAUSE_S * 2 ** (self.attempts - 1)))
+        pause: float = min(LONGEST_PAUSE_S, max(asked, FIRST_PAUSE_S * 2 ** (self.attempts - 1)))
         return max(0.0, min(pause, bound_s - self.lasted_s))

@@ -12,6 +12,7 @@ from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import Lease
 from databus.runtime.context import FlowSession
 from databus.runtime.outage import naming
+from databus.runtime.pace import Pace
 from databus.runtime.routing import outputs_of
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ def next_plan(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Pla
     if pending is not None:
         marks.update(_abandon(session, pending))
         batch = max(batch, pending.batch + 1)
-    patience = session.flow.batching
+    patience = Pace.of(checkpoint.pace, session.flow.batching).limit(session.flow.batching)
     if patience.max_seconds > _LOOK_UP_S:
         patience = patience.model_copy(update={"max_seconds": _LOOK_UP_S})
     proposed = session.source.plan(checkpoint.offset, patience)

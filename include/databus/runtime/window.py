@@ -104,6 +104,7 @@ class WindowResult:
             "lag_bytes": self.lag_bytes,
             "lag_seconds": self.lag_s,
             "drained": self.drained,
+            "pace": dict(self.checkpoint.pace),
             "sinks_behind": dict(self.behind),
             "sinks_caught_up": dict(self.caught_up),
         }

@@ -10,7 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from databus.core.errors import SinkAccessError, SinkBackpressureError, SinkSettingError, SinkUnavailableError
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
+LEAST_BYTES = 64 << 10
 _ANSWER = "items.*.status,items.*.result,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
 _TURNED_AWAY = frozenset({429, 502, 503, 504})
 _NOT_THE_DOCUMENT = frozenset({"invalid_index_name_exception", "index_closed_exception", "index_not_found_exception"})
@@ -65,7 +66,8 @@ class Bulk:
         client: the client.
         place: connection for messages.
         refresh: the API's refresh.
-        max_bytes: size of a request; a single larger document goes alone.
+        max_bytes: size of a request; a single larger document goes alone. Requests shrink while the server turns some
+            away, and grow again.
         max_retries: further attempts for what was turned away.
         sleep: waits that many seconds.
         retries: attempts made beyond the first, so far.
@@ -78,6 +80,10 @@ class Bulk:
     max_retries: int
     sleep: Callable[[float], None] = time.sleep
     retries: int = 0
+    _bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._bytes = self.max_bytes
 
     def send(self, writes: Sequence[RowWrite]) -> Iterator[ItemResult]:
         """Yield each write's end; writes of one document must not stand in it twice.
@@ -91,14 +97,17 @@ class Bulk:
             SinkSettingError: the index does not take writes.
         """
         for request in self._requests(writes):
+            before = self.retries
             yield from self._settled(request)
+            if self.retries == before:
+                self._bytes = min(self.max_bytes, self._bytes + self._bytes // 4)
 
     def _requests(self, writes: Sequence[RowWrite]) -> Iterator[list[tuple[RowWrite, bytes]]]:
         request: list[tuple[RowWrite, bytes]] = []
         size = 0
         for write in writes:
             lines = write.lines()
-            if request and size + len(lines) > self.max_bytes:
+            if request and size + len(lines) > self._bytes:
                 yield request
                 request, size = [], 0
             request.append((write, lines))
@@ -168,6 +177,7 @@ class Bulk:
 
     def _pause(self, attempt: int, items: int, reason: str) -> None:
         self.retries += 1
+        self._bytes = max(min(LEAST_BYTES, self.max_bytes), self._bytes // 2)
         # Full jitter: writers that were turned away together must not come back together.
         pause_s = random.uniform(0.5, 1.0) * min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**attempt)  # noqa: S311 - not a secret
         log.warning("%s: %d items turned away, again in %.1f s: %s", self.place, items, pause_s, reason)

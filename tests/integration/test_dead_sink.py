@@ -37,7 +37,7 @@ def two_sinks(world: World, name: str) -> Shop:
     shop.flow = shop.flow.model_copy(
         update={
             "sinks": (*shop.flow.sinks, search),
-            "batching": Batching(max_rows=150, max_seconds=1),
+            "batching": Batching(max_rows=120, max_seconds=1),
             "sink_outage_seconds": 2.0,
             "zookeeper": quick,
         }
@@ -77,12 +77,12 @@ def standing(store: ZooKeeperCheckpoints, shop: Shop, sink: str) -> tuple[Checkp
 )
 def test_a_dead_sink_stops_only_itself(world: World, tmp_path: Path, server: str, sink: str, other: str) -> None:
     shop = two_sinks(world, f"dead_{server}")
-    shop.writer.run(60)
+    shop.writer.run(30)
     world.run(shop.flow)
     before = world.checkpoint(shop.flow)
     world.sandbox.kill(server)
     try:
-        shop.writer.run(150)
+        shop.writer.run(100)
         result = world.run(shop.flow)
         while result.lag_bytes:
             result = world.run(shop.flow)

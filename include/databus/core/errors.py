@@ -211,6 +211,17 @@ class MarkerDivergedError(SinkError):
     )
 
 
+class SinkConflictError(SinkError):
+    """The sink holds a row from behind the end of the batch: somebody else wrote it, or the flow was set back."""
+
+    code = "sink_conflict"
+    default_hint = (
+        "Nothing was overwritten. Either another writer uses this output, or the checkpoint is older than what the flow"
+        " has written: restored from a copy, or made anew. Compare `databus checkpoint show` with the version named."
+        ' To move rows again over newer ones on purpose, set profile="at_least_once" for the sink.'
+    )
+
+
 class RecordRejectedError(SinkError):
     """The sink refused one record for good (mapping, size)."""
 

@@ -160,6 +160,10 @@ class SinkSpec(Spec):
         return ()
 
 
+Profile = Literal["exactly_once", "at_least_once", "throughput_first"]
+"""What a sink promises: each row once; each row, some twice after a failure; most rows per second (see each sink)."""
+
+
 class Batching(Spec):
     """Bounds of one micro-batch.
 

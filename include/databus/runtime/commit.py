@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.counts import TableCounts
+from databus.core.offsets import Ordering
 from databus.core.protocols import Lease
 from databus.core.receipts import WriteReceipt
 from databus.runtime.context import FlowSession
@@ -27,9 +28,10 @@ def commit(
         StaleEpochError: a newer claim exists; nothing changed.
         CheckpointUnavailableError: the store cannot be reached; the next claim finds the plan and finishes it.
     """
+    end, until = batch.plan.range.end, batch.previous.replay_until
     marks = [batch.previous.watermark, batch.source.watermark]
     checkpoint = Checkpoint(
-        offset=batch.plan.range.end,
+        offset=end,
         batch=batch.plan.batch,
         epoch=lease.epoch,
         run_id=session.identity.run_id,
@@ -41,6 +43,7 @@ def commit(
             **batch.previous.slots,
             **{name: (batch.plan.batch,) * batch.plan.sinks[name].slots for name in session.sinks},
         },
+        replay_until=until if until is not None and end.compare(until) is Ordering.BEFORE else None,
         pace=pace.to_json(session.flow.batching),
     )
     session.store.commit(lease, batch.plan, checkpoint, [r.to_json() for r in receipts], counts)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.errors import CheckpointConflictError
+from databus.core.offsets import Ordering
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import Lease
 from databus.runtime.context import FlowSession
@@ -67,7 +68,7 @@ def next_plan(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Pla
             "that the source no longer offers",
             hint="Compare `databus checkpoint show` with the server's log before going on.",
         )
-    plan = _new_plan(session, marks, proposed, batch)
+    plan = replace(_new_plan(session, marks, proposed, batch), mode=_mode(checkpoint, proposed))
     session.store.write_plan(lease, plan)
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
 
@@ -88,6 +89,12 @@ def _new_plan(session: FlowSession, marks: Mapping[str, Sequence[int]], proposed
         spec_hash=session.spec_hash,
         clock=session.clock.now(),
     )
+
+
+def _mode(checkpoint: Checkpoint, proposed: SourcePlan) -> str:
+    """Tell whether the range begins before the place from which the flow was set back."""
+    until = checkpoint.replay_until
+    return "replay" if until is not None and proposed.range.start.compare(until) is Ordering.BEFORE else "live"
 
 
 def _next_number(session: FlowSession, checkpoint: Checkpoint) -> int:

@@ -17,6 +17,7 @@ from databus.runtime.batch import run_batch
 from databus.runtime.catch_up import SinksBehind
 from databus.runtime.context import FlowSession
 from databus.runtime.drain import Drain
+from databus.runtime.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +148,7 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
             result.add_of_sink(sink, report)
             control.on_batch(report)
 
+        upkeep = Upkeep()
         with closing(SinksBehind(session, lease, caught_up, over)) as behind:
             while not over():
                 result.checkpoint = behind.turn(result.checkpoint)
@@ -157,6 +159,7 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
                     continue
                 behind.went_well()
                 if report is None:
+                    upkeep.idle(behind.joined, result.checkpoint.updated_at)
                     if limits.until_caught_up and behind.idle():
                         break
                     continue

@@ -8,7 +8,7 @@ from databus.core.errors import ConfigError, SinkConflictError
 from databus.sinks.elasticsearch import FAST_BULK_BYTES, Elasticsearch
 from tests.integration import search_target as given
 from tests.integration.search_proxy import proxy
-from tests.integration.search_target import change
+from tests.integration.search_target import arrow, change, plan
 
 pytestmark = pytest.mark.integration
 sandbox, connection, client, target = given.sandbox, given.connection, given.client, given.target
@@ -119,3 +119,31 @@ def test_preflight_says_what_is_promised(target):
     to = target(profile="at_least_once")
     found = {f.subject.rpartition(": ")[2]: f.message for f in to.sink.preflight()}
     assert found["profile"].startswith("at_least_once: ")
+
+
+def test_a_slow_server_does_not_make_the_writer_read_ahead(target, connection):
+    """What is read and not yet answered stays at about one request, however many rows are to come."""
+    batches, rows_each, row_bytes, window = 60, 100, 1000, 64 << 10
+    read, answered, ahead = [0], [0], []
+
+    def slow(items, forward):
+        ahead.append(read[0] - answered[0])
+        answer = forward(items)
+        answered[0] += len(items)
+        return answer
+
+    def rows():
+        for number in range(batches):
+            first = number * rows_each
+            read[0] += rows_each
+            yield arrow(
+                [change("c", n, {"t": "x" * row_bytes}, 100 + n, file=FILE) for n in range(first, first + rows_each)]
+            )
+
+    with proxy(connection, slow) as through:
+        to = target(through=through, bulk_bytes=window)
+        to.prepare()
+        assert to.sink.writer(plan(end=10_000)).write(rows(), 0).written == batches * rows_each
+    most = window // row_bytes + 2 * rows_each
+    assert len(ahead) > 50
+    assert max(ahead) <= most, (max(ahead), most)

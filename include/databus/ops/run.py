@@ -34,4 +34,6 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
         "?" if lag.seconds is None else f"{lag.seconds:.1f}",
         " (drained)" if result.drained else "",
     )
+    for sink, offset in result.behind.items():
+        log.warning("flow %s: sink %s is behind: it stands at %s", flow.name, sink, offset)
     return result

@@ -37,7 +37,7 @@ def two_sinks(world: World, name: str) -> Shop:
     shop.flow = shop.flow.model_copy(
         update={
             "sinks": (*shop.flow.sinks, search),
-            "batching": Batching(max_rows=120, max_seconds=1),
+            "batching": Batching(max_rows=120, max_seconds=1, dispatch_seconds=600),
             "sink_outage_seconds": 2.0,
             "zookeeper": quick,
         }

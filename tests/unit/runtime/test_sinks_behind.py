@@ -220,7 +220,7 @@ class Installation:
             name="shop",
             source=Mock(rows=ROWS, rows_per_transaction=2),
             sinks=tuple(Marked(name=name) for name in sinks),
-            batching=Batching(max_rows=20, max_seconds=0.01),
+            batching=Batching(max_rows=20, max_seconds=0.01, dispatch_seconds=1e9),
             sink_outage_seconds=outage_s,
         )
 

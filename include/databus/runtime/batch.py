@@ -81,7 +81,8 @@ def run_batch(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Bat
 def _next_pace(session: FlowSession, batch: PlannedBatch, moved: _Moved, times: StageTimes) -> Pace:
     """Judge by how the sinks took this batch how large the next one may be."""
     seconds = times.durations_ms.get("dispatch", 0.0) / 1000
-    away, retried = turned_away(moved.receipts), batch.attempt > 1
+    # While a sink is behind, a plan is tried again because of that sink, which has left.
+    away, retried = turned_away(moved.receipts), batch.attempt > 1 and not session.split
     effort = Effort(batch.source.rows, batch.source.bytes, seconds, away, retried)
     batching = session.flow.batching
     before = Pace.of(batch.previous.pace, batching)

@@ -21,6 +21,7 @@ LEAST_SHARE = 1 / 256
 
 SHRINK = 0.5
 GROW = 1.5
+_FILLED = 0.25
 _QUICK = 0.5
 """A batch that takes less than this share of the target lets the next one grow."""
 
@@ -77,12 +78,12 @@ class Pace:
         """Return the pace after a batch.
 
         A batch that was turned away or retried halves it. One that took longer than `dispatch_seconds` lowers it to a
-        half of the batch's own size, and further where the time says so. A quick one that filled its bounds lets it
-        grow by half.
+        half of the batch's own size, and further where the time says so, unless it filled little of its bounds: then
+        rows were not what took the time. A quick one that filled its bounds lets it grow by half.
         """
         target_s = batching.dispatch_seconds
         size = min(self.share, max(effort.rows / batching.max_rows, effort.bytes / batching.max_bytes))
-        if effort.seconds > target_s:
+        if effort.seconds > target_s and size >= self.share * _FILLED:
             return Pace(max(LEAST_SHARE, size * min(SHRINK, target_s / effort.seconds)))
         if effort.turned_away or effort.retried:
             return Pace(max(LEAST_SHARE, self.share * SHRINK))

@@ -88,6 +88,12 @@ def test_batches_that_fill_a_small_part_do_not_raise_the_pace() -> None:
     assert half.after(full(half, 9.0), BATCHING) == half
 
 
+def test_a_few_rows_that_take_long_say_nothing_about_many() -> None:
+    """As the first batch of a cold Spark session."""
+    assert Pace().after(Effort(10, 1_000, 60.0), BATCHING) == Pace()
+    assert rows(Pace().after(Effort(30_000, 1_000, 20.0), BATCHING)) == 15_000
+
+
 def test_other_bounds_of_the_flow_are_taken_over() -> None:
     stored = Pace(0.25).to_json(BATCHING)
     assert stored == {"rows": 25_000, "bytes": 16 << 20}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -76,13 +77,13 @@ def standing(store: ZooKeeperCheckpoints, shop: Shop, sink: str) -> tuple[Checkp
     ("server", "sink", "other"), [("opensearch", "elasticsearch", "kafka"), ("kafka", "kafka", "elasticsearch")]
 )
 def test_a_dead_sink_stops_only_itself(world: World, tmp_path: Path, server: str, sink: str, other: str) -> None:
-    shop = two_sinks(world, f"dead_{server}")
+    shop = two_sinks(world, f"dead_{server}_{os.getpid()}")
     shop.writer.run(30)
     world.run(shop.flow)
     before = world.checkpoint(shop.flow)
     world.sandbox.kill(server)
     try:
-        shop.writer.run(100)
+        shop.writer.run(70)
         result = world.run(shop.flow)
         while result.lag_bytes:
             result = world.run(shop.flow)

@@ -67,8 +67,8 @@ class Target:
         outputs = [(table, table.full_name) for table in tables or (ORDERS,)]
         return self.sink.prepare(SourcePlan(offsets(4), tuple(t for t, _ in outputs), 0, 0), outputs)
 
-    def write(self, *changes, timeline=0, slot=0):
-        writer = pickle.loads(pickle.dumps(self.sink.writer(plan(timeline))))
+    def write(self, *changes, timeline=0, slot=0, **planned):
+        writer = pickle.loads(pickle.dumps(self.sink.writer(plan(timeline, **planned))))
         return writer.write([arrow(changes)], slot)
 
     def documents(self, index=None):
@@ -100,9 +100,9 @@ def offsets(pos, timeline=0):
     )
 
 
-def plan(timeline=0):
+def plan(timeline=0, mode="live", end=1 << 30):
     clock = datetime(2026, 11, 21, tzinfo=UTC)
-    return Plan("test", "flow", 7, offsets(1 << 30, timeline), {"elasticsearch": SinkPlan()}, "hash", clock)
+    return Plan("test", "flow", 7, offsets(end, timeline), {"elasticsearch": SinkPlan()}, "hash", clock, mode)
 
 
 def change(op, key, after=None, pos=100, *, file="bin.000001", ordinal=0, part=0, table="Orders", before=None):

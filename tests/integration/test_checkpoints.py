@@ -46,6 +46,7 @@ from tests.contract.checkpoint_store import (
     plan_of,
     wait_until,
 )
+from tests.contract.split_store import SplitStoreContract
 
 pytestmark = pytest.mark.integration
 
@@ -140,7 +141,7 @@ def in_thread(act: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     return thread, results
 
 
-class TestContract(CheckpointStoreContract):
+class TestContract(SplitStoreContract, CheckpointStoreContract):
     @pytest.fixture
     def open_store(self, connect: Connect) -> OpenStore:
         return connect

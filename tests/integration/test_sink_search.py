@@ -137,7 +137,7 @@ def test_a_failover_outranks_higher_files_of_the_old_server(target):
     to.prepare()
     to.write(change("c", 1, {"n": "old"}, 900, file="bin.000900"))
     to.write(change("u", 1, {"n": "new"}, 100, file="other.000001"), timeline=1)
-    to.write(change("u", 1, {"n": "late"}, 950, file="bin.000900"))
+    to.write(change("u", 1, {"n": "late"}, 950, file="bin.000900"), mode="replay")
     assert to.documents() == {"1": {"id": 1, "n": "new"}}
 
 

@@ -10,7 +10,7 @@ from databus.core.amendments import Amendment
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.errors import CheckpointConflictError
 from databus.core.gaps import OPEN, Gap
-from databus.core.offsets import Ordering
+from databus.core.offsets import Offset, Ordering
 from databus.core.plan import Plan
 
 
@@ -28,13 +28,20 @@ def require_started(flow: str, stored: Checkpoint | None) -> Checkpoint:
     return stored
 
 
-def check_amendment(flow: str, amendment: Amendment, stored: Checkpoint, pending: Plan | None) -> None:
+def check_amendment(
+    flow: str, amendment: Amendment, stored: Checkpoint, pending: Plan | None, behind: Sequence[str]
+) -> None:
     """Refuse an amendment that does not fit what is stored.
 
     Raises:
-        CheckpointConflictError: another plan is in flight than the one that the sinks have closed, the move goes
-            nowhere or in the wrong direction, or a forward move names no gap.
+        CheckpointConflictError: a sink stands behind the others, another plan is in flight than the one that the sinks
+            have closed, the move goes nowhere or in the wrong direction, or a forward move names no gap.
     """
+    if behind:
+        raise CheckpointConflictError(
+            f"flow {flow}: cannot {amendment.action} while sinks stand behind the others: {', '.join(behind)}",
+            hint="Run the flow until they have caught up (`databus checkpoint show` tells where they stand).",
+        )
     closed = amendment.closed
     if (pending.hash if pending else None) != (closed.hash if closed else None):
         found = f"batch {pending.batch} (plan {pending.hash})" if pending else "no plan"
@@ -80,7 +87,16 @@ def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch,
         watermark=None if back else previous.watermark,
         updated_at=now,
         slots={**previous.slots, **amendment.slots},
+        replay_until=_replay_until(previous, amendment.offset),
     )
+
+
+def _replay_until(previous: Checkpoint, offset: Offset) -> Offset | None:
+    """Return how far rows that sinks may hold already reach, seen from where a flow is set to."""
+    furthest = previous.offset
+    if previous.replay_until is not None and furthest.compare(previous.replay_until) is Ordering.BEFORE:
+        furthest = previous.replay_until
+    return furthest if offset.compare(furthest) is Ordering.BEFORE else None
 
 
 def is_amended(stored: Checkpoint, amendment: Amendment, epoch: Epoch) -> bool:

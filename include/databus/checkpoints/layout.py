@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from urllib.parse import quote, unquote
 
 from databus.core.errors import ConfigError
 
@@ -14,13 +15,39 @@ _NUMBER_WIDTH = 10
 
 @dataclass(frozen=True)
 class FlowPaths:
-    """Paths of one flow.
+    """Paths of one flow, or of a sink of it that is behind: then checkpoint, plan and history are the sink's own.
 
     Attributes:
         root: `<root>/flows/<flow>`.
+        sink: name of the sink; "" for the flow itself.
     """
 
     root: str
+    sink: str = ""
+
+    def of_sink(self, sink: str) -> FlowPaths:
+        """Return the paths of a sink that is behind; the flow's own for "".
+
+        Raises:
+            ConfigError: the name cannot be part of a path.
+        """
+        if sink in {".", ".."}:
+            raise ConfigError(f"{sink!r} is not a sink's name", hint="Give the sink another name=.")
+        return replace(self, sink=sink)
+
+    @property
+    def sinks(self) -> str:
+        """Parent of one node for each sink that was ever behind; its name is quoted as in a URL."""
+        return f"{self.root}/sinks"
+
+    @staticmethod
+    def sink_of(node: str) -> str:
+        """Return the sink's name from the name of its node."""
+        return unquote(node)
+
+    @property
+    def _state(self) -> str:
+        return f"{self.sinks}/{quote(self.sink, safe='')}" if self.sink else self.root
 
     @property
     def epoch(self) -> str:
@@ -40,17 +67,17 @@ class FlowPaths:
     @property
     def checkpoint(self) -> str:
         """The committed checkpoint."""
-        return f"{self.root}/checkpoint"
+        return f"{self._state}/checkpoint"
 
     @property
     def plan(self) -> str:
         """The plan in flight."""
-        return f"{self.root}/plan"
+        return f"{self._state}/plan"
 
     @property
     def history(self) -> str:
         """Parent of the history entries."""
-        return f"{self.root}/history"
+        return f"{self._state}/history"
 
     def history_entry(self, number: int) -> str:
         """One entry; padded, so that names sort as numbers."""

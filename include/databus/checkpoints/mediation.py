@@ -32,6 +32,7 @@ class ZooKeeperMediation:
     _layout: Layout
     _clock: Clock
     _read: Callable[..., FlowState]
+    sinks_behind: Callable[[str], Sequence[str]]
     _send: Callable[[Sequence[Operation], str], Exception | None]
     _trim: Callable[[str, int, Exception | None], list[Operation]]
     _gave_up: Callable[[str, Exception | None], CheckpointError]
@@ -113,7 +114,7 @@ class ZooKeeperMediation:
             previous, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
             if amended.is_amended(previous, amendment, lease.epoch):
                 return previous
-            amended.check_amendment(flow, amendment, previous, state.plan)
+            amended.check_amendment(flow, amendment, previous, state.plan, self.sinks_behind(flow))
             if node is None:
                 raise CheckpointConflictError(f"flow {flow}: no checkpoint is stored")
             checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, self._clock.now())

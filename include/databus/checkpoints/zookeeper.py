@@ -6,6 +6,7 @@ or due; send it. When the answer is lost the next round's read, brought up to da
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,12 +18,13 @@ from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.dump_turns import ZooKeeperDumpTurns
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
 from databus.checkpoints.holder import LeaseHolder, read_holder
-from databus.checkpoints.layout import Layout
+from databus.checkpoints.layout import FlowPaths, Layout
 from databus.checkpoints.lease import ZooKeeperLease
 from databus.checkpoints.mediation import ZooKeeperMediation
 from databus.checkpoints.options import ZooKeeperOptions
 from databus.checkpoints.server_ids import ZooKeeperServerIds
 from databus.checkpoints.session import ZooKeeperSession
+from databus.checkpoints.splits import ZooKeeperSplits
 from databus.checkpoints.transaction import (
     Operation,
     OperationKind,
@@ -71,6 +73,8 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
         self._clock = clock or _UtcClock()
         self._server_ids = ZooKeeperServerIds(self._session, self._layout)
         self._recorded: dict[str, int] = {}
+        self._splits = ZooKeeperSplits(self._session, self._options, self._clock)
+        self._sink = ""
 
     @classmethod
     def open(cls, connection: Connection, clock: Clock | None = None) -> Self:
@@ -134,12 +138,12 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
 
     def holder(self, flow: str) -> LeaseHolder | None:
         """Return who holds the lease, None when it is free."""
-        node = self._session.read(self._layout.flow(flow).lease, sync=True)[0]
+        node = self._session.read(self._paths(flow).lease, sync=True)[0]
         return read_holder(node.data, flow) if node else None
 
     def history(self, flow: str, last: int) -> Sequence[HistoryEntry]:
         """Return the newest entries, newest first."""
-        paths = self._layout.flow(flow)
+        paths = self._paths(flow)
         names = self._session.children(paths.history)[-last:] if last > 0 else []
         nodes = self._session.read(*(f"{paths.history}/{name}" for name in reversed(names))) if names else []
         what = f"history of flow {flow}"
@@ -165,7 +169,7 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
 
     def claim(self, flow: str, who: str, wait_s: float) -> ZooKeeperLease:
         """Take the lease and raise the epoch; waits up to `wait_s`, then raises LeaseBusyError naming the holder."""
-        paths = self._layout.flow(flow)
+        paths = self._paths(flow)
         lease = LeaseClaimant(self._session, flow, paths, self._clock).claim(who, wait_s)
         self._recorded.pop(flow, None)  # another holder may have found pages wrong since
         return lease
@@ -177,7 +181,7 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
             StaleEpochError: another run claimed the flow since.
             CheckpointConflictError: the flow has another checkpoint.
         """
-        paths = self._layout.flow(flow)
+        paths = self._paths(flow)
         checkpoint = transitions.first_checkpoint(offset, lease.epoch, who, self._clock.now())
         cause: Exception | None = None
         for attempt in range(_ROUNDS):
@@ -208,7 +212,7 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
             StaleEpochError: another run claimed the flow since.
             CheckpointConflictError: another plan is in flight, or this one does not continue the checkpoint.
         """
-        paths = self._layout.flow(plan.flow)
+        paths = self._paths(plan.flow)
         cause: Exception | None = None
         for attempt in range(_ROUNDS):
             state = self._read(plan.flow, sync=attempt > 0)
@@ -246,7 +250,7 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
             CheckpointUnavailableError: no answer: whether the commit was applied is not known, the next `load` tells.
         """
         transitions.check_commit(lease.epoch, plan, checkpoint)
-        paths = self._layout.flow(plan.flow)
+        paths = self._paths(plan.flow)
         cause: Exception | None = None
         for attempt in range(_ROUNDS):
             state = self._read(plan.flow, sync=attempt > 0)
@@ -272,8 +276,33 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
                 return
         raise self._gave_up(f"flow {plan.flow}: the commit of batch {plan.batch}", cause) from cause
 
+    def of_sink(self, sink: str) -> ZooKeeperCheckpoints:
+        """Return a view in which checkpoint, plan and history are those of a sink that is behind."""
+        view = copy.copy(self)
+        view._sink = sink  # noqa: SLF001 - a view of our own
+        return view
+
+    def sinks_behind(self, flow: str) -> Sequence[str]:
+        """Return the names of the sinks that have a checkpoint of their own, sorted."""
+        return self._splits.behind(self._layout.flow(flow))
+
+    def highest_batch(self, flow: str) -> int:
+        """Return the highest batch number of the flow's checkpoints and plans, those of sinks behind included."""
+        return self._splits.highest_batch(self._layout.flow(flow))
+
+    def detach(self, flow: str, lease: Lease, sink: str, why: str) -> Checkpoint:
+        """Give a sink a checkpoint of its own and the plan in flight; see `CheckpointStore.detach`."""
+        return self._splits.detach(self._layout.flow(flow), flow, lease, sink, why)
+
+    def join(self, flow: str, lease: Lease, sink: str, who: str) -> Checkpoint:
+        """Let a sink that caught up go with the flow again; see `CheckpointStore.join`."""
+        return self._splits.join(self._layout.flow(flow), flow, lease, sink, who)
+
+    def _paths(self, flow: str) -> FlowPaths:
+        return self._layout.flow(flow).of_sink(self._sink)
+
     def _read(self, flow: str, *, sync: bool) -> FlowState:
-        paths = self._layout.flow(flow)
+        paths = self._paths(flow)
         checkpoint, plan, epoch = self._session.read(paths.checkpoint, paths.plan, paths.epoch, sync=sync)
         return FlowState(flow, checkpoint, plan, epoch)
 
@@ -299,11 +328,14 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
         )
 
     def _trim(self, flow: str, number: int, refused: Exception | None) -> list[Operation]:
-        """Return the delete of the entry that falls out of the history, unless it has no page or is gone already."""
+        """Return the delete of the entry that falls out of the history, unless it has no page or is gone already.
+
+        The history of a sink that is behind has no pages: the flow's pages show its ranges.
+        """
         oldest = number - self._options.history
-        if not 1 <= oldest <= self._recorded.get(flow, 0):
+        if oldest < 1 or (not self._sink and oldest > self._recorded.get(flow, 0)):
             return []
-        operation = delete(self._layout.flow(flow).history_entry(oldest))
+        operation = delete(self._paths(flow).history_entry(oldest))
         gone = isinstance(refused, RefusedError) and refused.operation == operation
         return [] if gone else [operation]
 

@@ -39,6 +39,8 @@ def plan(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
             "bytes": seen.next.bytes,
             "tables": sorted({t.full_name for t in seen.next.tables}),
             "outputs": seen.outputs,
+            "profiles": seen.profiles,
+            "sinks_behind": seen.behind,
             "more_follows": seen.next.more,
         },
         output,

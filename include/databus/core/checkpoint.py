@@ -30,6 +30,9 @@ class Checkpoint:
         updated_at: when it was committed.
         slots: sink → last committed batch of each of its slots; what the next plan pins as `prev`.
         bytes: log bytes of the last batch, None before the first and in checkpoints written before it was kept.
+        replay_until: where the flow stood before it was set back: up to there rows are moved again, and sinks may hold
+            newer ones; None when nothing is moved again.
+        pace: bounds of the next batch, "rows" and "bytes", where a slow sink lowered them; empty at full pace.
     """
 
     offset: Offset
@@ -42,6 +45,8 @@ class Checkpoint:
     updated_at: datetime
     slots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     bytes: int | None = None
+    pace: Mapping[str, int] = field(default_factory=dict)
+    replay_until: Offset | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
@@ -57,6 +62,8 @@ class Checkpoint:
             "updated_at": self.updated_at.isoformat(),
             "slots": {sink: list(batches) for sink, batches in sorted(self.slots.items())},
             "bytes": self.bytes,
+            "pace": dict(self.pace),
+            "replay_until": self.replay_until.to_json() if self.replay_until else None,
         }
 
     @classmethod
@@ -78,6 +85,8 @@ class Checkpoint:
             datetime.fromisoformat(data["updated_at"]),
             {sink: tuple(batches) for sink, batches in data["slots"].items()},
             data.get("bytes"),
+            data.get("pace", {}),
+            offset_from_json(data["replay_until"]) if data.get("replay_until") else None,
         )
 
 

@@ -158,9 +158,14 @@ class ReconciliationError(DatabusError):
 
 
 class SinkError(DatabusError):
-    """Writing to a sink failed."""
+    """Writing to a sink failed.
+
+    Attributes:
+        sink: name of the sink inside its flow, "" where it is not known.
+    """
 
     code = "sink_error"
+    sink: str = ""
 
 
 class SinkUnavailableError(SinkError):
@@ -209,6 +214,17 @@ class MarkerDivergedError(SinkError):
         "Another run wrote a later batch, or the checkpoint was restored from an older copy, or a rewind, skip or "
         "restore was cut off while it closed the plan in flight: then repeat it. "
         "Compare `databus checkpoint show` with the marker named above before any rewind."
+    )
+
+
+class SinkConflictError(SinkError):
+    """The sink holds a row from behind the end of the batch: somebody else wrote it, or the flow was set back."""
+
+    code = "sink_conflict"
+    default_hint = (
+        "Nothing was overwritten. Either another writer uses this output, or the checkpoint is older than what the flow"
+        " has written: restored from a copy, or made anew. Compare `databus checkpoint show` with the version named."
+        ' To move rows again over newer ones on purpose, set profile="at_least_once" for the sink.'
     )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from databus.core.protocols import Changes, Sink, Source
     from databus.core.report import CheckResult
 
+_WITHOUT_EFFECT_ON_OUTPUT = frozenset({"batching", "sink_outage_seconds", "zookeeper", "description"})
 _NAME = re.compile(r"^[a-z][a-z0-9_]{0,99}$")
 
 
@@ -180,6 +181,10 @@ class SinkSpec(Spec):
         return ()
 
 
+Profile = Literal["exactly_once", "at_least_once", "throughput_first"]
+"""What a sink promises: each row once; each row, some twice after a failure; most rows per second (see each sink)."""
+
+
 class Batching(Spec):
     """Bounds of one micro-batch.
 
@@ -187,11 +192,14 @@ class Batching(Spec):
         max_rows: a batch ends at the first transaction boundary after this many row changes.
         max_bytes: … or after this many log bytes.
         max_seconds: … or after the dump has waited this long for the log to grow.
+        dispatch_seconds: what a batch may take in its sinks. One that takes longer or is turned away meanwhile makes
+            the next ones smaller, down to 1/256 of the bounds above; they grow again when the sinks keep up.
     """
 
     max_rows: int = Field(200_000, gt=0)
     max_bytes: int = Field(256 << 20, gt=0)
     max_seconds: float = Field(5.0, gt=0)
+    dispatch_seconds: float = Field(30.0, gt=0)
 
 
 class Flow(Spec):
@@ -204,6 +212,8 @@ class Flow(Spec):
         checks: applied after the transforms.
         sinks: where rows go; each takes the routes it names.
         batching: bounds of a micro-batch.
+        sink_outage_seconds: of several sinks, how long one may be unavailable or turn rows away before the others go on
+            without it; it catches up by itself from a checkpoint of its own.
         zookeeper: conn_id of the checkpoint store.
         lane: "auto" encodes rows where they are read if nothing of the flow needs them in Spark (no transform that
             looks at values, no row check, sinks that can); "spark" always goes through Spark's DataFrames.
@@ -218,6 +228,7 @@ class Flow(Spec):
     checks: tuple[SerializeAsAny[CheckSpec], ...] = ()
     sinks: tuple[SerializeAsAny[SinkSpec], ...] = Field(min_length=1)
     batching: Batching = Batching()
+    sink_outage_seconds: float = Field(30.0, ge=0)
     zookeeper: str = "zookeeper_default"
     lane: Literal["auto", "spark"] = "auto"
     description: str = ""
@@ -249,6 +260,7 @@ class Flow(Spec):
             "checks": [c.to_json() for c in self.checks],
             "sinks": [s.to_json() for s in self.sinks],
             "batching": self.batching.model_dump(mode="json"),
+            "sink_outage_seconds": self.sink_outage_seconds,
             "zookeeper": self.zookeeper,
             "lane": self.lane,
             "description": self.description,
@@ -256,5 +268,5 @@ class Flow(Spec):
 
     def spec_hash(self, code_version: str) -> str:
         """Return 16 hex digits that change with anything that decides the output of a batch."""
-        spec = {k: v for k, v in self.to_json().items() if k not in ("batching", "zookeeper", "description")}
+        spec = {k: v for k, v in self.to_json().items() if k not in _WITHOUT_EFFECT_ON_OUTPUT}
         return hashlib.sha256(canonical_json({"spec": spec, "code": code_version})).hexdigest()[:16]

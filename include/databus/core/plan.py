@@ -79,7 +79,7 @@ class Plan:
         sinks: per sink name what it pinned.
         spec_hash: hash of the flow's definition and of the code version.
         clock: the plan's time; transforms know no other.
-        mode: "live" or "replay".
+        mode: "live", or "replay" where rows are moved again that the flow has moved before.
     """
 
     installation: str

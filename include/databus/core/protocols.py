@@ -289,6 +289,33 @@ class CheckpointStore(Protocol):
         """End a pause and return it; None when the flow was not paused."""
         ...
 
+    def of_sink(self, sink: str) -> CheckpointStore:
+        """Return a view in which checkpoint, plan and history are those of a sink that is behind."""
+        ...
+
+    def sinks_behind(self, flow: str) -> Sequence[str]:
+        """Return the names of the sinks that have a checkpoint of their own, sorted."""
+        ...
+
+    def highest_batch(self, flow: str) -> int:
+        """Return the highest batch number of the flow's checkpoints and plans, those of sinks behind included."""
+        ...
+
+    def detach(self, flow: str, lease: Lease, sink: str, why: str) -> Checkpoint:
+        """Give a sink a checkpoint of its own where the flow's stands, and the plan in flight if it names the sink.
+
+        In one atomic step, or raises and changes nothing; the same again changes nothing. Returns that checkpoint.
+        """
+        ...
+
+    def join(self, flow: str, lease: Lease, sink: str, who: str) -> Checkpoint:
+        """Let a sink that stands where the flow stands go with it again, with no plan in flight at either.
+
+        In one atomic step, or raises and changes nothing; the same again changes nothing. Returns the flow's new
+        checkpoint, which holds the sink's slots and the higher batch number.
+        """
+        ...
+
 
 class Recorder(Protocol):
     """Stores reports; may lag, never fails a batch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from databus.core.checkpoint import Epoch
@@ -55,6 +55,7 @@ class BatchReport:
         watermark: running maximum of commit time at the end of the range.
         committed_at: when the commit was confirmed.
         attempt: 1, or more when the plan was found unfinished.
+        pace: bounds of the next batch, "rows" and "bytes", where a slow sink lowered them.
     """
 
     plan: Plan
@@ -70,6 +71,7 @@ class BatchReport:
     watermark: datetime | None
     committed_at: datetime
     attempt: int = 1
+    pace: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

@@ -79,11 +79,19 @@ class AuditResult:
 
 def audit_run(flow: Flow, services: Services, run_id: str) -> AuditResult:
     """Compare a run's batch reports with the history in ZooKeeper and evaluate its quality; changes no checkpoint."""
-    history = services.store.history(flow.name, _HISTORY)
+    history = _history(flow, services)
     with RecordStore(services.settings.records_url) as records:
         summary = summarize(flow.name, run_id, Reports(records).batches(flow.name, run_id))
         quality = evaluate_run(records, flow.name, run_id, services.clock.now())
     return AuditResult(summary, quality, tuple(_disagreements(summary, history, run_id)))
+
+
+def _history(flow: Flow, services: Services) -> Sequence[HistoryEntry]:
+    """Return the flow's history and that of sinks that were behind, a batch that both sides moved once."""
+    history = services.store.history(flow.name, _HISTORY)
+    moved = {entry.batch for entry in history}
+    own = (services.store.of_sink(spec.sink_name).history(flow.name, _HISTORY) for spec in flow.sinks)
+    return (*history, *(entry for entries in own for entry in entries if entry.batch not in moved))
 
 
 def _disagreements(summary: RunSummary, history: Sequence[HistoryEntry], run_id: str) -> list[str]:

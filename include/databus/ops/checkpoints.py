@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from databus.core.amendments import Pause
 from databus.core.checkpoint import Checkpoint, HistoryEntry
@@ -23,19 +23,30 @@ class CheckpointView:
         pending: plan in flight, None when the last one was committed.
         paused: who paused the flow, None while it may run.
         gaps: the flow's named gaps.
+        behind: sink that fell behind → its own checkpoint; the flow as a whole stands at the least of all.
     """
 
     flow: str
     checkpoint: Checkpoint | None
     pending: Plan | None
-    paused: Pause | None
-    gaps: tuple[Gap, ...]
+    paused: Pause | None = None
+    gaps: tuple[Gap, ...] = ()
+    behind: Mapping[str, Checkpoint] = field(default_factory=dict)
 
 
 def show(flow: Flow, services: Services) -> CheckpointView:
     """Read the committed state and the plan in flight."""
-    store, name = services.store, flow.name
-    return CheckpointView(name, store.load(name), store.pending_plan(name), store.paused(name), tuple(store.gaps(name)))
+    store = services.store
+    own = {name: store.of_sink(name).load(flow.name) for name in store.sinks_behind(flow.name)}
+    behind = {name: checkpoint for name, checkpoint in own.items() if checkpoint is not None}
+    return CheckpointView(
+        flow.name,
+        store.load(flow.name),
+        store.pending_plan(flow.name),
+        store.paused(flow.name),
+        tuple(store.gaps(flow.name)),
+        behind,
+    )
 
 
 def history(flow: Flow, services: Services, last: int) -> Sequence[HistoryEntry]:

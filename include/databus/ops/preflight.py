@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from databus.core.errors import ConfigError, DatabusError
+from databus.core.errors import ConfigError, DatabusError, SinkUnavailableError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow, FlowContext
 from databus.runtime.context import Services
@@ -20,13 +21,39 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
         lambda: flow.source.open(services.connections, context),
         lambda source: source.preflight(checkpoint.offset if checkpoint else None),
     )
+    behind = services.store.sinks_behind(flow.name)
+    of_sinks = []
     for spec in flow.sinks:
-        findings += _probe(
+        found = _probe(
             f"{spec.kind} {_conn(spec.conn_ids())}",
             lambda spec=spec: spec.open(services.connections, context),  # type: ignore[misc]
             lambda sink: sink.preflight(),
         )
-    return findings
+        if spec.sink_name in behind:
+            found.append(_behind(flow, services, spec.sink_name))
+        of_sinks.append(found)
+    return [*findings, *_dead_sinks_stop_only_themselves(of_sinks)]
+
+
+def _behind(flow: Flow, services: Services, sink: str) -> Finding:
+    checkpoint = services.store.of_sink(sink).load(flow.name)
+    text = f"fell behind, stands at {checkpoint.offset if checkpoint else '?'}"
+    return Finding(f"sink {sink}", Level.WARN, text, "It catches up by itself once it answers.", "sink_behind")
+
+
+def _dead_sinks_stop_only_themselves(of_sinks: Sequence[Sequence[Finding]]) -> list[Finding]:
+    """Return the findings; a sink that is away is a warning while another one is there."""
+    away = [any(f.level is Level.ERROR and f.code == SinkUnavailableError.code for f in found) for found in of_sinks]
+    if all(away):
+        return [f for found in of_sinks for f in found]
+    hint = "The other sinks go on without it; it catches up by itself."
+    return [
+        replace(f, level=Level.WARN, hint=f"{f.hint} {hint}".strip())
+        if f.level is Level.ERROR and f.code == SinkUnavailableError.code
+        else f
+        for found in of_sinks
+        for f in found
+    ]
 
 
 def require_passed(flow: Flow, findings: Sequence[Finding]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.flow import Flow, FlowContext
@@ -25,12 +25,16 @@ class Preview:
         pending: an unfinished plan that would be taken up first.
         next: what the source proposes, None when nothing is new.
         outputs: per sink the routes its rows would take.
+        profiles: per sink what it promises, of sinks that have a choice.
+        behind: sink that fell behind → where it stands; it would catch up first.
     """
 
     flow: str
     pending: dict[str, Any] | None
     next: SourcePlan | None
     outputs: dict[str, tuple[str, ...]]
+    profiles: dict[str, str] = field(default_factory=dict)
+    behind: dict[str, str] = field(default_factory=dict)
 
 
 def preview(flow: Flow, services: Services) -> Preview:
@@ -44,7 +48,10 @@ def preview(flow: Flow, services: Services) -> Preview:
             source.release(proposed)
     tables = proposed.tables if proposed else ()
     outputs = {s.sink_name: tuple(dict.fromkeys(r for _, r in outputs_of(flow, s, tables))) for s in flow.sinks}
-    return Preview(flow.name, pending.to_json() if pending else None, proposed, outputs)
+    profiles = {s.sink_name: str(s.profile) for s in flow.sinks if hasattr(s, "profile")}
+    stores = {name: services.store.of_sink(name) for name in services.store.sinks_behind(flow.name)}
+    behind = {name: str(own.offset) for name, store in stores.items() if (own := store.load(flow.name)) is not None}
+    return Preview(flow.name, pending.to_json() if pending else None, proposed, outputs, profiles, behind)
 
 
 def peek(flow: Flow, services: Services, start: str | None, rows: int) -> Iterator[dict[str, Any]]:

@@ -37,4 +37,6 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
     )
     if result.headroom is not None and result.headroom.low:
         log.warning("flow %s: retention headroom is low: %s", flow.name, result.headroom)
+    for sink, offset in result.behind.items():
+        log.warning("flow %s: sink %s is behind: it stands at %s", flow.name, sink, offset)
     return result

@@ -16,6 +16,8 @@ from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
 from databus.runtime.direct import dispatch_direct, is_direct
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots
+from databus.runtime.outage import naming
+from databus.runtime.pace import Effort, Pace, log_change, turned_away
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.runtime.read import read
 from databus.runtime.record import log_batch, record
@@ -50,7 +52,9 @@ def run_batch(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Bat
         if moved.rejected:
             session.recorder.quarantine(session.flow.name, batch.plan.batch, moved.rejected)
     with times.stage("commit"):
-        committed = commit(session, lease, batch, moved.tables, moved.receipts)
+        committed = commit(
+            session, lease, batch, moved.tables, moved.receipts, _next_pace(session, batch, moved, times)
+        )
     report = BatchReport(
         plan=batch.plan,
         epoch=lease.epoch,
@@ -65,12 +69,26 @@ def run_batch(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Bat
         watermark=committed.watermark,
         committed_at=committed.updated_at,
         attempt=batch.attempt,
+        pace=committed.pace,
     )
     with times.stage("record"):
         record(session.recorder, report)
         session.source.release(batch.source)
     log_batch(report)
     return report
+
+
+def _next_pace(session: FlowSession, batch: PlannedBatch, moved: _Moved, times: StageTimes) -> Pace:
+    """Judge by how the sinks took this batch how large the next one may be."""
+    seconds = times.durations_ms.get("dispatch", 0.0) / 1000
+    # While a sink is behind, a plan is tried again because of that sink, which has left.
+    away, retried = turned_away(moved.receipts), batch.attempt > 1 and not session.split
+    effort = Effort(batch.source.rows, batch.source.bytes, seconds, away, retried)
+    batching = session.flow.batching
+    before = Pace.of(batch.previous.pace, batching)
+    after = before.after(effort, batching)
+    log_change(session.flow.name, before, after, effort, batching)
+    return after
 
 
 def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:
@@ -93,7 +111,8 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Move
     with times.stage("dispatch"):
         done: dict[str, Dispatched] = {}
         for name, sink in session.sinks.items():
-            done[name] = dispatch(flow, batch.plan, checked, (session.sink_spec(name), sink), names, splits)
+            with naming(name):
+                done[name] = dispatch(flow, batch.plan, checked, (session.sink_spec(name), sink), names, splits)
         observed = next(iter(done.values())).observed
         by_state = counts.table_counts(names, observed)
         held = quarantined_rows(checked) if any(c.quarantined for c in by_state.values()) else ()
@@ -135,7 +154,8 @@ def _move_nothing(session: FlowSession, batch: PlannedBatch, times: StageTimes) 
         receipts: list[WriteReceipt] = []
         for name, sink in session.sinks.items():
             slots = batch.plan.sinks[name].slots
-            receipts += write_empty_slots(sink.writer(batch.plan), slots, set())
+            with naming(name):
+                receipts += write_empty_slots(sink.writer(batch.plan), slots, set())
     return _Moved({}, tuple(receipts), whole, ())
 
 
@@ -143,7 +163,7 @@ def _taken_by_any(session: FlowSession):  # type: ignore[no-untyped-def] # a pys
     from pyspark.sql import functions as F  # noqa: N812
 
     taken = F.lit(False)
-    for name, sink in session.sinks.items():
+    for name, sink in session.every_sink.items():
         taken = taken | taken_by(sink, session.sink_spec(name))
     return taken
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.counts import TableCounts
+from databus.core.offsets import Ordering
 from databus.core.protocols import Lease
 from databus.core.receipts import WriteReceipt
 from databus.runtime.context import FlowSession
+from databus.runtime.pace import Pace
 from databus.runtime.plan import PlannedBatch
 
 
@@ -18,6 +20,7 @@ def commit(
     batch: PlannedBatch,
     counts: Mapping[str, TableCounts],
     receipts: Sequence[WriteReceipt],
+    pace: Pace,
 ) -> Checkpoint:
     """Return the new checkpoint, which is in ZooKeeper when this returns.
 
@@ -25,9 +28,10 @@ def commit(
         StaleEpochError: a newer claim exists; nothing changed.
         CheckpointUnavailableError: the store cannot be reached; the next claim finds the plan and finishes it.
     """
+    end, until = batch.plan.range.end, batch.previous.replay_until
     marks = [batch.previous.watermark, batch.source.watermark]
     checkpoint = Checkpoint(
-        offset=batch.plan.range.end,
+        offset=end,
         batch=batch.plan.batch,
         epoch=lease.epoch,
         run_id=session.identity.run_id,
@@ -37,9 +41,11 @@ def commit(
         updated_at=session.clock.now(),
         slots={
             **batch.previous.slots,
-            **{name: (batch.plan.batch,) * sink.slots for name, sink in batch.plan.sinks.items()},
+            **{name: (batch.plan.batch,) * batch.plan.sinks[name].slots for name in session.sinks},
         },
         bytes=batch.source.bytes,
+        replay_until=until if until is not None and end.compare(until) is Ordering.BEFORE else None,
+        pace=pace.to_json(session.flow.batching),
     )
     session.store.commit(lease, batch.plan, checkpoint, [r.to_json() for r in receipts], counts)
     return checkpoint

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
@@ -45,7 +45,10 @@ class FlowSession:
         spark: Spark session, classic or Connect; not stopped here.
         identity: who runs.
         source: open source.
-        sinks: open sinks by name, in the flow's order.
+        sinks: open sinks by name, in the flow's order; in a view, those that the view moves rows to.
+        every_sink: all sinks of the flow: which rows are dispatched is decided by them, whichever a view moves rows to.
+        reopen_sink: opens a further client of a sink, for another thread.
+        split: whether some sink is behind, so that batch numbers are drawn from all of the flow's plans.
     """
 
     flow: Flow
@@ -57,7 +60,13 @@ class FlowSession:
     identity: RunIdentity
     source: Source
     sinks: Mapping[str, Sink]
+    every_sink: Mapping[str, Sink] = field(default_factory=dict)
+    reopen_sink: Callable[[str], Sink] | None = None
+    split: bool = False
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
+
+    def __post_init__(self) -> None:
+        self.every_sink = self.every_sink or self.sinks
 
     @property
     def spec_hash(self) -> str:
@@ -67,6 +76,16 @@ class FlowSession:
     def sink_spec(self, name: str) -> SinkSpec:
         """Return the spec of a sink by its name."""
         return next(s for s in self.flow.sinks if s.sink_name == name)
+
+    def joined(self, behind: Collection[str]) -> FlowSession:
+        """Return a view that moves rows to all sinks but those that are behind."""
+        joined = {name: sink for name, sink in self.every_sink.items() if name not in behind}
+        return replace(self, sinks=joined, split=bool(behind))
+
+    def of_sink(self, name: str, source: Source) -> FlowSession:
+        """Return a view that moves rows to one sink that is behind, by its own plan and checkpoint."""
+        store = self.store.of_sink(name)
+        return replace(self, sinks={name: self.every_sink[name]}, store=store, source=source, split=True)
 
     def interrupt_orphans(self) -> None:
         """Stop jobs that a killed run of this flow left on a shared Spark server; correctness does not rest on it."""
@@ -123,6 +142,10 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
         for spec in flow.sinks:
             sinks[spec.sink_name] = sink = spec.open(services.connections, context)
             stack.callback(sink.close)
+
+        def reopen(name: str) -> Sink:
+            return next(s for s in flow.sinks if s.sink_name == name).open(services.connections, context)
+
         return FlowSession(
             flow=flow,
             settings=services.settings,
@@ -133,5 +156,6 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
             identity=identity,
             source=source,
             sinks=sinks,
+            reopen_sink=reopen,
             _stack=stack.pop_all(),
         )

@@ -24,6 +24,7 @@ from databus.rows.fields import fields_of
 from databus.runtime.check import row_checks
 from databus.runtime.context import FlowSession
 from databus.runtime.dispatch import Dispatched
+from databus.runtime.outage import naming
 from databus.runtime.overlap import overlapped
 from databus.runtime.plan import PlannedBatch
 from databus.runtime.read import splits_of
@@ -76,22 +77,26 @@ def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> dict[str, Disp
         ReconciliationError: the slots' tasks did not read the same rows, or their shares are not the whole.
     """
     flow, planned = session.flow, batch.source
-    takers = tuple(Taker(spec.routes, session.sinks[spec.sink_name].accepts()) for spec in flow.sinks)
+    takers = tuple(Taker(spec.routes, session.every_sink[spec.sink_name].accepts()) for spec in flow.sinks)
     columns = image_columns(flow, planned)
     splits = cast("Sequence[DirectSplit]", splits_of(session, planned))
     done: dict[str, Dispatched] = {}
-    for number, (name, sink) in enumerate(session.sinks.items()):
-        task = DirectTask(
-            flow=flow,
-            planned=planned,
-            splits=tuple(splits),
-            columns=columns,
-            takers=takers,
-            mine=number,
-            encoder=cast("DirectSink", sink).encoder(batch.plan),
-            writer=sink.writer(batch.plan),
-        )
-        done[name] = _gathered(name, _run(session.spark, task, batch.plan.sinks[name].slots))
+    for number, name in enumerate(session.every_sink):
+        if name not in session.sinks:
+            continue
+        sink = session.sinks[name]
+        with naming(name):
+            task = DirectTask(
+                flow=flow,
+                planned=planned,
+                splits=tuple(splits),
+                columns=columns,
+                takers=takers,
+                mine=number,
+                encoder=cast("DirectSink", sink).encoder(batch.plan),
+                writer=sink.writer(batch.plan),
+            )
+            done[name] = _gathered(name, _run(session.spark, task, batch.plan.sinks[name].slots))
     return done
 
 

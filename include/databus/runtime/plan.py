@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.errors import CheckpointConflictError
+from databus.core.offsets import Ordering
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import Lease
 from databus.runtime.context import FlowSession
+from databus.runtime.outage import naming
+from databus.runtime.pace import Pace
 from databus.runtime.routing import outputs_of
 
 log = logging.getLogger(__name__)
@@ -49,11 +52,11 @@ def next_plan(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Pla
     if pending is not None and pending.spec_hash == session.spec_hash:
         log.info("flow %s: batch %d %s found unfinished, taken up again", pending.flow, pending.batch, pending.range)
         return PlannedBatch(pending, session.source.reopen(pending.range), checkpoint, attempt=2)
-    batch, marks = checkpoint.batch + 1, dict(checkpoint.slots)
+    batch, marks = _next_number(session, checkpoint), dict(checkpoint.slots)
     if pending is not None:
         marks.update(_abandon(session, pending))
-        batch = pending.batch + 1
-    patience = session.flow.batching
+        batch = max(batch, pending.batch + 1)
+    patience = Pace.of(checkpoint.pace, session.flow.batching).limit(session.flow.batching)
     if patience.max_seconds > _LOOK_UP_S:
         patience = patience.model_copy(update={"max_seconds": _LOOK_UP_S})
     proposed = session.source.plan(checkpoint.offset, patience)
@@ -65,17 +68,18 @@ def next_plan(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Pla
             "that the source no longer offers",
             hint="Compare `databus checkpoint show` with the server's log before going on.",
         )
-    plan = _new_plan(session, marks, proposed, batch)
+    plan = replace(_new_plan(session, marks, proposed, batch), mode=_mode(checkpoint, proposed))
     session.store.write_plan(lease, plan)
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
 
 
 def _new_plan(session: FlowSession, marks: Mapping[str, Sequence[int]], proposed: SourcePlan, batch: int) -> Plan:
     sinks: dict[str, SinkPlan] = {}
-    for spec in session.flow.sinks:
-        outputs = outputs_of(session.flow, spec, proposed.tables)
-        pinned = session.sinks[spec.sink_name].prepare(proposed, outputs)
-        sinks[spec.sink_name] = replace(pinned, prev=_previous_batches(marks.get(spec.sink_name, ()), pinned.slots))
+    for name, sink in session.sinks.items():
+        outputs = outputs_of(session.flow, session.sink_spec(name), proposed.tables)
+        with naming(name):
+            pinned = sink.prepare(proposed, outputs)
+        sinks[name] = replace(pinned, prev=_previous_batches(marks.get(name, ()), pinned.slots))
     return Plan(
         installation=session.settings.installation,
         flow=session.flow.name,
@@ -87,6 +91,17 @@ def _new_plan(session: FlowSession, marks: Mapping[str, Sequence[int]], proposed
     )
 
 
+def _mode(checkpoint: Checkpoint, proposed: SourcePlan) -> str:
+    """Tell whether the range begins before the place from which the flow was set back."""
+    until = checkpoint.replay_until
+    return "replay" if until is not None and proposed.range.start.compare(until) is Ordering.BEFORE else "live"
+
+
+def _next_number(session: FlowSession, checkpoint: Checkpoint) -> int:
+    """Numbers are unique in a flow: while a sink is behind, its plans count too."""
+    return (session.store.highest_batch(session.flow.name) if session.split else checkpoint.batch) + 1
+
+
 def _previous_batches(known: Sequence[int], slots: int) -> tuple[int, ...]:
     """What the markers must hold: known from our own commits, never asked from the sink it is to be compared with."""
     return tuple(known[slot] if slot < len(known) else 0 for slot in range(slots))
@@ -94,7 +109,10 @@ def _previous_batches(known: Sequence[int], slots: int) -> tuple[int, ...]:
 
 def _abandon(session: FlowSession, pending: Plan) -> dict[str, tuple[int, ...]]:
     """Close the plan of a former definition at every sink; return what the markers hold afterwards."""
-    written = [name for name, sink in session.sinks.items() if sink.wrote_any_of(pending)]
+    written = []
+    for name, sink in session.sinks.items():
+        with naming(name):
+            written += [name] if name in pending.sinks and sink.wrote_any_of(pending) else []
     if written:
         raise CheckpointConflictError(
             f"flow {pending.flow} changed while batch {pending.batch} {pending.range} was half written "
@@ -108,5 +126,9 @@ def _abandon(session: FlowSession, pending: Plan) -> dict[str, tuple[int, ...]]:
         pending.batch,
         pending.range,
     )
-    closed = {name: session.sinks[name].abandon(pending) for name in pending.sinks if name in session.sinks}
+    closed = {}
+    for name, sink in session.sinks.items():
+        if name in pending.sinks:
+            with naming(name):
+                closed[name] = sink.abandon(pending)
     return {name: (pending.batch,) * len(slots) for name, slots in closed.items() if slots}

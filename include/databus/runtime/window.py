@@ -5,19 +5,22 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.checkpoint import Checkpoint
-from databus.core.errors import FlowPausedError, OffsetPurgedError, StaleEpochError
+from databus.core.errors import FlowPausedError, OffsetPurgedError, SinkError, StaleEpochError
 from databus.core.lag import Headroom
 from databus.core.protocols import Lease
 from databus.core.report import BatchReport
 from databus.runtime.batch import run_batch
+from databus.runtime.catch_up import SinksBehind
 from databus.runtime.context import FlowSession
 from databus.runtime.drain import Drain
 from databus.runtime.page_out import PAGE_EVERY, page_out
 from databus.runtime.purged import note_purged
+from databus.runtime.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +76,8 @@ class WindowResult:
         drained: a stop was asked for.
         paused: who paused the flow, and why, when that ended the window; else "".
         tables: rows read by table.
+        behind: sink that fell behind → where it stands.
+        caught_up: sink that was behind → rows it was given meanwhile.
         lag_bytes: log bytes behind the head when the window ended, None when unknown.
         lag_s: age of the oldest uncommitted change then, None when unknown.
         headroom: how long the source's server then still keeps what the flow needs next, None when unknown.
@@ -87,6 +92,8 @@ class WindowResult:
     drained: bool = False
     paused: str = ""
     tables: dict[str, int] = field(default_factory=dict)
+    behind: dict[str, str] = field(default_factory=dict)
+    caught_up: dict[str, int] = field(default_factory=dict)
     lag_bytes: int | None = None
     lag_s: float | None = None
     headroom: Headroom | None = None
@@ -108,6 +115,9 @@ class WindowResult:
             "headroom_bytes": self.headroom.bytes if self.headroom else None,
             "drained": self.drained,
             "paused": self.paused,
+            "pace": dict(self.checkpoint.pace),
+            "sinks_behind": dict(self.behind),
+            "sinks_caught_up": dict(self.caught_up),
         }
 
     def add(self, report: BatchReport) -> None:
@@ -118,6 +128,12 @@ class WindowResult:
         for table, counts in report.tables.items():
             self.tables[table] = self.tables.get(table, 0) + counts.read
             self.quarantined += counts.quarantined
+
+    def add_of_sink(self, sink: str, report: BatchReport) -> None:
+        """Count a batch in that a sink behind has committed; its rows were counted when the others took them."""
+        self.batches += 1
+        given = sum(rows for receipt in report.receipts for rows in receipt.rows.values())
+        self.caught_up[sink] = self.caught_up.get(sink, 0) + given
 
 
 def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
@@ -138,20 +154,38 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
         page_out(session.store, session.recorder, flow)
         result = WindowResult(flow, checkpoint)
         ends = time.monotonic() + limits.max_seconds
-        while not (_over(lease, control, result, ends) or _paused(session, result)):
-            report = run_batch(session, lease, result.checkpoint)
-            if report is None:
-                if limits.until_caught_up:
-                    break
-                continue
-            result.add(report)
-            result.checkpoint = _reload(session, report)
-            if result.batches % PAGE_EVERY == 0:
-                page_out(session.store, session.recorder, flow)
+
+        def over() -> bool:
+            return _over(lease, control, result, ends) or _paused(session, result)
+
+        def caught_up(sink: str, report: BatchReport) -> None:
+            result.add_of_sink(sink, report)
             control.on_batch(report)
-        if result.batches:
-            page_out(session.store, session.recorder, flow)
-        result.drained = control.drain.requested
+
+        upkeep = Upkeep()
+        with closing(SinksBehind(session, lease, caught_up, over)) as behind:
+            while not over():
+                result.checkpoint = behind.turn(result.checkpoint)
+                try:
+                    report = run_batch(behind.joined, lease, result.checkpoint)
+                except SinkError as error:
+                    behind.endure(error, result.checkpoint, control.drain.wait)
+                    continue
+                behind.went_well()
+                if report is None:
+                    upkeep.idle(behind.joined, result.checkpoint.updated_at)
+                    if limits.until_caught_up and behind.idle():
+                        break
+                    continue
+                result.add(report)
+                result.checkpoint = _reload(session, report)
+                if result.batches % PAGE_EVERY == 0:
+                    page_out(session.store, session.recorder, flow)
+                control.on_batch(report)
+            if result.batches:
+                page_out(session.store, session.recorder, flow)
+            result.drained, result.behind = control.drain.requested, behind.offsets()
+            behind.require_well()
         return result
     except OffsetPurgedError as error:
         note_purged(session.store, flow, lease, error, (session.identity.run_id, session.clock.now()))

@@ -6,16 +6,20 @@ from collections.abc import Mapping
 from string import Formatter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow import FlowContext, SinkSpec
+from databus.core.flow import FlowContext, Profile, SinkSpec
 
 if TYPE_CHECKING:
     from databus.core.protocols import Sink
 
 INDEX_PLACEHOLDERS = frozenset({"database", "table", "route", "flow"})
 """What may stand in braces in an index template."""
+
+
+FAST_BULK_BYTES = 20 << 20
+"""Size of a request of profile throughput_first; the servers take 100 MB (http.max_content_length)."""
 
 
 class Elasticsearch(SinkSpec):
@@ -39,6 +43,10 @@ class Elasticsearch(SinkSpec):
         bulk_bytes: size of a bulk request in bytes.
         max_retries: further attempts for items and requests that the server turned away for now.
         slots: number of parallel writers; the rows of a key stay in one.
+        profile: "exactly_once": the newest state of each key; a document that is newer than its batch is an error that
+            stops the flow. "at_least_once": the same versions, but newer documents are left as they are without an
+            error, for rows that are moved again over an index that is there. "throughput_first": that, in requests of
+            at least 20 MB (see `bulk_bytes`) that wait for no refresh; `refresh` is refused with it.
     """
 
     kind: ClassVar[str] = "elasticsearch"
@@ -54,6 +62,18 @@ class Elasticsearch(SinkSpec):
     bulk_bytes: int = Field(5 << 20, gt=0)
     max_retries: int = Field(6, ge=0)
     slots: int = Field(1, ge=1, le=64)
+    profile: Profile = "exactly_once"
+
+    @model_validator(mode="after")
+    def _profile_makes_sense(self) -> Elasticsearch:
+        if self.profile == "throughput_first" and self.refresh:
+            raise ValueError('refresh makes each request wait, which profile="throughput_first" is to avoid')
+        return self
+
+    @property
+    def request_bytes(self) -> int:
+        """Size of a bulk request under the profile."""
+        return max(self.bulk_bytes, FAST_BULK_BYTES) if self.profile == "throughput_first" else self.bulk_bytes
 
     @field_validator("index")
     @classmethod

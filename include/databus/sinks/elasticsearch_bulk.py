@@ -8,12 +8,19 @@ from __future__ import annotations
 import enum
 import logging
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from databus.core.errors import SinkAccessError, SinkBackpressureError, SinkSettingError, SinkUnavailableError
+from databus.core.errors import (
+    SinkAccessError,
+    SinkBackpressureError,
+    SinkConflictError,
+    SinkSettingError,
+    SinkUnavailableError,
+)
 from databus.sinks.elasticsearch_client import reason_of, translated
 from databus.sinks.elasticsearch_document import RowWrite
 
@@ -25,7 +32,9 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
+LEAST_BYTES = 64 << 10
 _ANSWER = "items.*.status,items.*.result,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
+_CURRENT_VERSION = re.compile(r"current version \[(\d+)\]")
 _TURNED_AWAY = frozenset({429, 502, 503, 504})
 _NOT_THE_DOCUMENT = frozenset({"invalid_index_name_exception", "index_closed_exception", "index_not_found_exception"})
 
@@ -65,10 +74,12 @@ class Bulk:
         client: the client.
         place: connection for messages.
         refresh: the API's refresh.
-        max_bytes: size of a request; a single larger document goes alone.
+        max_bytes: size of a request; a single larger document goes alone. Requests shrink while the server turns some
+            away, and grow again.
         max_retries: further attempts for what was turned away.
         sleep: waits that many seconds.
         retries: attempts made beyond the first, so far.
+        newest: highest version that the batch can have written; None where newer documents are to be expected.
     """
 
     client: OpenSearch
@@ -78,6 +89,11 @@ class Bulk:
     max_retries: int
     sleep: Callable[[float], None] = time.sleep
     retries: int = 0
+    newest: int | None = None
+    _bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._bytes = self.max_bytes
 
     def send(self, writes: Sequence[RowWrite]) -> Iterator[ItemResult]:
         """Yield each write's end; writes of one document must not stand in it twice.
@@ -89,16 +105,20 @@ class Bulk:
             SinkUnavailableError: no answer, or still 5xx after all retries.
             SinkAccessError: rights are missing.
             SinkSettingError: the index does not take writes.
+            SinkConflictError: a document is newer than the batch can have made it.
         """
         for request in self._requests(writes):
+            before = self.retries
             yield from self._settled(request)
+            if self.retries == before:
+                self._bytes = min(self.max_bytes, self._bytes + self._bytes // 4)
 
     def _requests(self, writes: Sequence[RowWrite]) -> Iterator[list[tuple[RowWrite, bytes]]]:
         request: list[tuple[RowWrite, bytes]] = []
         size = 0
         for write in writes:
             lines = write.lines()
-            if request and size + len(lines) > self.max_bytes:
+            if request and size + len(lines) > self._bytes:
                 yield request
                 request, size = [], 0
             request.append((write, lines))
@@ -168,6 +188,7 @@ class Bulk:
 
     def _pause(self, attempt: int, items: int, reason: str) -> None:
         self.retries += 1
+        self._bytes = max(min(LEAST_BYTES, self.max_bytes), self._bytes // 2)
         # Full jitter: writers that were turned away together must not come back together.
         pause_s = random.uniform(0.5, 1.0) * min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**attempt)  # noqa: S311 - not a secret
         log.warning("%s: %d items turned away, again in %.1f s: %s", self.place, items, pause_s, reason)
@@ -183,7 +204,9 @@ class Bulk:
         kind, reason = item.get("error", {}).get("type", ""), reason_of(item)
         place = f"{self.place}: index {write.index!r}, document {write.id!r}: HTTP {status}: {reason}"
         if status == 409:
-            # external_gte takes an equal version: a conflict means that a newer one is there.
+            # external_gte takes an equal version: a conflict means that a newer one is there. An earlier attempt of the
+            # batch can have written it, unless it lies behind the batch's end.
+            self._must_be_our_own(write, reason)
             return ItemResult(write, Outcome.CONFLICT_NEWER)
         if kind == "cluster_block_exception" or kind in _NOT_THE_DOCUMENT:
             raise SinkSettingError(
@@ -194,6 +217,19 @@ class Bulk:
         if status in (400, 413):
             return ItemResult(write, Outcome.REJECTED, reason)
         raise SinkUnavailableError(place, hint="Look at the server's log.")
+
+    def _must_be_our_own(self, write: RowWrite, reason: str) -> None:
+        if self.newest is None:
+            return
+        stated = _CURRENT_VERSION.search(reason)
+        if stated is None:
+            log.warning("%s: a conflict of which the server does not say the version: %s", self.place, reason)
+        elif int(stated[1]) > self.newest:
+            raise SinkConflictError(
+                f"{self.place}: index {write.index!r}, document {write.id!r} of {write.table} has version {stated[1]}, "
+                f"the row at {write.transaction[0]}:{write.transaction[1]} has {write.version}, and the end of its "
+                f"batch {self.newest}"
+            )
 
     def _gave_up(
         self, again: Sequence[tuple[RowWrite, bytes]], items: Sequence[Mapping[str, Any]], reason: str

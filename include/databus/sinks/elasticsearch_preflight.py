@@ -22,6 +22,13 @@ _SERVER_GC_DELETES = "60s"
 """Default of index.gc_deletes of both servers (Index settings, dynamic)."""
 
 
+PROMISES = {
+    "exactly_once": "exactly_once: the newest state of each key; a document newer than its batch stops the flow",
+    "at_least_once": "at_least_once: a newer document is left as it is, and nobody is told",
+    "throughput_first": "throughput_first: as at_least_once, in large requests",
+}
+
+
 def index_pattern(template: str, flow: str) -> str:
     """Return the index pattern of all names that a template can give."""
     parts = []
@@ -46,6 +53,7 @@ def probe(client: OpenSearch, spec: Elasticsearch, place: str, pattern: str) -> 
     findings = []
     try:
         findings.append(_version(client.info(), place))
+        findings.append(Finding(f"{place}: profile", Level.OK, PROMISES[spec.profile]))
         limits = client.nodes.info(metric="http", params={"filter_path": "nodes.*.http.max_content_length_in_bytes"})
         findings.extend(_request_size(limits, spec, place))
         found = client.indices.get_settings(index=pattern, params={"flat_settings": "true"})
@@ -70,8 +78,8 @@ def _version(info: Mapping[str, Any], place: str) -> Finding:
 
 def _request_size(nodes: Mapping[str, Any], spec: Elasticsearch, place: str) -> Iterator[Finding]:
     limits = [node["http"]["max_content_length_in_bytes"] for node in nodes.get("nodes", {}).values()]
-    if limits and spec.bulk_bytes > min(limits):
-        text = f"bulk_bytes is {spec.bulk_bytes}, the server takes requests of {min(limits)} bytes at most"
+    if limits and spec.request_bytes > min(limits):
+        text = f"bulk_bytes is {spec.request_bytes}, the server takes requests of {min(limits)} bytes at most"
         yield Finding(f"{place}: http.max_content_length", Level.WARN, text, "Lower bulk_bytes.")
 
 

@@ -128,7 +128,8 @@ class ElasticsearchSink:
 
     def writer(self, plan: Plan) -> ElasticsearchWriter:
         """Return the picklable writer of a plan."""
-        return ElasticsearchWriter(self.spec, self._connection, self._flow, plan.batch, plan.range.end)
+        again = plan.mode == "replay" or self.spec.profile != "exactly_once"
+        return ElasticsearchWriter(self.spec, self._connection, self._flow, plan.batch, plan.range.end, again)
 
     def close(self) -> None:
         """Close the client; safe to call twice."""

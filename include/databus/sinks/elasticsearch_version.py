@@ -42,6 +42,11 @@ def source_version(timeline: int, file_number: int, position: int) -> int:
     return version
 
 
+def newest_version(end: Offset) -> int | None:
+    """Return the highest version of a row of a range, None for sources other than a binary log."""
+    return source_version(end.timeline, end.file_number, end.pos) if isinstance(end, BinlogOffset) else None
+
+
 def versioning(end: Offset) -> Callable[[str, int], int]:
     """Return the function (file, position) → version for the rows of a range that ends at `end`.
 

@@ -23,7 +23,7 @@ from databus.sinks.elasticsearch_client import connect, where
 from databus.sinks.elasticsearch_document import RowWrite, document_id, tombstone
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_tally import Tally
-from databus.sinks.elasticsearch_version import versioning
+from databus.sinks.elasticsearch_version import newest_version, versioning
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +45,7 @@ class ElasticsearchWriter:
         flow: flow name.
         batch: batch number.
         end: end of the plan's range; its timeline is part of each version.
+        again: whether the sink may hold rows from behind the range, as where rows are moved again.
     """
 
     spec: Elasticsearch
@@ -52,6 +53,7 @@ class ElasticsearchWriter:
     flow: str
     batch: int
     end: Offset
+    again: bool = False
 
     def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
         """Write all rows of the slot; after a failure the batch can be written again as it is.
@@ -64,15 +66,17 @@ class ElasticsearchWriter:
             SinkUnavailableError: no answer.
             SinkAccessError: rights are missing.
             SinkSettingError: a row without a key, a version that does not fit, an index that takes no writes.
+            SinkConflictError: a document is newer than the end of a batch that is moved for the first time.
         """
         client = connect(self.connection)
         try:
             spec, place = self.spec, where(self.connection)
             body = create_body(spec.mapping, spec.settings, spec.gc_deletes, soft_deletes=spec.soft_deletes)
             indices = Indices(client, place, body, shared=spec.ids is not None)
-            bulk = Bulk(client, place, spec.refresh, spec.bulk_bytes, spec.max_retries)
+            newest = None if self.again else newest_version(self.end)
+            bulk = Bulk(client, place, spec.refresh, spec.request_bytes, spec.max_retries, newest=newest)
             tally = Tally(spec.sink_name)
-            for window in windows(self._writes(rows, indices, tally), spec.bulk_bytes):
+            for window in windows(self._writes(rows, indices, tally), spec.request_bytes):
                 deliver(window, bulk, tally)
             receipt = tally.receipt(slot, self.batch, bulk.retries)
         finally:

@@ -26,6 +26,7 @@ class MemoryMediation:
     _clock: Clock
     _load: Callable[[str], Checkpoint | None]
     _plan: Callable[[str], Plan | None]
+    sinks_behind: Callable[[str], Sequence[str]]
     _put: Callable[[MemoryFlow, Checkpoint, HistoryEntry, str], None]
 
     def paused(self, flow: str) -> Pause | None:
@@ -70,7 +71,7 @@ class MemoryMediation:
             previous = amended.require_started(flow, self._load(flow))
             if amended.is_amended(previous, amendment, lease.epoch):
                 return previous
-            amended.check_amendment(flow, amendment, previous, self._plan(flow))
+            amended.check_amendment(flow, amendment, previous, self._plan(flow), self.sinks_behind(flow))
             checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, self._clock.now())
             entry = amended.amendment_entry(state.history_number + 1, previous, checkpoint, amendment)
             self._put(state, checkpoint, entry, f"the {amendment.action}")

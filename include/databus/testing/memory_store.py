@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 import uuid
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from databus.checkpoints import split_transitions as splits
 from databus.checkpoints import transitions
 from databus.checkpoints.codec import check_size, decode_as, encode
 from databus.checkpoints.layout import Layout
@@ -37,6 +39,7 @@ class MemoryFlow:
     recorded: int = 0
     gaps: list[bytes] = field(default_factory=list)
     paused: bytes | None = None
+    sinks: dict[str, MemoryFlow] = field(default_factory=dict)
 
 
 class MemoryServer:
@@ -94,6 +97,7 @@ class MemoryCheckpoints(MemoryMediation):
         self._clock = clock or _UtcClock()
         self._history = history
         self._leases: list[MemoryLease] = []
+        self._sink = ""
 
     def close(self) -> None:
         """Let go of this store's leases, as the end of a session does."""
@@ -120,7 +124,7 @@ class MemoryCheckpoints(MemoryMediation):
     def history(self, flow: str, last: int) -> Sequence[HistoryEntry]:
         """Return the newest entries, newest first."""
         with self._server.changed:
-            stored = self._server.flow(flow).history[-last:] if last > 0 else []
+            stored = self._at(flow).history[-last:] if last > 0 else []
         return tuple(decode_as(data, f"history of flow {flow}", HistoryEntry.from_json) for data in reversed(stored))
 
     def recorded(self, flow: str, number: int) -> None:
@@ -183,7 +187,7 @@ class MemoryCheckpoints(MemoryMediation):
             transitions.check_plan(plan, self._load(plan.flow), pending)
             data = encode(plan.to_json())
             check_size(len(data), f"the plan of batch {plan.batch}")
-            state.plan = data
+            self._at(plan.flow).plan = data
 
     def commit(
         self,
@@ -204,9 +208,65 @@ class MemoryCheckpoints(MemoryMediation):
             transitions.check_planned(plan, self._plan(plan.flow), previous)
             if previous is None:
                 raise AssertionError("a plan in flight was written after a checkpoint")
-            entry = transitions.commit_entry(state.history_number + 1, previous, checkpoint, receipts, counts)
-            self._put(state, checkpoint, entry, f"the commit of batch {plan.batch}")
-            state.plan = None
+            own = self._at(plan.flow)
+            entry = transitions.commit_entry(own.history_number + 1, previous, checkpoint, receipts, counts)
+            self._put(own, checkpoint, entry, f"the commit of batch {plan.batch}")
+            own.plan = None
+
+    def of_sink(self, sink: str) -> MemoryCheckpoints:
+        """Return a view in which checkpoint, plan and history are those of a sink that is behind."""
+        view = copy.copy(self)
+        view._sink = sink  # noqa: SLF001 - a view of our own
+        return view
+
+    def sinks_behind(self, flow: str) -> Sequence[str]:
+        """Return the names of the sinks that have a checkpoint of their own, sorted."""
+        with self._server.changed:
+            sinks = self._server.flow(flow).sinks
+            return tuple(sorted(name for name, own in sinks.items() if own.checkpoint is not None))
+
+    def highest_batch(self, flow: str) -> int:
+        """Return the highest batch number of the flow's checkpoints and plans, those of sinks behind included."""
+        with self._server.changed:
+            views = [self.of_sink(name) for name in ("", *self._server.flow(flow).sinks)]
+            kept = [item for view in views for item in (view._load(flow), view._plan(flow))]  # noqa: SLF001
+        return max((item.batch for item in kept if item is not None), default=0)
+
+    def detach(self, flow: str, lease: Lease, sink: str, why: str) -> Checkpoint:
+        """Give a sink a checkpoint of its own and the plan in flight."""
+        Layout().flow(flow).of_sink(sink)  # refuses what is no name
+        with self._server.changed:
+            state, view = self._server.flow(flow), self.of_sink(sink)
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            checkpoint, plan = splits.detached(flow, sink, self._load(flow), self._plan(flow), lease.epoch)
+            own, stored = view._at(flow), view._load(flow)  # noqa: SLF001
+            if stored is not None:
+                splits.check_detached(flow, sink, checkpoint, stored)
+                return stored
+            entry = splits.entry(own.history_number + 1, "detach", why, None, checkpoint)
+            self._put(own, checkpoint, entry, f"the detachment of sink {sink}")
+            own.plan = encode(plan.to_json()) if plan else None
+            return checkpoint
+
+    def join(self, flow: str, lease: Lease, sink: str, who: str) -> Checkpoint:
+        """Let a sink that caught up go with the flow again."""
+        with self._server.changed:
+            state, view = self._server.flow(flow), self.of_sink(sink)
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            own = view._at(flow)  # noqa: SLF001
+            stands = (self._load(flow), self._plan(flow)), (view._load(flow), view._plan(flow))  # noqa: SLF001
+            joined = splits.joined(flow, sink, *stands, splits.Joining(lease.epoch, who, self._clock.now()))
+            why = f"sink {sink} caught up"
+            entry = splits.entry(state.history_number + 1, "join", why, joined.offset, joined)
+            self._put(state, joined, entry, f"the joining of sink {sink}")
+            entry = splits.entry(own.history_number + 1, "join", why, joined.offset, joined)
+            self._put(own, joined, entry, f"the joining of sink {sink}")
+            own.checkpoint = None
+            return joined
+
+    def _at(self, flow: str) -> MemoryFlow:
+        state = self._server.flow(flow)
+        return state.sinks.setdefault(self._sink, MemoryFlow()) if self._sink else state
 
     def _put(self, state: MemoryFlow, checkpoint: Checkpoint, entry: HistoryEntry, what: str) -> None:
         stored, appended = encode(checkpoint.to_json()), encode(entry.to_json())
@@ -223,9 +283,9 @@ class MemoryCheckpoints(MemoryMediation):
         state.history = state.history[max(0, surplus) :]
 
     def _load(self, flow: str) -> Checkpoint | None:
-        data = self._server.flow(flow).checkpoint
+        data = self._at(flow).checkpoint
         return decode_as(data, f"checkpoint of flow {flow}", Checkpoint.from_json) if data else None
 
     def _plan(self, flow: str) -> Plan | None:
-        data = self._server.flow(flow).plan
+        data = self._at(flow).plan
         return decode_as(data, f"plan of flow {flow}", Plan.from_json) if data else None

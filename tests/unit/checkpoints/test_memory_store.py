@@ -4,9 +4,10 @@ import pytest
 
 from databus.testing.memory_store import MemoryCheckpoints, MemoryServer
 from tests.contract.checkpoint_store import CheckpointStoreContract, OpenStore
+from tests.contract.split_store import SplitStoreContract
 
 
-class TestMemoryCheckpoints(CheckpointStoreContract):
+class TestMemoryCheckpoints(SplitStoreContract, CheckpointStoreContract):
     @pytest.fixture
     def open_store(self) -> OpenStore:
         server = MemoryServer()

@@ -17,6 +17,12 @@ from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topic_names import topic_of
 from databus.sinks.kafka.topics import Topics
 
+PROMISES = {
+    "exactly_once": "exactly_once: each row once for read_committed consumers, through kills and zombies",
+    "at_least_once": "at_least_once: each row, in order; a batch that is tried again is written twice",
+    "throughput_first": "throughput_first: only the leader acknowledges: rows may be lost with a broker, or repeated",
+}
+
 _PROBE = TableSchema(-1, "databus", "preflight", ())
 _WEEK_MINUTES = 7 * 24 * 60
 _INTERNAL = {
@@ -33,13 +39,15 @@ def probe(spec: Kafka, flow: str, topics: Topics) -> list[Finding]:
     except SinkError as error:
         return [_failed(f"{conn}: brokers", error)]
     found = [Finding(f"{conn}: brokers", Level.OK, f"{len(metadata.brokers)} reachable at {topics.settings.servers}")]
+    found.append(Finding(f"{conn}: profile", Level.OK, PROMISES[spec.profile]))
     found += _topics(spec, flow, topics, metadata)
-    found += _brokers(conn, topics, metadata)
+    if spec.profile == "exactly_once":
+        found += _brokers(conn, topics, metadata)
     return found
 
 
 def _topics(spec: Kafka, flow: str, topics: Topics, metadata: Any) -> Iterator[Finding]:
-    wanted = [MARKER_TOPIC]
+    wanted = [MARKER_TOPIC] if spec.profile == "exactly_once" else []
     try:
         wanted.append(topic_of(spec.topic, _PROBE, _PROBE.full_name, flow))
     except SinkError as error:

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
@@ -65,6 +65,20 @@ class ProducerSettings:
         config["message.max.bytes"] = min(self.max_message_bytes + 1024, 1_000_000_000)
         config["batch.size"] = min(int(config["batch.size"]), self.batch_bytes)
         return config
+
+
+class Producing(Protocol):
+    """What rows are produced with.
+
+    Attributes:
+        producer: the producer.
+    """
+
+    producer: Any
+
+    def produce_failed(self, error: KafkaException) -> Exception:
+        """Map what produce() or poll() raised."""
+        ...
 
 
 class Session:

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from databus.core.amendments import SinkEffect
 from databus.core.connections import Connection
-from databus.core.errors import MarkerDivergedError
+from databus.core.errors import MarkerDivergedError, SinkAccessError
 from databus.core.events import Op
 from databus.core.evidence import Evidence, SinkClaim
 from databus.core.findings import Finding
@@ -25,12 +25,13 @@ from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.effect import effect_of
 from databus.sinks.kafka.encoding import encode
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
+from databus.sinks.kafka.plain import PlainSlotWriter
 from databus.sinks.kafka.preflight import probe
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.tally import DEFAULT_MAX_MESSAGE_BYTES
 from databus.sinks.kafka.topic_names import topics_of
-from databus.sinks.kafka.topics import Topics
+from databus.sinks.kafka.topics import DEFAULT_RETENTION_S, Topics
 from databus.sinks.kafka.upkeep import abandon_slot, refresh_slot
 from databus.sinks.kafka.writer import KafkaSlotWriter
 
@@ -48,6 +49,10 @@ class KafkaSink:
         self.topics = Topics(self.settings)
         self._seen = LastError()
         self._markers: Consumer | None = None
+
+    @property
+    def _marked(self) -> bool:
+        return self.spec.profile == "exactly_once"
 
     def accepts(self) -> frozenset[str]:
         """Return the ops this sink writes; the runtime counts the others as filtered."""
@@ -76,6 +81,9 @@ class KafkaSink:
             SinkUnavailableError: no broker answers.
             MarkerDivergedError: a slot stands in the middle of a batch whose plan is gone.
         """
+        if not self._marked:
+            wanted = [self.new_topic(topic) for topic in topics_of(self.spec.topic, outputs, self.context.flow)]
+            return SinkPlan(self.spec.slots, (0,) * self.spec.slots, self.topics.ensure(wanted))
         wanted = [self.new_topic(topic) for topic in topics_of(self.spec.topic, outputs, self.context.flow)]
         marker_topic = NewTopic(MARKER_TOPIC, max(_MARKER_PARTITIONS, self.spec.slots), self.spec.replication_factor)
         partitions = self.topics.ensure([*wanted, marker_topic])
@@ -85,7 +93,7 @@ class KafkaSink:
 
     def wrote_any_of(self, plan: Plan) -> bool:
         """Tell whether any slot holds this plan, in whole or in chunks; False where nothing was ever written."""
-        if MARKER_TOPIC not in self.topics.partitions():
+        if not self._marked or MARKER_TOPIC not in self.topics.partitions():
             return False
         markers = self.markers(plan.sinks[self.spec.sink_name].slots)
         return any(m is not None and (m.batch, m.hash) == (plan.batch, plan.hash) and m.chunk >= 0 for m in markers)
@@ -101,6 +109,8 @@ class KafkaSink:
     def writer(self, plan: Plan) -> SlotWriter:
         """Return the plan's writer; it carries the topics' size limits and the connection."""
         limits = self.topics.max_message_bytes(sorted(plan.sinks[self.spec.sink_name].partitions))
+        if not self._marked:
+            return PlainSlotWriter(self.spec.sink_name, plan, self._producer(limits), limits, self.spec.profile)
         return KafkaSlotWriter(self.spec.sink_name, plan, self._producer(limits), limits, self.spec.chunk_rows)
 
     def markers(self, slots: int | None = None) -> list[Marker | None]:
@@ -135,6 +145,8 @@ class KafkaSink:
         Raises:
             MarkerDivergedError: a slot's marker has nothing to do with the plan.
         """
+        if not self._marked:
+            return {}
         slots = plan.sinks[self.spec.sink_name].slots
         return {slot: abandon_slot(self.key, slot, self._producer({}), plan) for slot in range(slots)}
 
@@ -148,7 +160,16 @@ class KafkaSink:
         Returns:
             Number of markers refreshed.
         """
+        if not self._marked:
+            return 0
         return sum(refresh_slot(self.key, slot, self._producer({})) for slot in range(self.spec.slots))
+
+    def marker_retention_s(self) -> float:
+        """Return for how long the brokers keep a marker that is not written again (offsets.retention.minutes)."""
+        try:
+            return self.topics.offsets_retention_s()
+        except SinkAccessError:
+            return DEFAULT_RETENTION_S
 
     def new_topic(self, name: str) -> NewTopic:
         """Describe a topic as this sink would create it."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow import FlowContext, SinkSpec
+from databus.core.flow import FlowContext, Profile, SinkSpec
 from databus.core.protocols import Sink
 
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
@@ -44,6 +44,11 @@ class Kafka(SinkSpec):
         chunk_rows: rows in one Kafka transaction at most; a part of the output, so changing it starts a new spec hash.
         timeout_s: seconds that an operation waits for the brokers before it fails as unavailable.
         producer: further librdkafka producer settings; those that the guarantee rests on are refused.
+        profile: "exactly_once": transactions with markers. "at_least_once": no transactions, so that rows are readable
+            at once; acknowledged by all replicas and in order; a batch that is tried again is written twice.
+            "throughput_first": acknowledged by the leader only, in larger batches; a broker that fails may lose rows it
+            has acknowledged, and rows may be repeated. Neither keeps a zombie out. Going back to "exactly_once" takes
+            another `name`, since the markers stood still meanwhile. `chunk_rows` cuts transactions and is refused.
     """
 
     kind: ClassVar[str] = "kafka"
@@ -62,6 +67,7 @@ class Kafka(SinkSpec):
     chunk_rows: int = Field(500_000, ge=1)
     timeout_s: float = Field(30.0, gt=0)
     producer: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
+    profile: Profile = "exactly_once"
 
     @field_validator("topic")
     @classmethod
@@ -85,6 +91,12 @@ class Kafka(SinkSpec):
     def _ddl_has_an_envelope(self) -> Kafka:
         if self.ddl and self.envelope != "debezium":
             raise ValueError('ddl=True needs envelope="debezium": a schema change is not a row')
+        return self
+
+    @model_validator(mode="after")
+    def _profile_makes_sense(self) -> Kafka:
+        if self.profile != "exactly_once" and "chunk_rows" in self.model_fields_set:
+            raise ValueError(f'chunk_rows cuts transactions, and profile="{self.profile}" has none')
         return self
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:

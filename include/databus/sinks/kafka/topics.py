@@ -15,6 +15,9 @@ from databus.core.errors import SinkAccessError, SinkError, SinkSettingError
 from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.sinks.kafka.tally import DEFAULT_MAX_MESSAGE_BYTES
 
+DEFAULT_RETENTION_S = 7 * 24 * 3600.0
+"""Kafka's default of offsets.retention.minutes, in seconds."""
+
 _PATIENCE_S = 2.0
 
 
@@ -120,6 +123,13 @@ class Topics:
         except SinkAccessError:
             return dict.fromkeys(topics, DEFAULT_MAX_MESSAGE_BYTES)
         return {topic: int(found[topic].get("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)) for topic in topics}
+
+    def offsets_retention_s(self) -> float:
+        """Return for how long the brokers keep the offsets of a group without members."""
+        brokers = self.metadata().brokers
+        (settings,) = self.configs(ConfigResource.Type.BROKER, [str(min(brokers))]).values()
+        minutes = settings.get("offsets.retention.minutes")
+        return float(minutes) * 60 if minutes else DEFAULT_RETENTION_S
 
     def error(self, doing: str, error: KafkaException) -> SinkError:
         """Map a client error."""

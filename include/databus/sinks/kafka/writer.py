@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -13,10 +14,13 @@ from databus.core.errors import DatabusError, MarkerDivergedError
 from databus.core.plan import Plan
 from databus.core.receipts import WriteReceipt
 from databus.sinks.kafka.markers import Marker, MarkerKey, Resume, compare
-from databus.sinks.kafka.session import ProducerSettings, Session, keep, take
+from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS, ProducerSettings, Producing, Session, keep, take
 from databus.sinks.kafka.tally import Tally
 
 log = logging.getLogger(__name__)
+
+LONGEST_CHUNK_S = TRANSACTION_TIMEOUT_MS / 1000 / 2
+"""A chunk of slow rows ends after this long; a retry goes on by the rows in the marker, wherever chunks were cut."""
 
 _POLL_EVERY = 1000
 _COLUMNS = ("partition", "key", "value", "event_id", "ts_ms", "tombstone")
@@ -109,16 +113,17 @@ class KafkaSlotWriter:
 
     def _write(self, session: Session, rows: Iterable[pa.RecordBatch], slot: int, resume: Resume, tally: Tally) -> None:
         """Produce what is not committed yet, chunk by chunk; the last chunk closes the batch, also when it is empty."""
-        chunk, room = resume.chunk, self.chunk_rows
+        chunk, room, began = resume.chunk, self.chunk_rows, time.monotonic()
         for batch in self._pending(rows, slot, resume.marker, tally):
             start = 0
             while start < batch.num_rows:
-                if room == 0:
+                late = room < self.chunk_rows and time.monotonic() - began > LONGEST_CHUNK_S
+                if room == 0 or late:
                     self._commit(session, chunk, tally, last=False)
                     session.begin()
-                    chunk, room = chunk + 1, self.chunk_rows
+                    chunk, room, began = chunk + 1, self.chunk_rows, time.monotonic()
                 piece = batch.slice(start, room)
-                self._produce(session, tally.accept(piece), tally)
+                produce(session, tally.accept(piece), tally)
                 start, room = start + piece.num_rows, room - piece.num_rows
         self._commit(session, chunk, tally, last=True)
 
@@ -138,33 +143,6 @@ class KafkaSlotWriter:
                 yield batch.slice(done.num_rows)
         if skip:
             raise self._diverged(slot, marker, tally)
-
-    def _produce(self, session: Session, batch: pa.RecordBatch, tally: Tally) -> None:
-        """Hand a batch to the producer; blocks while its queue is full."""
-        reports = tally.reports(batch)
-        columns = [_topics(batch["topic"]), *(batch[name].to_pylist() for name in _COLUMNS)]
-        produce, poll = session.producer.produce, session.producer.poll
-        last_ms, stamp = None, ("ts_ms", "")
-        try:
-            for row, (topic, partition, key, value, event_id, ts_ms, tombstone) in enumerate(
-                zip(*columns, strict=True)
-            ):
-                if ts_ms != last_ms:
-                    last_ms, stamp = ts_ms, ("ts_ms", str(ts_ms))
-                headers = [("event_id", event_id), stamp]
-                while True:
-                    try:
-                        produce(topic, value, key, partition, reports.get(row), headers=headers)
-                        if tombstone:
-                            value, tombstone = None, False  # noqa: PLW2901 - the record that follows a delete
-                            continue
-                        break
-                    except BufferError:
-                        poll(0.1)
-                if row % _POLL_EVERY == 0:
-                    poll(0)
-        except KafkaException as error:
-            raise session.produce_failed(error) from error
 
     def _commit(self, session: Session, chunk: int, tally: Tally, *, last: bool) -> None:
         # Acknowledged first: the marker carries the offsets that the brokers gave.
@@ -203,6 +181,32 @@ class KafkaSlotWriter:
             f"{stood}, a retry of the same plan gives {tally.done} rows and {tally.written} records",
             hint="The flow's transforms or the source are not deterministic, or a topic's max.message.bytes changed.",
         )
+
+
+def produce(session: Producing, batch: pa.RecordBatch, tally: Tally) -> None:
+    """Hand a batch to the producer; blocks while its queue is full, which bounds the memory of a slow broker."""
+    reports = tally.reports(batch)
+    columns = [_topics(batch["topic"]), *(batch[name].to_pylist() for name in _COLUMNS)]
+    produce, poll = session.producer.produce, session.producer.poll
+    last_ms, stamp = None, ("ts_ms", "")
+    try:
+        for row, (topic, partition, key, value, event_id, ts_ms, tombstone) in enumerate(zip(*columns, strict=True)):
+            if ts_ms != last_ms:
+                last_ms, stamp = ts_ms, ("ts_ms", str(ts_ms))
+            headers = [("event_id", event_id), stamp]
+            while True:
+                try:
+                    produce(topic, value, key, partition, reports.get(row), headers=headers)
+                    if tombstone:
+                        value, tombstone = None, False  # noqa: PLW2901 - the record that follows a delete
+                        continue
+                    break
+                except BufferError:
+                    poll(0.1)
+            if row % _POLL_EVERY == 0:
+                poll(0)
+    except KafkaException as error:
+        raise session.produce_failed(error) from error
 
 
 def _topics(column: pa.Array) -> list[str]:

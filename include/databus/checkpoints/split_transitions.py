@@ -1,0 +1,103 @@
+"""When a sink may leave its flow and when it may join it again, and what both then stand at. Pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.errors import CheckpointConflictError
+from databus.core.offsets import Offset, Ordering
+from databus.core.plan import Plan
+
+Standing = tuple[Checkpoint | None, Plan | None]
+"""A checkpoint and the plan in flight."""
+
+
+def detached(
+    flow: str, sink: str, stored: Checkpoint | None, pending: Plan | None, epoch: Epoch
+) -> tuple[Checkpoint, Plan | None]:
+    """Return the first checkpoint of a sink that leaves its flow, and its plan: the one in flight if it names the sink.
+
+    Raises:
+        CheckpointConflictError: the flow has no checkpoint.
+    """
+    if stored is None:
+        raise CheckpointConflictError(f"flow {flow}: sink {sink} cannot fall behind, the flow has no checkpoint")
+    own = {sink: stored.slots[sink]} if sink in stored.slots else {}
+    checkpoint = replace(stored, epoch=epoch, counts={}, slots=own)
+    return checkpoint, pending if pending is not None and sink in pending.sinks else None
+
+
+def check_detached(flow: str, sink: str, wanted: Checkpoint, stored: Checkpoint) -> None:
+    """Refuse to detach a sink that is behind already, except by the same step.
+
+    Raises:
+        CheckpointConflictError: it stands elsewhere, or another run detached it.
+    """
+    if stored != wanted:
+        raise CheckpointConflictError(
+            f"flow {flow}: sink {sink} is behind already, at {stored.offset} after batch {stored.batch}",
+            hint="Go on from the sink's own checkpoint.",
+        )
+
+
+@dataclass(frozen=True)
+class Joining:
+    """Who lets a sink join its flow again, and when."""
+
+    epoch: Epoch
+    who: str
+    now: datetime
+
+
+def joined(flow: str, sink: str, flows: Standing, sinks: Standing, by: Joining) -> Checkpoint:
+    """Return the flow's checkpoint with a sink that caught up.
+
+    Raises:
+        CheckpointConflictError: one of the two has no checkpoint, a plan is in flight, or they stand at two places.
+    """
+    (flow_at, flow_plan), (sink_at, sink_plan) = flows, sinks
+    problem = ""
+    if flow_at is None or sink_at is None:
+        raise CheckpointConflictError(
+            f"flow {flow}: sink {sink} cannot join: {'the flow' if flow_at is None else 'the sink'} has no checkpoint",
+            hint="Read which sinks are behind, and go on from that.",
+        )
+    if flow_plan is not None:
+        problem = f"batch {flow_plan.batch} of the flow is in flight"
+    elif sink_plan is not None:
+        problem = f"batch {sink_plan.batch} of the sink is in flight"
+    elif sink_at.offset.compare(flow_at.offset) is not Ordering.EQUAL:
+        problem = f"the flow stands at {flow_at.offset}, the sink at {sink_at.offset}"
+    if problem:
+        raise CheckpointConflictError(f"flow {flow}: sink {sink} cannot join: {problem}")
+    newest = max(flow_at, sink_at, key=lambda at: at.batch)
+    return replace(
+        flow_at,
+        batch=newest.batch,
+        plan_hash=newest.plan_hash,
+        counts=newest.counts,
+        epoch=by.epoch,
+        run_id=by.who,
+        updated_at=by.now,
+        slots={**flow_at.slots, **sink_at.slots},
+        pace=min((at.pace for at in (flow_at, sink_at) if at.pace), key=lambda pace: pace["rows"], default={}),
+    )
+
+
+def entry(number: int, action: str, why: str, previous: Offset | None, checkpoint: Checkpoint) -> HistoryEntry:
+    """Return the history entry of a detachment or a joining."""
+    return HistoryEntry(
+        number=number,
+        action=action,
+        who=checkpoint.run_id,
+        why=why,
+        previous=previous,
+        offset=checkpoint.offset,
+        batch=checkpoint.batch,
+        epoch=checkpoint.epoch,
+        counts={},
+        receipts=(),
+        at=checkpoint.updated_at,
+    )

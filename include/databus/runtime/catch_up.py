@@ -1,0 +1,232 @@
+"""Sinks that fell behind: they leave the flow when they are away for too long, catch up, and join it again (ADR 16)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from databus.core.checkpoint import Checkpoint
+from databus.core.errors import SinkError, SinkFencedError, SourceError
+from databus.core.flow import Batching
+from databus.core.offsets import Offset, Ordering
+from databus.core.plan import SourcePlan
+from databus.core.protocols import Lease, Source
+from databus.core.report import BatchReport
+from databus.runtime.batch import run_batch
+from databus.runtime.context import FlowSession
+from databus.runtime.outage import Outage, is_outage
+from databus.runtime.probe import Probe
+
+log = logging.getLogger(__name__)
+
+TURN_S = 5.0
+"""A sink that catches up gets batches for this long before the others get the next one."""
+
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 60.0
+_FIRST_ANSWER_S = 10.0
+_FAILURES = 3
+"""After so many a sink is not waited for any more by a window that ends once all have caught up."""
+
+
+class UpTo:
+    """A source that ends at an offset, as a sink that catches up sees it; everything else is the source's own."""
+
+    def __init__(self, source: Source, end: Offset):
+        self._source = source
+        self._end = end
+
+    def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
+        """Choose the next range, which ends at the bound at the latest; None when `after` is the bound."""
+        if after.compare(self._end) in {Ordering.EQUAL, Ordering.AFTER}:
+            return None
+        proposed = self._source.plan(after, limit)
+        if proposed is None or proposed.range.end.compare(self._end) is not Ordering.AFTER:
+            return proposed
+        shorter = self._source.reopen(type(proposed.range)(after, self._end))
+        self._source.release(proposed)
+        return shorter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+@dataclass
+class _Behind:
+    """A sink that is behind.
+
+    Attributes:
+        checkpoint: where it stands.
+        probe: asks whether it is there again.
+        failures: batches in a row that it did not take.
+        error: what stops it until a person has acted, None while it can go on.
+    """
+
+    checkpoint: Checkpoint
+    probe: Probe
+    failures: int = 0
+    error: SinkError | SourceError | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether a batch can be tried."""
+        return self.error is None and self.probe.reachable
+
+
+@dataclass
+class SinksBehind:
+    """The sinks of a flow that are behind, under one claim of the lease.
+
+    Attributes:
+        session: the flow, open.
+        lease: the claim.
+        on_batch: called after each batch that a sink behind has committed.
+        over: tells whether the window is to end.
+    """
+
+    session: FlowSession
+    lease: Lease
+    on_batch: Callable[[str, BatchReport], None]
+    over: Callable[[], bool]
+    _behind: dict[str, _Behind] = field(default_factory=dict)
+    _outage: Outage | None = None
+
+    def __post_init__(self) -> None:
+        flow, store = self.session.flow.name, self.session.store
+        for name in store.sinks_behind(flow):
+            checkpoint = store.of_sink(name).load(flow)
+            if name not in self.session.every_sink:
+                log.error("flow %s: sink %s is behind at %s, and no more part of the flow", flow, name, checkpoint)
+            elif checkpoint is not None:
+                log.warning("flow %s: sink %s is behind: it stands at %s", flow, name, checkpoint.offset)
+                self._behind[name] = _Behind(checkpoint, self._probe(name))
+
+    @property
+    def joined(self) -> FlowSession:
+        """The flow without the sinks that are behind."""
+        return self.session.joined(self._behind) if self._behind else self.session
+
+    def offsets(self) -> dict[str, str]:
+        """Return the sinks that are behind, and where they stand."""
+        return {name: str(sink.checkpoint.offset) for name, sink in self._behind.items()}
+
+    def went_well(self) -> None:
+        """Note that the joined sinks took a batch."""
+        if self._outage is not None:
+            log.info("flow %s: sink %s takes rows again", self.session.flow.name, self._outage.error.sink)
+        self._outage = None
+
+    def endure(self, error: SinkError, checkpoint: Checkpoint, wait: Callable[[float], bool]) -> None:
+        """Judge an error of a joined sink: wait for another attempt of the same plan, or go on without the sink.
+
+        Raises:
+            SinkError: the error, when it is no outage, or no other sink is joined.
+        """
+        flow = self.session.flow
+        if not is_outage(error) or error.sink not in self.joined.sinks or len(self.joined.sinks) < 2:
+            raise error
+        if self._outage is None or self._outage.error.sink != error.sink:
+            self._outage = Outage(error)
+        else:
+            self._outage.again(error)
+        outage = self._outage
+        if outage.lasted_s >= flow.sink_outage_seconds:
+            self._detach(error, checkpoint)
+            self._outage = None
+            return
+        pause_s = outage.pause_s(flow.sink_outage_seconds)
+        log.warning(
+            "flow %s: sink %s takes no rows for %.1f s, attempt %d, next in %.1f s; others go on alone after %g s: %s",
+            flow.name, error.sink, outage.lasted_s, outage.attempts, pause_s, flow.sink_outage_seconds, error,
+        )  # fmt: skip
+        wait(pause_s)
+
+    def turn(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Give each sink that is behind a turn; return the flow's checkpoint, which a joining has changed."""
+        for name in list(self._behind):
+            checkpoint = self._turn(name, checkpoint)
+        return checkpoint
+
+    def idle(self) -> bool:
+        """Tell whether no sink can catch up at the moment."""
+        return not any(
+            sink.error is None and sink.failures < _FAILURES and sink.probe.first_answer(_FIRST_ANSWER_S)
+            for sink in self._behind.values()
+        )
+
+    def require_well(self) -> None:
+        """Raise what the window has put off: an outage it ended in, an error of a sink that is behind.
+
+        Raises:
+            SinkError, SourceError: the first such error.
+        """
+        if self._outage is not None:
+            raise self._outage.error
+        for sink in self._behind.values():
+            if sink.error is not None:
+                raise sink.error
+
+    def close(self) -> None:
+        """Stop the probes; safe to call twice."""
+        for sink in self._behind.values():
+            sink.probe.close()
+
+    def _detach(self, error: SinkError, checkpoint: Checkpoint) -> None:
+        flow, name = self.session.flow.name, error.sink
+        own = self.session.store.detach(flow, self.lease, name, str(error))
+        log.error("flow %s: goes on without sink %s, which stays at %s: %s", flow, name, checkpoint.offset, error)
+        self._behind[name] = _Behind(own, self._probe(name))
+
+    def _turn(self, name: str, checkpoint: Checkpoint) -> Checkpoint:
+        sink, flow = self._behind[name], self.session.flow.name
+        ends = time.monotonic() + TURN_S
+        while sink.ready and not self.over():
+            # A plan shared with the joined sinks is theirs first: nobody is ever ahead of the flow.
+            if sink.checkpoint.offset.compare(checkpoint.offset) is Ordering.EQUAL:
+                stores = (self.session.store, self.session.store.of_sink(name))
+                in_flight = [store for store in stores if store.pending_plan(flow) is not None]
+                return checkpoint if in_flight else self._join(name, checkpoint)
+            if time.monotonic() >= ends or self._batch(name, sink, checkpoint) is None:
+                break
+        return checkpoint
+
+    def _batch(self, name: str, sink: _Behind, checkpoint: Checkpoint) -> BatchReport | None:
+        """Move one batch of a sink that is behind; its outages and errors stay its own."""
+        flow = self.session.flow.name
+        source = cast("Source", UpTo(self.session.source, checkpoint.offset))
+        view = self.session.of_sink(name, source)
+        try:
+            report = run_batch(view, self.lease, sink.checkpoint)
+        except (SinkError, SourceError) as error:
+            if isinstance(error, SourceError) and error.retryable:
+                raise
+            if isinstance(error, SinkFencedError) or (isinstance(error, SinkError) and is_outage(error)):
+                sink.failures += 1
+                pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**sink.failures)
+                log.warning("flow %s: sink %s is away again, asked in %.0f s: %s", flow, name, pause_s, error)
+                sink.probe = self._probe(name, pause_s)
+                return None
+            log.error("flow %s: sink %s cannot catch up: %s", flow, name, error)
+            sink.error = error
+            return None
+        if report is not None:
+            sink.failures = 0
+            sink.checkpoint = view.store.load(flow) or sink.checkpoint
+            log.info("flow %s: sink %s caught up to %s", flow, name, sink.checkpoint.offset)
+            self.on_batch(name, report)
+        return report
+
+    def _join(self, name: str, checkpoint: Checkpoint) -> Checkpoint:
+        flow = self.session.flow.name
+        joined = self.session.store.join(flow, self.lease, name, self.session.identity.run_id)
+        self._behind.pop(name).probe.close()
+        log.info("flow %s: sink %s caught up and goes with the others again, at %s", flow, name, checkpoint.offset)
+        return joined
+
+    def _probe(self, name: str, first_pause_s: float = 0.0) -> Probe:
+        if self.session.reopen_sink is None:
+            raise AssertionError("a session that moves rows can open further clients of its sinks")
+        return Probe(self.session.flow.name, name, self.session.reopen_sink(name), first_pause_s)

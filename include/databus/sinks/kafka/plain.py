@@ -1,0 +1,137 @@
+"""The writer of the profiles without transactions: rows are produced and acknowledged, and no marker is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, Producer
+
+from databus.core.errors import SinkUnavailableError
+from databus.core.flow import Profile
+from databus.core.plan import Plan
+from databus.core.receipts import WriteReceipt
+from databus.sinks.kafka.client import LastError, sink_error
+from databus.sinks.kafka.session import ProducerSettings
+from databus.sinks.kafka.tally import Tally
+from databus.sinks.kafka.writer import produce
+
+SETTINGS: Mapping[Profile, Mapping[str, Any]] = {
+    "at_least_once": {"acks": "all", "enable.idempotence": True, "linger.ms": 20},
+    "throughput_first": {"acks": "1", "enable.idempotence": False, "linger.ms": 100, "batch.size": 4_000_000},
+}
+"""librdkafka settings of each profile; the sink's own `producer` settings come last."""
+
+
+class _Watched:
+    """A producer of which every failed delivery is noted, also of records that report theirs elsewhere."""
+
+    def __init__(self, producer: Producer, failed: Callable[[Any], None]):
+        self._producer, self._failed = producer, failed
+        self.poll = producer.poll
+
+    def produce(
+        self, topic: str, value: Any, key: Any, partition: int, report: Callable[..., None] | None, headers: Any
+    ) -> None:
+        """Hand a record to the producer."""
+        self._producer.produce(topic, value, key, partition, self._both(report) if report else None, headers=headers)
+
+    def _both(self, report: Callable[..., None]) -> Callable[..., None]:
+        def delivered(error: Any, message: Any) -> None:
+            self._failed(error)
+            report(error, message)
+
+        return delivered
+
+
+class PlainSession:
+    """A producer without transactions, of one batch and slot."""
+
+    def __init__(self, settings: ProducerSettings, profile: Profile):
+        self._settings = settings
+        self._seen = LastError()
+        self._lost: list[Any] = []
+        known = settings.librdkafka()
+        config = {name: known[name] for name in ("compression.type", "message.max.bytes")}
+        chosen = {"queue.buffering.max.kbytes": 131_072, **SETTINGS[profile], **settings.extra, **config}
+        chosen["batch.size"] = min(int(chosen.get("batch.size", 1_000_000)), settings.batch_bytes)
+        chosen["on_delivery"] = lambda error, _message: self._failed(error)
+        self._producer = settings.client.producer(chosen, self._seen)
+        self.producer = _Watched(self._producer, self._failed)
+
+    def flush(self) -> None:
+        """Wait until every record is acknowledged.
+
+        Raises:
+            SinkError: a record was refused or not acknowledged in time.
+        """
+        client = self._settings.client
+        left = self._producer.flush(client.timeout_s)
+        if left:
+            raise SinkUnavailableError(
+                f"{client.conn_id} ({client.servers}): {left} records unacknowledged after {client.timeout_s:.0f} s",
+                hint="Check that the brokers run; a retry writes the batch again.",
+            )
+        if self._lost:
+            raise sink_error(client, f"produce ({len(self._lost)} records refused)", self._lost[0], self._seen)
+
+    def produce_failed(self, error: KafkaException) -> Exception:
+        """Map what produce() or poll() raised."""
+        return sink_error(self._settings.client, "produce", error, self._seen)
+
+    def discard(self) -> None:
+        """Drop what is not sent yet."""
+        self._producer.purge()
+
+    def _failed(self, error: Any) -> None:
+        if error is not None:
+            self._lost.append(error)
+
+
+@dataclass(frozen=True)
+class PlainSlotWriter:
+    """Writes the slots of one plan at least once.
+
+    Attributes:
+        sink: sink name.
+        plan: the plan.
+        settings: the producer's settings.
+        limits: topic → largest record in bytes.
+        profile: "at_least_once" or "throughput_first".
+    """
+
+    sink: str
+    plan: Plan
+    settings: ProducerSettings
+    limits: Mapping[str, int] = field(default_factory=dict)
+    profile: Profile = "at_least_once"
+
+    def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
+        """Write all rows of a slot in the order given.
+
+        Raises:
+            SinkUnavailableError: the brokers do not answer; part of the rows may be in the topics.
+        """
+        tally = Tally(self.sink, self.limits)
+        session: PlainSession | None = None
+        try:
+            for batch in rows:
+                session = session or PlainSession(self.settings, self.profile)
+                produce(session, tally.accept(batch), tally)
+            if session is not None:
+                session.flush()
+        except BaseException:
+            if session is not None:
+                session.discard()
+            raise
+        return WriteReceipt(
+            sink=self.sink,
+            slot=slot,
+            batch=self.plan.batch,
+            written=tally.written,
+            rows=dict(tally.rows),
+            rejected=tuple(tally.rejected),
+            outputs=tally.facts(),
+        )

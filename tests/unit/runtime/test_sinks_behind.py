@@ -1,0 +1,385 @@
+"""Sinks that fall behind, under kills at every step of the protocol (ADR 16): each holds all rows once, in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from databus import Batching, Flow, __version__
+from databus.connections.environment import EnvironmentConnections
+from databus.core.errors import MarkerDivergedError, SinkSettingError, SinkUnavailableError
+from databus.core.findings import Finding, Level
+from databus.core.flow import SinkSpec
+from databus.core.plan import Plan, SinkPlan
+from databus.core.receipts import WriteReceipt
+from databus.core.report import BatchReport
+from databus.core.settings import Settings
+from databus.observe.clock import SystemClock
+from databus.runtime import catch_up, direct, outage, probe
+from databus.runtime.context import RunIdentity, Services, open_session
+from databus.runtime.window import WindowControl, WindowLimits, WindowResult, run_window
+from databus.sinks.kafka.markers import Marker, compare
+from databus.sources.mock import Mock
+from databus.sources.mock_source import MockSplit
+from databus.testing.memory_store import MemoryCheckpoints, MemoryServer
+from tests.unit.runtime.test_direct import InProcess
+
+ROWS = 240
+SLOTS = 2
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@dataclass
+class Broker:
+    """What a sink holds, and how it is at the moment."""
+
+    held: list[str] = field(default_factory=list)
+    markers: dict[int, Marker] = field(default_factory=dict)
+    down: bool = False
+    refuses: bool = False
+    fails_after: int | None = None
+    chance: random.Random | None = None
+
+    def touch(self) -> None:
+        """Kill the process now and then; end here where the sink is away."""
+        if self.chance is not None and self.chance.random() < 0.03:
+            raise Killed
+        if self.fails_after is not None:
+            self.fails_after -= 1
+            self.down = self.fails_after < 0
+        if self.down:
+            raise SinkUnavailableError("nobody answers")
+        if self.refuses:
+            raise SinkSettingError("read only")
+
+
+BROKERS: dict[str, Broker] = {}
+
+
+class Marked(SinkSpec):
+    """A sink that keeps rows and marker together, in this process."""
+
+    kind: ClassVar[str] = "marked"
+    direct: ClassVar[bool] = True
+
+    def open(self, *_: Any) -> Any:
+        return MarkedSink(self.sink_name)
+
+
+@dataclass
+class MarkedSink:
+    name: str
+
+    def preflight(self) -> Sequence[Finding]:
+        down = BROKERS[self.name].down
+        return [Finding(self.name, Level.ERROR, "away", "", SinkUnavailableError.code)] if down else []
+
+    def accepts(self) -> frozenset[str]:
+        return frozenset("cudr")
+
+    def prepare(self, *_: Any) -> SinkPlan:
+        BROKERS[self.name].touch()
+        return SinkPlan(SLOTS)
+
+    def wrote_any_of(self, plan: Plan) -> bool:
+        return any((m.batch, m.hash) == (plan.batch, plan.hash) for m in BROKERS[self.name].markers.values())
+
+    def abandon(self, _plan: Plan) -> Mapping[int, str]:
+        raise AssertionError("the flow does not change here")
+
+    def encoder(self, _plan: Plan) -> Any:
+        return BySlot()
+
+    def writer(self, plan: Plan) -> Any:
+        return MarkedWriter(self.name, plan)
+
+    def close(self) -> None:
+        pass
+
+
+class BySlot:
+    def encode(self, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
+        return rows.filter(pa.array(np.asarray(rows["position"]) % SLOTS == slot))
+
+
+@dataclass
+class MarkedWriter:
+    name: str
+    plan: Plan
+
+    def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
+        broker = BROKERS[self.name]
+        broker.touch()
+        resume = compare(broker.markers.get(slot), self.plan, self.name, slot)
+        ids: list[str] = []
+        tables: Counter[str] = Counter()
+        for batch in rows:
+            ids += batch["event_id"].to_pylist()
+            tables.update(
+                f"{d}.{t}" for d, t in zip(batch["database"].to_pylist(), batch["table"].to_pylist(), strict=True)
+            )
+        if not resume.finished:
+            broker.touch()
+            broker.held += ids
+            broker.markers[slot] = Marker(self.plan.batch, self.plan.hash)
+            broker.touch()
+        return WriteReceipt(self.name, slot, self.plan.batch, len(ids), dict(tables), duplicate=resume.finished)
+
+
+class Killing:
+    """A store that ends the process now and then, before or after a write was applied."""
+
+    def __init__(self, store: Any, chance: random.Random):
+        self._store, self._chance = store, chance
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name not in {"write_plan", "commit", "detach", "join", "start"}:
+            return found
+
+        def call(*args: Any) -> Any:
+            if self._chance.random() < 0.08:
+                raise Killed
+            done = found(*args)
+            if self._chance.random() < 0.08:
+                raise Killed
+            return done
+
+        return call
+
+    def of_sink(self, sink: str) -> Any:
+        return Killing(self._store.of_sink(sink), self._chance)
+
+
+class Reports:
+    """Keeps the reports of batches."""
+
+    def __init__(self) -> None:
+        self.all: list[BatchReport] = []
+
+    def record(self, report: BatchReport) -> None:
+        self.all.append(report)
+
+    def quarantine(self, *_: Any) -> None:
+        raise AssertionError("nothing is held back here")
+
+
+MADE = MockSplit.read_text
+
+
+@cache
+def all_rows(options: str) -> pa.Table:
+    """Return all rows of the source, made once: making them for each slot anew would be most of the tests' time."""
+    split = MockSplit(json.loads(options), 1, ROWS // 2)
+    return pa.Table.from_batches(list(MADE(split, {}))).combine_chunks()
+
+
+def rows_of(split: MockSplit) -> list[pa.RecordBatch]:
+    rows = all_rows(json.dumps(split.options))
+    return rows.slice(2 * (split.first - 1), 2 * (split.last - split.first + 1)).to_batches()
+
+
+@pytest.fixture(autouse=True)
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Broker]]:
+    for module, name in ((probe, "PAUSE_S"), (catch_up, "_FIRST_PAUSE_S"), (outage, "FIRST_PAUSE_S")):
+        monkeypatch.setattr(module, name, 0.001)
+    monkeypatch.setattr(direct, "overlapped", lambda items, _ahead: (item for item in items))
+    monkeypatch.setattr(MockSplit, "read_text", lambda split, _columns: iter(rows_of(split)))
+    BROKERS.update({name: Broker() for name in ("a", "b", "c")})
+    yield BROKERS
+    BROKERS.clear()
+
+
+class Engine(InProcess):
+    def interruptTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    addTag = interruptTag  # noqa: N815 - Spark's name
+
+
+class Installation:
+    """A flow, its store, and runs of it."""
+
+    def __init__(self, *sinks: str, outage_s: float = 0.0):
+        self.server = MemoryServer()
+        self.reports = Reports()
+        self.flow = Flow(
+            name="shop",
+            source=Mock(rows=ROWS, rows_per_transaction=2),
+            sinks=tuple(Marked(name=name) for name in sinks),
+            batching=Batching(max_rows=20, max_seconds=0.01, dispatch_seconds=1e9),
+            sink_outage_seconds=outage_s,
+        )
+
+    def run(self, chance: random.Random | None = None, **limits: Any) -> WindowResult:
+        """Run a window; a process that is killed loses its lease, as its session ends."""
+        kept = MemoryCheckpoints(self.server)
+        store = Killing(kept, chance) if chance else kept
+        settings = Settings("test", "", "")
+        services = Services(settings, EnvironmentConnections({}), store, None, self.reports, SystemClock())  # type: ignore[arg-type]
+        try:
+            with open_session(self.flow, services, Engine(), RunIdentity("run", "", __version__)) as session:
+                return run_window(session, WindowControl(WindowLimits(until_caught_up=True, **limits)))
+        finally:
+            kept.close()
+
+    @property
+    def store(self) -> MemoryCheckpoints:
+        return MemoryCheckpoints(self.server)
+
+    def assert_each_holds_all_once(self) -> None:
+        for spec in self.flow.sinks:
+            held = BROKERS[spec.sink_name].held
+            assert len(held) == len(set(held)) == ROWS, spec.sink_name
+            for slot in range(SLOTS):
+                mine = [int(e.split(":")[-3]) for e in held if int(e.split(":")[-3]) % SLOTS == slot]
+                assert mine == sorted(mine), spec.sink_name
+
+
+def test_the_others_go_on_and_the_dead_one_catches_up() -> None:
+    flow = Installation("a", "b")
+    flow.run(max_batches=2)
+    BROKERS["b"].down = True
+    result = flow.run()
+    assert list(result.behind) == ["b"]
+    assert len(set(BROKERS["a"].held)) == len(BROKERS["a"].held) == ROWS
+    assert len(BROKERS["b"].held) == 40
+    assert str(flow.store.of_sink("b").load("shop").offset) == "20"  # type: ignore[union-attr]
+    BROKERS["b"].down = False
+    result = flow.run()
+    assert (result.behind, result.caught_up, result.rows) == ({}, {"b": ROWS - 40}, 0)
+    flow.assert_each_holds_all_once()
+    numbers = [report.plan.batch for report in flow.reports.all]
+    assert numbers == list(range(1, 23))
+    assert flow.store.load("shop").slots == {"a": (12, 12), "b": (max(numbers),) * 2}  # type: ignore[union-attr]
+
+
+def test_counts_are_the_same_on_both_sides() -> None:
+    flow = Installation("a", "b")
+    BROKERS["b"].down = True
+    flow.run()
+    BROKERS["b"].down = False
+    flow.run()
+    for sink in ("a", "b"):
+        reports = [r for r in flow.reports.all if sink in {receipt.sink for receipt in r.receipts}]
+        assert sum(r.rows for r in reports) == ROWS
+        assert sum(receipt.written for r in reports for receipt in r.receipts if receipt.sink == sink) == ROWS
+        assert all(c.reconciled and c.dispatched == c.read for r in reports for c in r.tables.values())
+
+
+def test_a_half_written_batch_is_finished_by_its_own_plan() -> None:
+    flow = Installation("a", "b")
+    flow.run(max_batches=2)
+    BROKERS["b"].fails_after = 2 * SLOTS + 1  # prepare, two touches of slot 0 and its end: then slot 1 finds it away
+    flow.run()
+    written = {slot: marker.batch for slot, marker in BROKERS["b"].markers.items()}
+    assert written == {0: 3, 1: 2}
+    shared = flow.store.of_sink("b").pending_plan("shop")
+    assert shared is not None
+    assert (shared.batch, sorted(shared.sinks)) == (3, ["a", "b"])
+    BROKERS["b"].fails_after, BROKERS["b"].down = None, False
+    flow.run()
+    flow.assert_each_holds_all_once()
+
+
+def test_within_the_bound_the_same_plan_is_tried_again() -> None:
+    flow = Installation("a", "b", outage_s=60)
+    flow.run(max_batches=1)
+    broker, attempts = BROKERS["b"], []
+
+    def back_at_the_third() -> None:
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise SinkUnavailableError("nobody answers")
+
+    broker.touch = back_at_the_third  # type: ignore[method-assign]
+    result = flow.run()
+    assert (result.behind, flow.store.of_sink("b").history("shop", 9)) == ({}, ())
+    flow.assert_each_holds_all_once()
+
+
+def test_a_window_that_ends_in_an_outage_says_so() -> None:
+    flow = Installation("a", "b", outage_s=60)
+    BROKERS["b"].down = True
+    with pytest.raises(SinkUnavailableError):
+        flow.run(max_seconds=0.05)
+    assert flow.store.sinks_behind("shop") == ()
+
+
+@pytest.mark.parametrize("sinks", [("a",), ("a", "b")])
+def test_the_last_sink_stops_the_flow(sinks: tuple[str, ...]) -> None:
+    flow = Installation(*sinks)
+    for name in sinks:
+        BROKERS[name].down = True
+    with pytest.raises(SinkUnavailableError) as away:
+        flow.run()
+    assert away.value.sink == sinks[-1]
+    assert flow.store.sinks_behind("shop") == sinks[:-1]
+    for name in sinks:
+        BROKERS[name].down = False
+    flow.run()
+    flow.assert_each_holds_all_once()
+
+
+def test_what_needs_a_person_stops_the_flow_and_a_sink_behind_alone() -> None:
+    flow = Installation("a", "b")
+    BROKERS["b"].refuses = True
+    with pytest.raises(SinkSettingError):
+        flow.run()
+    assert flow.store.sinks_behind("shop") == ()
+    BROKERS["b"].refuses, BROKERS["b"].down = False, True
+    flow.run(max_batches=2)
+    BROKERS["b"].refuses, BROKERS["b"].down = True, False
+    with pytest.raises(SinkSettingError) as caught:
+        flow.run()
+    assert caught.value.sink == "b"
+    assert len(BROKERS["a"].held) == ROWS
+    BROKERS["b"].refuses = False
+    flow.run()
+    flow.assert_each_holds_all_once()
+
+
+def test_a_marker_of_another_hand_stops_the_sink_that_is_behind() -> None:
+    flow = Installation("a", "b")
+    flow.run(max_batches=2)
+    BROKERS["b"].down = True
+    flow.run(max_batches=1)
+    BROKERS["b"].down = False
+    BROKERS["b"].markers[0] = Marker(99, "of another installation")
+    with pytest.raises(MarkerDivergedError):
+        flow.run()
+    assert len(BROKERS["a"].held) == ROWS
+    assert len(BROKERS["b"].held) <= 60
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("DATABUS_TEST_SEEDS", "10"))))
+def test_kills_and_outages_at_random(seed: int) -> None:
+    chance = random.Random(seed)
+    flow = Installation("a", "b", "c")
+    for name in "abc":
+        BROKERS[name].chance = chance
+    for _ in range(30):
+        for name in "abc":
+            BROKERS[name].down = chance.random() < 0.35
+        try:
+            flow.run(chance, max_batches=chance.randrange(1, 4))
+        except (Killed, SinkUnavailableError):
+            continue
+    for name in "abc":
+        BROKERS[name].down, BROKERS[name].chance = False, None
+    flow.run()
+    flow.assert_each_holds_all_once()
+    assert flow.store.sinks_behind("shop") == ()

@@ -49,13 +49,13 @@ class Flows:
         found = {"conn_type": "mysql", "host": at.host, "port": at.port, "login": at.login}
         self.world.environment[f"AIRFLOW_CONN_{self.conn_id.upper()}"] = json.dumps(found)
 
-    def add(self, suffix: str, lane: str, keep: Keep = everything, **source: Any) -> Flow:
+    def add(self, suffix: str, lane: str, keep: Keep = everything, *, max_rows: int = 1000, **source: Any) -> Flow:
         name = f"{self.name}_{suffix}"
         flow = Flow(
             name=name,
             source=MysqlBinlog(conn_id=self.conn_id, tables=(f"{self.name}.*",), start="earliest", **source),
             sinks=(Kafka(conn_id="kafka_east", topic=name, partitions=PARTITIONS, slots=2),),
-            batching=Batching(max_rows=120 if lane == "auto" else 400, max_seconds=1),
+            batching=Batching(max_rows=max_rows, max_seconds=1),
             lane=lane,
         )
         assert is_direct(flow) is (lane == "auto")
@@ -119,7 +119,7 @@ def killed_in_mid_window(flows: Flows, flow: Flow) -> None:
 
 def test_consumers_see_each_change_once_across_a_failover(flows: Flows) -> None:
     pair = flows.pair
-    whole = flows.add("all", "auto")
+    whole = flows.add("all", "auto", max_rows=100)
     by_range = flows.add(
         "range", "spark", lambda _, bucket: 1 <= bucket < 3,
         row_filters=(RangePartition(tables=(f"{flows.name}.t",), column="bucket", lower=1, upper=3),),

@@ -56,9 +56,9 @@ class World:
             charset="utf8mb4", init_command="SET time_zone='+00:00'",
         )  # fmt: skip
 
-    def override(self, conn_id: str, name: str = "", **fields: Any) -> str:
-        """Define a connection that differs from a known one, or define one of this name anew; returns its id."""
-        name = name or f"{conn_id}_{next(_NUMBERS)}"
+    def override(self, conn_id: str, **fields: Any) -> str:
+        """Define a connection that differs from a known one; returns its id."""
+        name = f"{conn_id}_{next(_NUMBERS)}"
         base = json.loads(airflow_connections(self.sandbox.status())[f"AIRFLOW_CONN_{conn_id.upper()}"])
         self.environment[f"AIRFLOW_CONN_{name.upper()}"] = json.dumps({**base, **fields})
         return name
@@ -125,6 +125,12 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         yield sandbox
     finally:
         sandbox.destroy()
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def flavor(request: pytest.FixtureRequest) -> str:
+    """Each of the two kinds of server."""
+    return str(request.param)
 
 
 @pytest.fixture

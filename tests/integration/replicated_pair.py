@@ -54,6 +54,8 @@ class Pair:
 
     def reset(self) -> None:
         """Let both begin with an empty log and no GTIDs, whatever tests before have left."""
+        word = "REPLICA" if self.source.flavor == "mysql" else "SLAVE"
+        self.replica.sql(f"STOP {word}", f"RESET {word} ALL")
         for server in (self.source, self.replica):
             server.sql("RESET MASTER")
             if server.flavor == "mariadb":

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,40 +18,11 @@ from databus.core.errors import ConfigError, OffsetPurgedError
 from databus.core.findings import Level
 from databus.core.flow import Batching
 from databus.core.offsets import Ordering
-from databus.sandbox import Sandbox, SandboxOptions
 from databus.sources.row_filters import HashPartition, ModuloPartition, RangePartition, RowFilter
 from tests.contract.source_contract import EVERYTHING, Row, SourceContract, changes, place, rows_of
 from tests.integration.binlog_shop import Shop
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("relay"), ports_from=28_200, options=SandboxOptions())
-    try:
-        sandbox.up(("mysql", "mariadb"))
-        yield sandbox
-    finally:
-        sandbox.destroy()
-
-
-@pytest.fixture(params=["mysql", "mariadb"])
-def flavor(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def make_shop(servers: Sandbox, tmp_path: Path) -> Iterator[Callable[[str, str], Shop]]:
-    made: list[Shop] = []
-
-    def make(flavor: str, decoder: str) -> Shop:
-        made.append(Shop(flavor, servers.address(flavor), tmp_path, decoder))
-        return made[-1]
-
-    yield make
-    for shop in made:
-        shop.drop()
 
 
 class FilteredShop:

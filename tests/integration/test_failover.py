@@ -102,11 +102,6 @@ def selected(server: Server, name: str) -> dict[int, dict[str, Any]]:
     return {int(i): {"id": i, "v": v, "n": n} for i, v, n in server.sql(f"SELECT id, v, n FROM {name}.t")}
 
 
-@pytest.fixture(params=["mysql", "mariadb"])
-def flavor(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture
 def name() -> str:
     return f"f{os.getpid()}_{next(_NUMBERS)}"

@@ -50,9 +50,9 @@ def turns(zookeeper: Connection) -> Iterator[Callable[[], ZooKeeperDumpTurns]]:
         yield lambda: stack.enter_context(ZooKeeperCheckpoints.open(zookeeper)).dump_turns()
 
 
-@pytest.fixture(params=["mysql", "mariadb"])
-def shop(request: pytest.FixtureRequest, make_shop: Callable[[str, str], Shop]) -> Iterator[Shop]:
-    shop = make_shop(str(request.param), "numba")
+@pytest.fixture
+def shop(flavor: str, make_shop: Callable[[str, str], Shop]) -> Iterator[Shop]:
+    shop = make_shop(flavor, "numba")
     shop.keep = "1h"
     shop.sql(f"CREATE TABLE {shop.name}.t (id INT PRIMARY KEY)")
     shop.sql("SET GLOBAL log_output = 'TABLE'", "TRUNCATE mysql.general_log", "SET GLOBAL general_log = ON")
@@ -128,7 +128,8 @@ def test_a_turn_that_is_not_given_back_stalls_nobody(shop: Shop, turns: Callable
     assert dumps(shop) == before
     shop.sql(f"INSERT INTO {shop.name}.t VALUES (1)")
     assert reader.batch(Batching(max_seconds=0.2))
-    assert (len(reader.ids), dumps(shop)) == (1, before + 1)
+    proof = shop.flavor == "mariadb"  # of definitions, in a first range
+    assert (len(reader.ids), dumps(shop)) == (1, before + 1 + proof)
     # Given back while it waits: the turn is its own, and what comes then is read at once.
     waiting = threading.Thread(target=reader.batch)
     waiting.start()
@@ -141,14 +142,14 @@ def test_a_turn_that_is_not_given_back_stalls_nobody(shop: Shop, turns: Callable
     reader.source.close()
 
 
-def test_without_zookeeper_each_flow_dumps_for_itself(
-    shop: Shop, zookeeper: Connection, turns: Callable[[], ZooKeeperDumpTurns]
-) -> None:
-    store = ZooKeeperCheckpoints(Connection(conn_id="zk", conn_type="zookeeper", host="127.0.0.1", port=1))
-    nobody = store.dump_turns()
-    reader = Reader(shop, "flow", nobody)
+def test_without_zookeeper_each_flow_dumps_for_itself(shop: Shop) -> None:
+    gone = ZooKeeperCheckpoints(Connection(conn_id="zk", conn_type="zookeeper", host="127.0.0.1", port=1))
+    first, second = (Reader(shop, f"flow_{n}", gone.dump_turns()) for n in range(2))
     shop.sql(f"INSERT INTO {shop.name}.t VALUES (1)")
-    assert reader.batch(Batching(max_seconds=1))
-    assert len(reader.ids) == 1
-    reader.source.close()
-    store.close()
+    assert first.batch()
+    assert second.batch()
+    assert first.ids == second.ids
+    assert len(first.ids) == 1
+    first.source.close()
+    second.source.close()
+    gone.close()

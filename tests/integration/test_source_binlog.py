@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,41 +23,12 @@ from databus.core.errors import (
 )
 from databus.core.findings import Level
 from databus.core.offsets import BinlogOffset, Ordering
-from databus.sandbox import Sandbox, SandboxOptions
 from tests.contract.source_contract import EVERYTHING, IMPATIENT, SourceContract, changes, rows_of
 from tests.integration.binlog_shop import Shop, fields
 
 pytestmark = pytest.mark.integration
 
 DEADLINE_S = 20.0
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("binlog"), ports_from=24_100, options=SandboxOptions())
-    try:
-        sandbox.up(("mysql", "mariadb"))
-        yield sandbox
-    finally:
-        sandbox.destroy()
-
-
-@pytest.fixture(params=["mysql", "mariadb"])
-def flavor(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def make_shop(servers: Sandbox, tmp_path: Path) -> Iterator[Callable[[str, str], Shop]]:
-    made: list[Shop] = []
-
-    def make(flavor: str, decoder: str) -> Shop:
-        made.append(Shop(flavor, servers.address(flavor), tmp_path, decoder))
-        return made[-1]
-
-    yield make
-    for shop in made:
-        shop.drop()
 
 
 @pytest.fixture

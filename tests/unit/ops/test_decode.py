@@ -16,6 +16,7 @@ from databus.binlog import read_file
 from databus.core.errors import DecodeError
 from databus.ops.decode import ArrowStreams, DecodedFile, JsonLines, NoOutput, decode_files
 from tests.unit.binlog.log_encoder import Log, int_col
+from tests.unit.binlog.test_log_files import BASE, GIVEN, altered, files, prepared_and_committed
 from tests.unit.binlog.test_reader import A, B, image, shop_log, write
 from tests.unit.binlog.value_encoder import integer
 
@@ -135,3 +136,32 @@ def test_the_command_leaves_prepared_rows_out_when_told(tmp_path: Path) -> None:
     assert (refused.returncode != 0, "XA PREPARE that lies before" in " ".join(refused.stderr.split())) == (True, True)
     told = command(path, "--prepared", "elsewhere")
     assert (told.returncode, len(told.stdout.splitlines())) == (0, 1)
+
+
+def test_the_command_joins_xa_across_files_and_names_what_is_pending(tmp_path: Path) -> None:
+    paths = files(tmp_path, *((f"{BASE}{n}", log) for n, log in enumerate(prepared_and_committed(), 1)))
+    whole = command(*map(str, paths))
+    assert [json.loads(line)["after"]["id"] for line in whole.stdout.splitlines()] == [1, 4, 2, 3, 5]
+    assert "not resolved" not in whole.stderr
+    pending = command(*map(str, paths[:2]))
+    assert (pending.returncode, len(pending.stdout.splitlines())) == (0, 2)
+    assert "prepared and not resolved, rows held back: X'6f6e65',X'',1" in pending.stderr
+
+
+def test_the_command_takes_definitions(tmp_path: Path) -> None:
+    paths = files(tmp_path, *((f"{BASE}{n}", log) for n, log in enumerate(altered(), 1)))
+    script = tmp_path / "schema.sql"
+    script.write_text(f"USE `shop`;\n{GIVEN['shop.t']};\n")
+    told = command(*map(str, paths), "--definitions", str(script))
+    rows = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [row["after"] for row in rows if row["op"] == "c"][-2:] == [
+        {"id": 4, "v": "v4", "n": 7},
+        {"id": 5, "w": "v5"},
+    ]
+    without = command(*map(str, paths))
+    assert (without.returncode, "shop.t is logged without column names" in " ".join(without.stderr.split())) == (
+        1,
+        True,
+    )
+    missing = command(*map(str, paths), "--definitions", str(tmp_path / "nothing.sql"))
+    assert missing.returncode == 2

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from databus import __version__
-from databus.cli import bench, checkpoint, decode, flows, moving, sandbox, segments, watching
+from databus.cli import bench, checkpoint, claim, decode, flows, moving, sandbox, segments, watching
 from databus.cli.exits import exit_code
 from databus.cli.output import ERR
 from databus.core.errors import DatabusError
@@ -31,6 +31,7 @@ app.command("run")(moving.run)
 app.command("decode")(decode.decode)
 app.command("peek")(watching.peek)
 app.command("lag")(watching.lag)
+app.command("claim")(claim.claim)
 app.command("segments")(segments.segments)
 app.command("doctor")(watching.doctor)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from databus.binlog.column_types import Column, ColumnType
+from databus.binlog.column_types import COMPRESSED, Column, ColumnType
 from databus.binlog.kernels import kinds as k
 from databus.binlog.kernels.images import (
     C_BYTES,
@@ -18,6 +18,7 @@ from databus.binlog.kernels.images import (
     C_KIND,
     C_META,
     C_META2,
+    C_MOST,
     C_OFFSETS,
     C_USED,
     C_VALIDITY,
@@ -25,16 +26,25 @@ from databus.binlog.kernels.images import (
 )
 
 _ALIGN = 64
+_NO_BOUND = 1 << 62
 MAX_TEXT_BYTES = (1 << 31) - 1
 """Most bytes of one column's values in a batch: Arrow's 32-bit offsets."""
 
 
-def kernel_columns(columns: Sequence[Column]) -> npt.NDArray[np.int64]:
-    """Return the matrix by which the kernels know a table's columns, without places in an arena."""
+def kernel_columns(columns: Sequence[Column], most_bytes: int | None = None) -> npt.NDArray[np.int64]:
+    """Return the matrix by which the kernels know a table's columns, without places in an arena.
+
+    Args:
+        columns: the table's columns.
+        most_bytes: a larger value is left where it is and noted; None to take all. Values that become others when they
+            are decoded (JSON, compressed columns) are always taken.
+    """
     matrix = np.zeros((len(columns), C_WIDTH), dtype=np.int64)
     for line, column in zip(matrix, columns, strict=True):
         line[C_KIND], line[C_META], line[C_META2] = column.kind, column.meta, column.meta2
         line[C_BYTES], line[C_JSON] = k.WIDTH[column.kind], column.type is ColumnType.JSON
+        as_it_is = not (line[C_JSON] or column.logical or column.type in COMPRESSED)
+        line[C_MOST] = most_bytes if most_bytes is not None and as_it_is else _NO_BOUND
     return matrix
 
 

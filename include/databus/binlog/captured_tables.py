@@ -8,8 +8,8 @@ import numpy.typing as npt
 from databus.binlog.arena import kernel_columns
 from databus.binlog.capture import TableCapture
 from databus.binlog.kernels.images import C_WIDTH
-from databus.binlog.kernels.row_counts import count_events
 from databus.binlog.kernels.walk import R_AT, R_SLOT
+from databus.binlog.row_counting import count_events
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.tablemap import TableMap
 from databus.binlog.versioned_rows import delivered_counts

@@ -38,6 +38,8 @@ from databus.binlog.kernels.expansion import (
     check_contents,
     read_payload_frames,
 )
+from databus.binlog.kernels.walk import LARGE_BYTES
+from databus.binlog.mapped import WINDOW_BYTES, crc32_of, release, windows
 from databus.core.errors import DecodeError
 
 Bytes = npt.NDArray[np.uint8]
@@ -54,6 +56,7 @@ _MOST_ZLIB_RATIO = 1033
 _MAX_EVENT_BYTES = (1 << 32) - 1
 _CODEC = pa.Codec("zstd")
 _AT_ONCE_BYTES = 1 << 16
+_ZLIB_BYTES = 1 << 20
 
 _PLAIN_TYPES = {
     EventType.QUERY_COMPRESSED: EventType.QUERY,
@@ -155,6 +158,11 @@ class CompressedEvent(NamedTuple):
 
 def read_payloads(raw: Bytes, found: Ints, log: FormatDescription) -> Iterator[CompressedEvent | ExpansionFault]:
     """Yield the frames of payload events at these offsets; a kernel reads the sound ones."""
+    if any(parse_header(raw[at : at + HEADER_BYTES].tobytes()).size_bytes > LARGE_BYTES for at in found[-1:].tolist()):
+        # Only the last of the events that are walked at once may be large: its checksum is not for one call.
+        for at in found.tolist():
+            yield read_compressed(raw, at, log)
+        return
     frames = np.empty((len(found), G_WIDTH), dtype=np.int64)
     read_payload_frames(raw, found, log.checksum_bytes, _MOST_ZSTD_RATIO, frames)
     for at, size, log_pos, data_at, data_end, plain in frames.tolist():
@@ -171,7 +179,7 @@ def read_compressed(raw: Bytes, at: int, log: FormatDescription) -> CompressedEv
     end = at + header.size_bytes - log.checksum_bytes
     if end < at + HEADER_BYTES:
         return ExpansionFault(kind, at, f"has the impossible size of {header.size_bytes} bytes")
-    if log.checksum and int(crc32(raw, at, end)) != int.from_bytes(raw[end : end + 4].tobytes(), "little"):
+    if log.checksum and _crc(raw, at, end) != int.from_bytes(raw[end : end + 4].tobytes(), "little"):
         return ExpansionFault(kind, at, "does not match its CRC32: the log was damaged at rest or on the way")
     if header.flags & FLAG_ARTIFICIAL:
         return ExpansionFault(kind, at, "says that it is not in the log file")
@@ -184,6 +192,10 @@ def read_compressed(raw: Bytes, at: int, log: FormatDescription) -> CompressedEv
     if size > most:
         return ExpansionFault(kind, at, f"states that {end - data_at} bytes hold {size}, which no compression can do")
     return CompressedEvent(kind, at, header.size_bytes, header.log_pos, head, data_at, end, size)
+
+
+def _crc(raw: Bytes, at: int, end: int) -> int:
+    return crc32_of(raw[at:end]) if end - at > LARGE_BYTES else int(crc32(raw, at, end))
 
 
 def _read_payload(raw: Bytes, at: int, end: int) -> tuple[bytes, int, int]:
@@ -269,7 +281,7 @@ def _unzstd(data: pa.Buffer, target: Bytes) -> str:
             return ""
     try:
         with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            got = stream.readinto(target)
+            got = sum(stream.readinto(window) for window in windows(target))
             more = stream.read(1)
     except (OSError, pa.ArrowInvalid) as error:
         return f"holds no sound zstd stream: {error}"
@@ -282,13 +294,23 @@ def _unzlib(data: pa.Buffer, target: Bytes) -> str:
     """Decompress to fill the target exactly; returns what is wrong."""
     stream = zlib.decompressobj()
     try:
-        # One byte more than stated is enough to see that there is more; 0 would mean no bound.
-        plain = stream.decompress(data, len(target) + 1)
+        got = 0
+        for start in range(0, len(data), _ZLIB_BYTES):
+            left = data[start : start + _ZLIB_BYTES]
+            while not stream.eof and got <= len(target):
+                # One byte more than stated is enough to see that there is more; 0 would mean no bound.
+                plain = stream.decompress(left, min(len(target) - got + 1, WINDOW_BYTES))
+                fits = target[got : got + len(plain)]
+                fits[:] = np.frombuffer(plain, np.uint8, len(fits))
+                release(fits)
+                got, left = got + len(plain), stream.unconsumed_tail
+                if not left:
+                    break
+            unused = len(stream.unused_data) + max(0, len(data) - start - _ZLIB_BYTES)
+            if stream.eof or got > len(target):
+                break
     except zlib.error as error:
         return f"holds no sound zlib stream: {error}"
-    if len(plain) != len(target) or not stream.eof:
-        return f"states {len(target)} bytes uncompressed and holds {len(plain)}{'' if stream.eof else ' or more'}"
-    if stream.unused_data:
-        return f"holds {len(stream.unused_data)} bytes after its zlib stream"
-    target[:] = np.frombuffer(plain, np.uint8)
-    return ""
+    if got != len(target) or not stream.eof:
+        return f"states {len(target)} bytes uncompressed and holds {got}{'' if stream.eof else ' or more'}"
+    return f"holds {unused} bytes after its zlib stream" if unused else ""

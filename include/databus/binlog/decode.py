@@ -11,7 +11,7 @@ import numpy.typing as npt
 from databus.binlog.arena import kernel_columns
 from databus.binlog.events import HEADER_BYTES, parse_header, type_name
 from databus.binlog.kernels import walk as w
-from databus.binlog.kernels.images import count_rows
+from databus.binlog.row_counting import count_rows
 from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.statements import StatementKind
@@ -46,14 +46,25 @@ class DecodedEvents:
         server_version: version of the server that wrote the log.
     """
 
-    def __init__(self, walker: Walker, walk: Walk, tables: TableFilter, schema_ids: SchemaIds) -> None:
-        self._walk, self._tables, self._schema_ids = walk, tables, schema_ids
+    def __init__(
+        self, walker: Walker, walk: Walk, tables: TableFilter, schema_ids: SchemaIds, most_bytes: int | None = None
+    ) -> None:
+        self._walk, self._tables, self._schema_ids, self._most_bytes = walk, tables, schema_ids, most_bytes
         self._buffer = walk.expansion.buffer
         self._place = LogPlace(walker.file, walker.position - walk.consumed_bytes, walk.expansion)
         self.transactions: Transactions = walk.transactions
         self.table_maps: tuple[TableMap, ...] = tuple(walk.slots)
         self.event_counts = walker.counts
         self.server_version = walker.format.server_version if walker.format else ""
+
+    @property
+    def mixed(self) -> bool:
+        """Whether batches of several tables, or statements, may come out: then they are not in log order."""
+        slots = np.unique(self._walk.rows[:, w.R_SLOT])
+        wanted = [
+            s for s in slots.tolist() if s < 0 or self._tables(self._walk.slots[s].database, self._walk.slots[s].table)
+        ]
+        return len(wanted) > 1
 
     def __iter__(self) -> Iterator[TableBatch | TableEvent]:
         rows = self._walk.rows
@@ -69,7 +80,13 @@ class DecodedEvents:
                 continue
             chosen = rows[:, w.R_SLOT] == slot
             for batch in TableRows(
-                self._buffer, table, rows[chosen], bases[chosen], self._schema_ids, self._place
+                self._buffer,
+                table,
+                rows[chosen],
+                bases[chosen],
+                self._schema_ids,
+                self._place,
+                most_bytes=self._most_bytes,
             ).batches():
                 current = batch if table.period is None else current_rows(batch, table)
                 if len(current):
@@ -88,7 +105,13 @@ class DecodedEvents:
             chosen = rows[:, w.R_SLOT] == slot
             if chosen.any():
                 versions = TableRows(
-                    self._buffer, table, rows[chosen], bases[chosen], SchemaIds(), self._place
+                    self._buffer,
+                    table,
+                    rows[chosen],
+                    bases[chosen],
+                    SchemaIds(),
+                    self._place,
+                    most_bytes=self._most_bytes,
                 ).batches()
                 for batch in versions:
                     found.add(batch, table)
@@ -147,6 +170,7 @@ def decode_events(  # noqa: PLR0913 - what a stretch of bytes does not say of it
     schema_ids: SchemaIds | None = None,
     definitions: Definitions | None = None,
     prepared: PreparedRows = "inside",
+    most_bytes: int | None = None,
 ) -> DecodedEvents:
     """Decode whole transactions of one log file.
 
@@ -162,6 +186,7 @@ def decode_events(  # noqa: PLR0913 - what a stretch of bytes does not say of it
         prepared: where the rows of XA COMMITs are. "inside": at an XA PREPARE before them in the buffer, whose rows
             come out as the commit's; those without a commit do not come out. "elsewhere": another segment holds them.
             A place: the buffer is one prepared transaction, and its rows come out as that of the commit at this place.
+        most_bytes: a larger value is left in the buffer and comes out as a `LargeValue`; None to read all.
 
     Raises:
         DecodeError: an event is damaged, unknown or unsupported, or the buffer ends inside an event or a transaction,
@@ -171,7 +196,7 @@ def decode_events(  # noqa: PLR0913 - what a stretch of bytes does not say of it
     if isinstance(prepared, CommitPlace):
         walker = Walker(file, base_pos, prepared=True, definitions=definitions)
         walk = replace(walk_prepared(walker, array), transactions=prepared.transactions)
-        return DecodedEvents(walker, walk, tables, schema_ids or SchemaIds())
+        return DecodedEvents(walker, walk, tables, schema_ids or SchemaIds(), most_bytes)
     walker = Walker(file, base_pos, definitions=definitions)
     walk = walker.walk(array)
     if walk.consumed_bytes != len(array) or walker.format is None:
@@ -183,7 +208,7 @@ def decode_events(  # noqa: PLR0913 - what a stretch of bytes does not say of it
         )
     if prepared == "inside":
         walk = answer_commits(walk, file)
-    return DecodedEvents(walker, walk, tables, schema_ids or SchemaIds())
+    return DecodedEvents(walker, walk, tables, schema_ids or SchemaIds(), most_bytes)
 
 
 def _cut_short(array: npt.NDArray[np.uint8], walker: Walker, walk: Walk) -> DecodeError:

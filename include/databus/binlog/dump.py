@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,7 @@ from databus.binlog.kernels.framing import (
     last_boundary,
     unframe,
 )
+from databus.binlog.mapped import IN_MEMORY_BYTES, release, spooled
 from databus.binlog.wire import READ_TIMEOUT_S, ServerConnection, server_error
 from databus.core.connections import Connection
 from databus.core.errors import OffsetInvalidError, SourceError, SourceUnavailableError
@@ -45,6 +47,7 @@ HEARTBEAT_S = 1.0
 """How often an idle server says that it is alive; a dump silent for DEAD_AFTER_S is dead."""
 DEAD_AFTER_S = 30.0
 
+_EVENTS_BYTES = RECEIVE_BYTES + (1 << 20)
 _COM_BINLOG_DUMP = 0x12
 _COM_BINLOG_DUMP_GTID = 0x1E
 _NON_BLOCKING = 0x01
@@ -99,14 +102,19 @@ class Events:
 class Dump:
     """One running dump. Closing it also ends the server's dump thread."""
 
-    def __init__(self, connection: Connection, request: DumpRequest):
+    def __init__(self, connection: Connection, request: DumpRequest, spool: Path | None = None):
         """Connect and ask for the dump.
+
+        Args:
+            connection: the server.
+            request: where to start and how to end.
+            spool: folder for an event that is too large for memory; None for the system's temporary folder.
 
         Raises:
             SourceUnavailableError, SourceAccessError: connecting failed.
         """
         self._connection = connection
-        self._request = request
+        self._request, self._spool = request, spool
         self._server = ServerConnection(connection)
         self._closed = False
         try:
@@ -117,7 +125,7 @@ class Dump:
             raise
         self._stream = np.empty(RECEIVE_BYTES, np.uint8)
         self._start = self._end = 0
-        self._events = np.empty(RECEIVE_BYTES + (1 << 20), np.uint8)
+        self._events = np.empty(_EVENTS_BYTES, np.uint8)
         self._filled = 0
         self._state = np.zeros(F_COUNT, np.int64)
         self._ended = False
@@ -125,7 +133,7 @@ class Dump:
     def batches(self, deadline: Callable[[], float] | None = None) -> Iterator[Events]:
         """Yield whole events until the head of the log is reached (`follow=False`), or for ever.
 
-        Memory is bounded by the receive buffer and the largest single event.
+        Memory is bounded: an event over 64 MiB is collected in an unnamed temporary file, which the buffer then maps.
 
         Args:
             deadline: tells the monotonic time until which a following dump waits; asked before each receive. When it
@@ -213,15 +221,20 @@ class Dump:
     def _unframe_all(self, *, waited: bool) -> Iterator[Events]:
         yielded = False
         while True:
+            before = self._filled
             status = unframe(self._stream, self._start, self._end, self._events, self._filled, self._state)
             self._start, self._filled = int(self._state[F_READ]), int(self._state[F_WRITTEN])
+            if len(self._events) > IN_MEMORY_BYTES:
+                release(self._events[before : self._filled])
             whole = int(last_boundary(self._events, self._filled))
             if whole:
                 yielded = True
                 yield Events(self._events, whole)
-                rest = self._filled - whole
-                self._events[:rest] = self._events[whole : self._filled].copy()
-                self._filled = rest
+                rest = self._events[whole : self._filled].copy()
+                if len(self._events) > IN_MEMORY_BYTES:
+                    self._events = np.empty(max(_EVENTS_BYTES, 2 * len(rest)), np.uint8)
+                self._events[: len(rest)] = rest
+                self._filled = len(rest)
             elif status == FULL:
                 self._grow()
             if status == END_OF_LOG:
@@ -235,7 +248,8 @@ class Dump:
 
     def _grow(self) -> None:
         size = int.from_bytes(self._events[9:13].tobytes(), "little") if self._filled >= HEADER_BYTES else 0
-        bigger = np.empty(max(len(self._events) * 2, size + (1 << 20)), np.uint8)
+        room = max(min(len(self._events) * 2, IN_MEMORY_BYTES), size + (1 << 20))
+        bigger = spooled(room, self._spool) if room > IN_MEMORY_BYTES else np.empty(room, np.uint8)
         bigger[: self._filled] = self._events[: self._filled]
         self._events = bigger
 

@@ -15,6 +15,7 @@ from databus.binlog.compressed_events import PAYLOAD, CompressedEvent, Expansion
 from databus.binlog.events import EventType, FormatDescription, parse_format_description
 from databus.binlog.kernels.expansion import find_events
 from databus.binlog.kernels.walk import P_FROM, P_RAW_FROM, P_RAW_TO, P_TO, P_WIDTH
+from databus.binlog.mapped import IN_MEMORY_BYTES, release, spooled
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -95,7 +96,7 @@ def expand(raw: Bytes, start: int, log: FormatDescription, most_bytes: int | Non
         return _expansion(raw[:raw_end], [], raw_end, fault)
     total = raw_end + sum(event.plain_bytes - event.size_bytes for event in compressed)
     try:
-        buffer = np.empty(total, dtype=np.uint8)
+        buffer = spooled(total) if total > IN_MEMORY_BYTES else np.empty(total, dtype=np.uint8)
     except MemoryError:
         first = compressed[0]
         fault = ExpansionFault(first.kind, first.at, f"and what follows would take {total} bytes of memory")
@@ -107,6 +108,8 @@ def expand(raw: Bytes, start: int, log: FormatDescription, most_bytes: int | Non
         buffer[at : at + between] = raw[raw_at : event.at]
         at += between
         failed = event.expand(raw, buffer, at)
+        if event.plain_bytes > IN_MEMORY_BYTES:
+            release(raw)
         if failed is not None:
             return _expansion(buffer[:at], splices, event.at, failed)
         end, raw_at = at + event.plain_bytes, event.at + event.size_bytes

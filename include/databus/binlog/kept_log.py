@@ -13,6 +13,7 @@ from databus.binlog.dump import Events
 from databus.binlog.events import HEADER_BYTES, MAGIC, EventType
 from databus.binlog.kept_segments import KeptSegment, KeptSegments
 from databus.binlog.kernels.framing import last_boundary
+from databus.binlog.mapped import IN_MEMORY_BYTES, release, spooled
 from databus.core.offsets import BinlogOffset
 
 READ_BYTES = 4 << 20
@@ -98,20 +99,27 @@ def _made_up_rotate(file: str, pos: int) -> bytes:
 
 
 def _whole_events(data: BinaryIO) -> Iterator[Events]:
+    """Yield the events of a file; one over 64 MiB in a temporary file that is mapped."""
     buffer = np.empty(READ_BYTES, np.uint8)
     filled = 0
     while True:
-        got = data.readinto(buffer[filled:].data)  # type: ignore[attr-defined]
+        got = data.readinto(buffer[filled : filled + READ_BYTES].data)  # type: ignore[attr-defined]
+        if len(buffer) > IN_MEMORY_BYTES:
+            release(buffer[filled : filled + (got or 0)])
         filled += got or 0
         whole = int(last_boundary(buffer, filled))
         if whole:
             yield Events(buffer, whole)
-            buffer[: filled - whole] = buffer[whole:filled].copy()
-            filled -= whole
+            rest = buffer[whole:filled].copy()
+            if len(buffer) > IN_MEMORY_BYTES:
+                buffer = np.empty(max(READ_BYTES, 2 * len(rest)), np.uint8)
+            buffer[: len(rest)] = rest
+            filled = len(rest)
         elif not got:
             return
         if filled == len(buffer):
             size = int.from_bytes(buffer[9:13].tobytes(), "little")
-            larger = np.empty(max(size, len(buffer)) + READ_BYTES, np.uint8)
+            room = max(size, len(buffer)) + READ_BYTES
+            larger = spooled(room) if room > IN_MEMORY_BYTES else np.empty(room, np.uint8)
             larger[:filled] = buffer[:filled]
             buffer = larger

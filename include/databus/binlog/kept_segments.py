@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from databus.binlog.segment_keep import KeepLimit
 from databus.binlog.segments import RangeIndex, Segment
+from databus.binlog.store_space import store_full
 from databus.core.errors import SourceUnavailableError
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.offsets import BinlogOffset
@@ -260,7 +261,7 @@ class KeptSegments:
                     self._remove(path)
 
     def _unusable(self, error: OSError) -> SourceUnavailableError:
-        return SourceUnavailableError(
+        return store_full(self._home, error) or SourceUnavailableError(
             f"the kept segments in {self._home} cannot be used: {error}",
             hint="Check space and rights there, or unset DATABUS_SEGMENT_KEEP.",
         )

@@ -16,9 +16,11 @@ from databus.binlog.log_file import Change, LogFile, LoggedTransaction, Prepared
 from databus.binlog.log_files import NO_DEFINITIONS
 from databus.binlog.log_places import start_request
 from databus.binlog.log_walk import FileStart, LogWalk, Stretch
+from databus.binlog.mapped import windows
 from databus.binlog.schema_history.given import GivenDefinitions
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.segments import segment_name
+from databus.binlog.store_space import writing
 from databus.core.connections import Connection
 
 _IN_MEMORY_BYTES = 64 << 20
@@ -143,18 +145,23 @@ class _Held:
 
     def append(self, events: npt.NDArray[np.uint8]) -> None:
         """Take events; they are copied."""
-        self._parts.append(events.tobytes())
         self._size += len(events)
-        if self._size > _IN_MEMORY_BYTES:
-            self._spool = self._spool or cast("BinaryIO", tempfile.TemporaryFile(prefix="databus-"))  # noqa: SIM115 - held on
+        if self._size <= _IN_MEMORY_BYTES:
+            self._parts.append(events.tobytes())
+            return
+        self._spool = self._spool or cast("BinaryIO", tempfile.TemporaryFile(prefix="databus-"))  # noqa: SIM115 - held on
+        with writing(tempfile.gettempdir(), len(events)):
             self._spool.write(b"".join(self._parts))
             self._parts = []
+            for window in windows(events):
+                self._spool.write(window.data)
 
     def data(self) -> npt.NDArray[np.uint8]:
         """Return what is held; it stays as it is when this lets go of it."""
         if self._spool is None:
             return np.frombuffer(b"".join(self._parts), np.uint8)
-        self._spool.flush()
+        with writing(tempfile.gettempdir(), self._size):
+            self._spool.flush()
         mapped: npt.NDArray[np.uint8] = np.memmap(self._spool, np.uint8, mode="r")
         return mapped
 

@@ -22,10 +22,10 @@ from databus.binlog.events import (
     parse_header,
 )
 from databus.binlog.kernels.walk import R_TRANSACTION
+from databus.binlog.mapped import is_mapped, release
 from databus.binlog.piecewise import decode_pieces
 from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.schema_ids import SchemaIds
-from databus.binlog.segment_store import forget
 from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
 from databus.binlog.walk import Walk
 from databus.binlog.walker import Walker
@@ -173,10 +173,11 @@ class LogFile:
             if walk.consumed_bytes:
                 size = self._piece_bytes
             elif size < left:
-                size = max(2 * size, _event_bytes(self._data[at:]))
+                needed = _event_bytes(self._data[at:])
+                size = needed if needed > size else 2 * size
             else:
                 raise self._cut(f"an event, {left} bytes of which are there")
-            forget(self._data)
+            release(self._data)
         if self._open_since is not None:
             raise self._cut("a transaction")
         self.position = self._walker.position
@@ -219,7 +220,7 @@ class LogFile:
     def _phase(self, event: XaEvent, walk: Walk, at: int, pos: int) -> Iterator[Change]:
         if event.phase is XaPhase.PREPARE:
             logged = self._logged(walk, event.transaction, at, pos)
-            if not isinstance(self._data, np.memmap):  # so that not all of the buffer stays for one transaction of it
+            if not is_mapped(self._data):  # so that not all of the buffer stays for one transaction of it
                 events = logged.events.copy()
                 logged = dataclasses.replace(logged, events=events, mapped=events)
             self._first_phases[event.xid] = logged
@@ -245,7 +246,7 @@ class LogFile:
             tables=self._tables,
             schema_ids=self._schema_ids,
             definitions=self._definitions,
-            forget=lambda: forget(logged.mapped),
+            forget=lambda: release(logged.mapped),
             log_format=logged.log_format,
             commit=commit,
             piece_bytes=self._piece_bytes,

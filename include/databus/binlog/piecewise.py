@@ -19,7 +19,7 @@ from databus.binlog.decode import DecodedEvents, TableFilter
 from databus.binlog.events import FormatDescription
 from databus.binlog.kernels import walk as w
 from databus.binlog.kernels.images import C_WIDTH
-from databus.binlog.kernels.row_counts import count_events
+from databus.binlog.row_counting import count_events
 from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.table_batch import Transactions
@@ -43,8 +43,16 @@ _MOST_EXPANDED = 4
 class Piece(DecodedEvents):
     """The rows of some events of a segment; `transactions` are those of the whole segment."""
 
-    def __init__(self, walker: Walker, walk: Walk, tables: TableFilter, schema_ids: SchemaIds, shared: _Shared) -> None:
-        super().__init__(walker, walk, tables, schema_ids)
+    def __init__(
+        self,
+        walker: Walker,
+        walk: Walk,
+        tables: TableFilter,
+        schema_ids: SchemaIds,
+        shared: _Shared,
+        most_bytes: int | None,
+    ) -> None:
+        super().__init__(walker, walk, tables, schema_ids, most_bytes)
         self._shared = shared
         self._bases = shared.ordinals.bases(self._buffer, walk.rows, walk.slots, self._place)
         self._add_history(shared.history, walk.rows, self._bases)
@@ -68,6 +76,7 @@ def decode_pieces(  # noqa: PLR0913 - as decode_events
     log_format: FormatDescription | None = None,
     commit: CommitPlace | None = None,
     piece_bytes: int | None = None,
+    most_bytes: int | None = None,
 ) -> Iterator[Piece]:
     """Yield the contents of a segment in log order, piece by piece; arguments are those of `decode_events`.
 
@@ -84,6 +93,7 @@ def decode_pieces(  # noqa: PLR0913 - as decode_events
         log_format: format of the events, when no FORMAT_DESCRIPTION event precedes them.
         commit: where the XA COMMIT of the prepared transaction stands that the buffer is; None when it is none.
         piece_bytes: log bytes decoded at once; None for `PIECE_BYTES`.
+        most_bytes: as for `decode_events`.
 
     Raises:
         DecodeError: as `decode_events`; damage of events shows before the first piece, damage of rows while iterating.
@@ -104,7 +114,7 @@ def decode_pieces(  # noqa: PLR0913 - as decode_events
         statements = [dataclasses.replace(s, transaction=s.transaction + ended) for s in left.statements]
         ended += len(walk.transactions)
         whole = dataclasses.replace(left, transactions=transactions, rows=rows, statements=statements)
-        yield Piece(last, whole, tables, schema_ids, shared)
+        yield Piece(last, whole, tables, schema_ids, shared, most_bytes)
         forget()
 
 
@@ -203,7 +213,9 @@ def _walked(walker: Walker, buffer: Bytes, piece_bytes: int) -> Iterator[Walk]:
                 raise DecodeError(
                     f"{walker.file}:{walker.position}: {len(buffer) - at} bytes are left that are no whole event"
                 )
-            size *= 2
+            # So that a large event stands alone.
+            needed = int.from_bytes(buffer[at + 9 : at + 13].tobytes(), "little")
+            size = needed if needed > size else 2 * size
             continue
         yield walk
         at, size = at + used, piece_bytes

@@ -15,8 +15,10 @@ from databus.binlog.delivered import Delivered
 from databus.binlog.events import MAGIC
 from databus.binlog.executed_gtids import ExecutedGtids
 from databus.binlog.log_walk import FileStart, LogWalk, Stretch, part
+from databus.binlog.mapped import windows
 from databus.binlog.pending_xa import FetchPrepare, PendingXa, StagedPrepare, in_log_order, nowhere_to_fetch
 from databus.binlog.segments import TARGET_BYTES, RangeIndex, Segment, segment_name
+from databus.binlog.store_space import writing
 from databus.binlog.xa import CommitPlace, XaEvent, XaPhase
 from databus.core.errors import OffsetInvalidError
 from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
@@ -289,8 +291,9 @@ class _SegmentWriter:
     def __init__(self, folder: Path, file: FileStart, start_pos: int, gtids: str):
         self._log, self._start_pos, self._gtids = file, start_pos, gtids
         self._path = folder / segment_name(file.name, start_pos)
-        self.file: BinaryIO = self._path.open("wb", buffering=0)
-        self.file.write(file.description)
+        with writing(self._path, len(file.description)):
+            self.file: BinaryIO = self._path.open("wb", buffering=0)
+            self.file.write(file.description)
         self.written = self.plain_bytes = 0
         self._kept = 0
         self._end_pos = start_pos
@@ -300,10 +303,12 @@ class _SegmentWriter:
 
     def append(self, events: npt.NDArray[np.uint8]) -> None:
         """Write raw events."""
-        left = np.ascontiguousarray(events).data.cast("B")
-        self.written += len(left)
-        while len(left):
-            left = left[self.file.write(left) :]
+        self.written += len(events)
+        with writing(self._path, len(events)):
+            for window in windows(events):
+                left = np.ascontiguousarray(window).data.cast("B")
+                while len(left):
+                    left = left[self.file.write(left) :]
 
     def boundary(self, ts_ms: Ints, end_pos: int) -> None:
         """Note that transactions with these commit times end where the file ends now."""

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from databus.binlog.arena import kernel_columns
 from databus.binlog.events import type_name
-from databus.binlog.kernels.images import count_rows
 from databus.binlog.kernels.walk import R_AT, R_SLOT, R_TYPE
+from databus.binlog.row_counting import count_rows
 from databus.binlog.table_batch import Transactions
 from databus.binlog.table_rows import row_fault
 from databus.binlog.tablemap import TableMap

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import mmap
 import shutil
 import tempfile
 import uuid
@@ -22,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from databus.binlog.segments import RangeIndex, Segment, pinned_name
+from databus.binlog.store_space import store_full
 from databus.core.errors import SourceUnavailableError
 from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 
@@ -152,7 +152,7 @@ class SegmentStore:
         return f"{self._home}/{start.file}.{start.pos}-{end.file}.{end.pos}"
 
     def _unusable(self, error: OSError) -> SourceUnavailableError:
-        return SourceUnavailableError(
+        return store_full(self._home, error) or SourceUnavailableError(
             f"the segment store {self._home} cannot be used: {error}",
             hint="Check space and rights there, or point DATABUS_SEGMENT_STORE elsewhere.",
         )
@@ -160,12 +160,6 @@ class SegmentStore:
 
 _IN_MEMORY_BYTES = 64 << 20
 """A segment of a remote store up to this size is held in memory, a larger one in a temporary file that is mapped."""
-
-
-def forget(data: npt.NDArray[np.uint8]) -> None:
-    """Let the pages of a mapped segment leave memory; they come back from the file when they are touched again."""
-    if isinstance(data.base, mmap.mmap):
-        data.base.madvise(mmap.MADV_DONTNEED)
 
 
 def load_segment(address: str) -> npt.NDArray[np.uint8]:

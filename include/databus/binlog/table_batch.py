@@ -44,6 +44,19 @@ class Transactions:
 
 
 @dataclass(frozen=True, eq=False)
+class LargeValue:
+    """A value that was left in the log's buffer because of its size; valid as long as that is.
+
+    Attributes:
+        data: its bytes as logged.
+        charset: name of their character set (MySQL's); None for bytes that are no text.
+    """
+
+    data: npt.NDArray[np.uint8]
+    charset: str | None
+
+
+@dataclass(frozen=True, eq=False)
 class TableBatch:
     """Row changes of one table under one schema, in log order.
 
@@ -59,7 +72,8 @@ class TableBatch:
         presence_sets: bool[columns] each; False is a column absent from the image (row image MINIMAL or NOBLOB), not
             NULL.
         exceptions: column → image row → a value that its Arrow type cannot hold: the text of a zero or impossible date,
-            or the bytes of what is no text of its character set; the slot in `images` is null.
+            or the bytes of what is no text of its character set; the slot in `images` is null. A `LargeValue` only
+            where values over a size were asked to be left out.
         partial: column → image rows whose document the log does not hold, because only its differences were logged
             (PARTIAL_JSON) and the before-image lacks it; the column is absent there, though it changed.
     """
@@ -73,7 +87,7 @@ class TableBatch:
     ordinal: npt.NDArray[np.int64]
     presence: npt.NDArray[np.int32]
     presence_sets: tuple[npt.NDArray[np.bool_], ...]
-    exceptions: Mapping[int, Mapping[int, str | bytes]] = field(default_factory=dict)
+    exceptions: Mapping[int, Mapping[int, str | bytes | LargeValue]] = field(default_factory=dict)
     partial: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
     def __len__(self) -> int:

@@ -15,21 +15,25 @@ from databus.binlog.events import EventType, type_name
 from databus.binlog.exceptions_text import exception_text
 from databus.binlog.expansion import Expansion
 from databus.binlog.kernels import images as im
+from databus.binlog.kernels import kinds as k
 from databus.binlog.kernels import values as v
 from databus.binlog.kernels import walk as w
 from databus.binlog.kernels.rows import FULL, decode_rows
+from databus.binlog.mapped import release
 from databus.binlog.partial_rows import PartialRowError, plain_rows
 from databus.binlog.schema_ids import SchemaIds
-from databus.binlog.table_batch import MAX_IMAGES, TableBatch
+from databus.binlog.table_batch import MAX_IMAGES, LargeValue, TableBatch
 from databus.binlog.tablemap import TableMap
 from databus.core.errors import DecodeError
 
 Ints = npt.NDArray[np.int64]
-Exceptions = dict[int, dict[int, str | bytes]]
+Exceptions = dict[int, dict[int, str | bytes | LargeValue]]
 
 _TEXT_BYTES = 8 << 20
 """Room for one column's values in a batch, unless a single row needs more."""
 _PRESENCE_SETS = 256
+_LOG_BYTES = 32 << 20
+"""A batch ends behind so many bytes of log, however many columns its values lie in."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +93,13 @@ class TableRows:
         bases: ordinal of each event's first change, −1 to count on.
         schema_ids: numbers for schemas.
         place: where the buffer lies, for messages.
+        most_bytes: a larger value is not read, but comes out as a `LargeValue`; None to read all.
 
     Raises:
         DecodeError: the table cannot be decoded (see `TableMap.refusal`).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a stretch of rows does not say of itself
         self,
         buffer: npt.NDArray[np.uint8],
         table: TableMap,
@@ -102,6 +107,8 @@ class TableRows:
         bases: Ints,
         schema_ids: SchemaIds,
         place: LogPlace,
+        *,
+        most_bytes: int | None = None,
     ) -> None:
         self._table, self._place = table, place
         refusal = table.refusal()
@@ -116,7 +123,7 @@ class TableRows:
         self._changes_done = 0
         self._schema = schema_ids.number(table.to_schema(-1))
         self._arrow_schema = pa.schema([pa.field(c.name, arrow_type(c)) for c in table.columns])
-        self._matrix = kernel_columns(table.columns)
+        self._matrix = kernel_columns(table.columns, most_bytes)
 
     def _where(self, offset: int) -> str:
         return self._place.where(self._rows.origin(offset))
@@ -136,6 +143,8 @@ class TableRows:
             text = np.full(len(self._matrix), max(min(left, _TEXT_BYTES), least), dtype=np.int64)
             # Values that are padded or spelled out take more room than in the log.
             text += 256
+            begin = int(cursor[v.K_AT]) or int(self._events[cursor[v.K_EVENT], w.R_AT])
+            cursor[v.K_STOP] = begin + _LOG_BYTES
             images = max(2, min(MAX_IMAGES, left))
             batch = self._fill(cursor, allocate(self._matrix, images, text))
             if batch is None:
@@ -147,6 +156,8 @@ class TableRows:
             least = 0
             if len(batch):
                 yield batch
+            if sizes.max() > w.LARGE_BYTES:
+                release(self._buffer[begin : int(cursor[v.K_AT]) or len(self._buffer)])
 
     def _too_large(self, cursor: Ints) -> int:
         raise DecodeError(
@@ -242,5 +253,12 @@ class TableRows:
     def _exceptions(self, lines: Ints) -> Exceptions:
         found: Exceptions = {}
         for column, row, value, us in lines.tolist():
-            found.setdefault(column, {})[row] = exception_text(self._table.columns[column], value, us)
+            described = self._table.columns[column]
+            kept: str | LargeValue
+            if described.kind in (k.STRING, k.PADDED):
+                at = value - self._buffer.__array_interface__["data"][0]
+                kept = LargeValue(self._buffer[at : at + us], described.charset.name if described.text else None)
+            else:
+                kept = exception_text(described, value, us)
+            found.setdefault(column, {})[row] = kept
         return found

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from databus.binlog.compressed_events import ExpansionFault
 from databus.binlog.events import (
+    CHECKSUM_BYTES,
     FLAG_ARTIFICIAL,
     HEADER_BYTES,
     IGNORABLE_TYPES,
@@ -25,6 +26,7 @@ from databus.binlog.events import (
 from databus.binlog.expansion import Expansion, expand, unexpanded
 from databus.binlog.gtids import mariadb_gtids, mysql_gtids
 from databus.binlog.kernels import walk as w
+from databus.binlog.mapped import crc32_of, release
 from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.table_batch import Transactions
 from databus.binlog.table_bindings import TableBindings
@@ -40,6 +42,13 @@ Ints = npt.NDArray[np.int64]
 
 _DUMMY_TABLE_ID = 0xFFFFFF
 """Table id of a rows event that only ends a statement."""
+
+
+def _bytes_of_many(buffer: Bytes, at: int) -> int:
+    """Return the bytes of a buffer without those of a large event at an offset, which is but one."""
+    head = buffer[at + 9 : at + 13].tobytes()
+    size = int.from_bytes(head, "little")
+    return len(buffer) - size if w.LARGE_BYTES < size <= len(buffer) - at else len(buffer)
 
 
 def _classes() -> Bytes:
@@ -133,7 +142,7 @@ class Walker:
     def _start(self, raw: Bytes, most_bytes: int | None) -> tuple[Ints, Ints]:
         """Get ready for a stretch; returns room for its transactions and rows events."""
         state = self._state
-        state[[w.S_AT, w.S_EVENTS, w.S_TRANSACTIONS, w.S_SPLICE, w.S_PLAIN_END, w.S_EXPECTED]] = 0
+        state[[w.S_AT, w.S_EVENTS, w.S_TRANSACTIONS, w.S_SPLICE, w.S_PLAIN_END, w.S_EXPECTED, w.S_VERIFIED]] = 0
         state[w.S_SHIFT] = self._position
         if self.format is not None or self._read_format(raw):
             assert self.format is not None  # noqa: S101 - just read
@@ -141,7 +150,7 @@ class Walker:
             state[w.S_SHIFT] = self._position - state[w.S_AT]
         else:
             self._expansion = unexpanded(raw)
-        size = len(self._expansion.buffer)
+        size = _bytes_of_many(self._expansion.buffer, int(state[w.S_AT]))
         # Smallest possible events bound how many there can be; pages of these arrays that stay untouched cost nothing.
         transactions = np.empty((size // HEADER_BYTES + 2, w.T_WIDTH), dtype=np.int64)
         transactions[0] = self._carry
@@ -170,7 +179,19 @@ class Walker:
                 if self._expansion.fault is not None:
                     raise self._expansion.fault.error(self._where())
                 return
-            self._settle(int(status), buffer)
+            if status == w.UNVERIFIED:
+                self._verify(buffer)
+            else:
+                self._settle(int(status), buffer)
+
+    def _verify(self, buffer: Bytes) -> None:
+        """Verify the checksum of the large event that the kernel stands at."""
+        at, size = int(self._state[w.S_AT]), int(self._state[w.S_SIZE])
+        end = at + size - CHECKSUM_BYTES
+        if crc32_of(buffer[at:end]) != int.from_bytes(buffer[end : end + CHECKSUM_BYTES].tobytes(), "little"):
+            self._fault(w.BAD_CRC, int(buffer[at + 4]), size)
+        release(buffer[at : at + size])
+        self._state[w.S_VERIFIED] = end
 
     def _result(self, transactions: Ints, rows: Ints) -> Walk:
         state, control = self._state, self._control

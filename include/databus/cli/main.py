@@ -14,6 +14,7 @@ from databus.cli import (
     amending,
     bench,
     checkpoint,
+    claim,
     decode,
     flows,
     ledger,
@@ -46,6 +47,7 @@ app.command("ledger")(ledger.ledger)
 app.command("peek")(watching.peek)
 app.command("lag")(watching.lag)
 app.command("gaps")(amending.gaps)
+app.command("claim")(claim.claim)
 app.command("segments")(segments.segments)
 app.command("doctor")(watching.doctor)
 

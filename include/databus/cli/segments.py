@@ -10,6 +10,7 @@ from databus.binlog.segment_keep import KeepLimit
 from databus.cli.options import Output
 from databus.cli.output import OUT, Format, show_rows
 from databus.core.settings import Settings
+from databus.ops.claims import prune_claims
 from databus.ops.segments import list_segments, prune_segments
 
 _COLUMNS = ("server", "file", "from", "to", "transactions", "first commit", "last commit", "size", "age")
@@ -23,12 +24,16 @@ def segments(
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List kept segments: places, times, size, age; `--prune` shows what is over the limit, `--execute` deletes it."""
+    """List kept segments: places, times, size, age; `--prune` shows what is over the limit, `--execute` deletes it.
+
+    The limit holds for claims (`databus claim`) as well, but for none of the last 7 days.
+    """
     if execute and not prune:
         raise typer.BadParameter("--execute goes with --prune")
     settings = Settings.from_environment()
     limit = None if keep is None else KeepLimit.parse(keep)
     views = prune_segments(settings, limit) if execute else list_segments(settings, limit)
+    claims = prune_claims(settings, limit, execute=execute) if prune else ()
     if prune:
         views = [view for view in views if view.surplus]
     if output is not Format.TABLE:
@@ -53,6 +58,10 @@ def segments(
         size = sum(v.segment.size_bytes for v in views)
         done = "deleted" if execute else "would be deleted; add --execute"
         OUT.print(f"{len(views)} segments, {size / 1e6:.1f} MB {done}", highlight=False)
+    if claims:
+        size = sum(claim.size_bytes for claim in claims)
+        done = "deleted" if execute else "would be deleted; add --execute"
+        OUT.print(f"{len(claims)} claims, {size / 1e6:.1f} MB {done}", highlight=False)
 
 
 def _age(seconds: float) -> str:

@@ -88,6 +88,22 @@ class SourceUnavailableError(SourceError):
     retryable = True
 
 
+class SegmentStoreFullError(SourceUnavailableError):
+    """The disk of the segment store is full; nothing has advanced, and a retry goes on once there is space."""
+
+    code = "segment_store_full"
+    default_hint = (
+        "Free space there (`databus segments --prune` shows kept segments over the limit), or point "
+        "DATABUS_SEGMENT_STORE elsewhere; the next attempt goes on with the same plan."
+    )
+
+
+class ClaimError(SourceError):
+    """What should refer to a value in the segment store does not, or the value there is gone or damaged."""
+
+    code = "claim_invalid"
+
+
 class SourceAccessError(SourceError):
     """The source refused the credentials or a privilege is missing."""
 

@@ -3,6 +3,7 @@
 A flag is "IMAGE.COLUMN:REASON", the image `before` or `after`, the column as the source names it. Reasons:
 `undecodable`, the value stands as bytes (base64 in JSON) because they are no text of the column's character set;
 `invalid_date`, it stands as the text of a date that no calendar has;
+`claimed`, it stands as the text of a JSON object that says where in the segment store it is (`databus.binlog.claims`);
 `partial`, it is absent although it changed: the log holds only the differences of the document.
 """
 
@@ -12,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.claims import ClaimText
+from databus.binlog.table_batch import LargeValue, TableBatch
 
 UNDECODABLE = "undecodable"
 INVALID_DATE = "invalid_date"
 PARTIAL = "partial"
+CLAIMED = "claimed"
 
 _TYPE = pa.list_(pa.string())
 
@@ -45,13 +48,19 @@ def row_flags(batch: TableBatch, before: npt.NDArray[np.int32], after: npt.NDArr
     return pa.array(flags, _TYPE)
 
 
+def _reason(value: str | bytes | LargeValue) -> str:
+    if isinstance(value, ClaimText):
+        return CLAIMED
+    return UNDECODABLE if isinstance(value, bytes) else INVALID_DATE
+
+
 def _image_flags(batch: TableBatch) -> dict[int, list[str]]:
     """Return the image rows that have exceptions or partial documents, with their flags in column order."""
     found: dict[int, list[str]] = {}
     for column in sorted({*batch.exceptions, *batch.partial}):
         name = batch.schema.columns[column].name
         for row, value in batch.exceptions.get(column, {}).items():
-            found.setdefault(row, []).append(f"{name}:{UNDECODABLE if isinstance(value, bytes) else INVALID_DATE}")
+            found.setdefault(row, []).append(f"{name}:{_reason(value)}")
         for row in batch.partial.get(column, ()):
             found.setdefault(row, []).append(f"{name}:{PARTIAL}")
     return found

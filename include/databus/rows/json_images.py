@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.table_batch import LargeValue, TableBatch
 from databus.core.tables import TableSchema
 from databus.rows import json_kernels as kernels
 from databus.rows.columns import Bytes, Ints, binary_array, text
@@ -113,8 +113,10 @@ def _literals(batch: TableBatch, column: int) -> pa.StringArray:
     return with_exceptions(literals, {row: _shown(value) for row, value in batch.exceptions.get(column, {}).items()})
 
 
-def _shown(value: str | bytes) -> str:
+def _shown(value: str | bytes | LargeValue) -> str:
     """Return the text of a value that its Arrow type cannot hold, bytes in base64 as everywhere in JSON."""
+    if isinstance(value, LargeValue):
+        raise TypeError("a value that was left in the log has to be claimed before its row is written")
     return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.table_batch import LargeValue, TableBatch
 from databus.core.errors import DecodeError
 from databus.rows.json_text import json_literals
 
@@ -80,7 +80,7 @@ def key_encoder(batch: TableBatch) -> KeyEncoder | None:
     )
 
 
-def with_exceptions(literals: pa.StringArray, exceptions: Mapping[int, str | bytes]) -> pa.StringArray:
+def with_exceptions(literals: pa.StringArray, exceptions: Mapping[int, str | bytes | LargeValue]) -> pa.StringArray:
     """Return the literals with the texts of values that Arrow cannot hold (row → text) in their places."""
     if not exceptions:
         return literals
@@ -91,11 +91,13 @@ def with_exceptions(literals: pa.StringArray, exceptions: Mapping[int, str | byt
     return pc.replace_with_mask(literals, pa.array(mask), texts)
 
 
-def _exception(value: str | bytes) -> str:
+def _exception(value: str | bytes | LargeValue) -> str:
     """Return the literal of a value that has no literal of its type.
 
     Bytes that are no text become an object, which no text can equal: two rows must not share a key.
     """
+    if isinstance(value, LargeValue):
+        raise TypeError("a value that was left in the log has to be claimed before its row is written")
     if isinstance(value, bytes):
         return f'{{"base64":"{base64.b64encode(value).decode("ascii")}"}}'
     return json.dumps(value, ensure_ascii=False)

@@ -34,6 +34,10 @@ def sliced(batch: TableBatch, changes: int) -> Iterator[TableBatch]:
                 column: {row - low: value for row, value in found.items() if low <= row < high}
                 for column, found in batch.exceptions.items()
             },
+            partial={
+                column: frozenset(row - low for row in found if low <= row < high)
+                for column, found in batch.partial.items()
+            },
         )
 
 

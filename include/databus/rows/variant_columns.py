@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.table_batch import LargeValue, TableBatch
 from databus.core.errors import DecodeError
 from databus.rows import variant_kernels as kernels
 from databus.rows.columns import Bytes, Ints, fixed, text, validity
@@ -177,7 +177,9 @@ def column_state(batch: TableBatch, column: int, values: pa.Array) -> kernels.St
     return state
 
 
-def _exception(value: str | bytes) -> bytes:
+def _exception(value: str | bytes | LargeValue) -> bytes:
+    if isinstance(value, LargeValue):
+        raise TypeError("a value that was left in the log has to be claimed before its row is written")
     if isinstance(value, bytes):
         return bytes([kernels.BINARY_HEADER]) + len(value).to_bytes(4, "little") + value
     data = value.encode()

@@ -13,6 +13,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors import ConfigError, OffsetInvalidError
 from databus.core.flow import FlowContext, SourceSpec
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
+from databus.sources.claim_rules import CLAIM_OVER_BYTES, MOST_BYTES
 from databus.sources.row_filters import AnyRowFilter
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ class MysqlBinlog(SourceSpec):
         decoder: "numba" (columnar) or "library" (python-mysql-replication; slow, refuses the types it gets wrong).
         flavor: "mysql", "mariadb", or "auto" to ask the server.
         headroom_s: warn when the server will delete what the flow needs next within so many seconds.
+        claim_over_bytes: most bytes of text and binary values in a row image. Of a larger one the largest values are
+            written to the segment store, and the row carries a reference in their place (`databus.binlog.claims`),
+            with the flag "claimed". Below a topic's max.message.bytes it spares large rows the quarantine.
     """
 
     kind: ClassVar[str] = "mysql_binlog"
@@ -51,6 +55,7 @@ class MysqlBinlog(SourceSpec):
     decoder: Literal["numba", "library"] = "numba"
     flavor: Literal["auto", "mysql", "mariadb"] = "auto"
     headroom_s: int = Field(6 * 3600, ge=0)
+    claim_over_bytes: int = Field(default=CLAIM_OVER_BYTES, ge=1024, le=MOST_BYTES)
 
     @field_validator("tables", "exclude_tables")
     @classmethod

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from databus.binlog.capture import TableCapture
 from databus.binlog.dump import Dump, DumpRequest
@@ -24,6 +25,7 @@ from databus.core.flow import Batching, FlowContext
 from databus.core.lag import Headroom, Lag
 from databus.core.offsets import BinlogOffset, Offset, OffsetRange, Ordering
 from databus.core.plan import SourcePlan
+from databus.sources.claim_rules import ClaimRules
 from databus.sources.mysql_binlog import MysqlBinlog
 from databus.sources.mysql_definitions import DefinitionMissingError, MysqlDefinitions
 from databus.sources.mysql_failover import MysqlFailover, Resumption
@@ -172,15 +174,23 @@ class MysqlBinlogSource:
             groups.setdefault(group, []).append(address)
             passed += segment.size_bytes
         server = self._binlog(index.range.end).server
+        claims = ClaimRules(self._context.settings.segment_store, self._spec.claim_over_bytes)
         return [
             SegmentSplit(
-                tuple(g), self._capture, index.tables, server, self._spec.decoder, index.definitions, self._filters
+                tuple(g),
+                self._capture,
+                index.tables,
+                server,
+                self._spec.decoder,
+                index.definitions,
+                self._filters,
+                claims,
             )
             for _, g in sorted(groups.items())
         ]
 
     def release(self, plan: SourcePlan) -> None:
-        """Delete a committed range's segments, pins of XA that it resolved, and kept segments over the limit."""
+        """Delete a committed range's segments, pins of XA that it resolved, kept segments and claims over the limit."""
         store = self._store(self._binlog(plan.range.end).server)
         store.delete(plan.range)
         pending = set(self._binlog(plan.range.end).prepared)
@@ -294,7 +304,7 @@ class MysqlBinlogSource:
         walk = LogWalk(self._capture, f"{self._server.place}: {start}", definitions)
         stager = RangeStager(staging.folder, walk, self._capture, start, bounds)
         try:
-            with kept or self._dump(request_after(start, follow=deadline is not None)) as dump:
+            with kept or self._dump(request_after(start, follow=deadline is not None), staging.folder) as dump:
                 full = self._follow(dump, walk, stager, deadline)
             index = stager.finish(more=full)
             if index is None:
@@ -350,11 +360,13 @@ class MysqlBinlogSource:
                 start = earliest
         yield self._dump(request_after(start, follow=False))
 
-    def _dump(self, request: DumpRequest) -> Dump:
+    def _dump(self, request: DumpRequest, spool: Path | None = None) -> Dump:
         if not self._server_id and self._context.server_ids is not None:
             self._server_id = self._context.server_ids.lease(self._address())
         return Dump(
-            self._connection, dataclasses.replace(request, server_id=self._server_id, server=self._server.identity)
+            self._connection,
+            dataclasses.replace(request, server_id=self._server_id, server=self._server.identity),
+            spool,
         )
 
     @contextlib.contextmanager

@@ -12,8 +12,10 @@ from databus.binlog.capture import TableCapture
 from databus.binlog.dump import Dump, DumpRequest
 from databus.binlog.events import MAGIC
 from databus.binlog.log_walk import FileStart, LogWalk, Stretch
+from databus.binlog.mapped import windows
 from databus.binlog.pending_xa import WantedPrepare, prepare_missing
 from databus.binlog.segment_store import SegmentStore
+from databus.binlog.store_space import writing
 from databus.binlog.xa import XaPhase
 from databus.core.errors import DecodeError, OffsetInvalidError, OffsetPurgedError
 from databus.core.offsets import PreparedTransaction
@@ -66,7 +68,9 @@ class PreparedTransactions:
                         continue
                     ended = len(piece.transactions) > 0
                     events = piece.events[: int(piece.offsets[0])] if ended else piece.events
-                    target.write(np.ascontiguousarray(events).data)
+                    with writing(path, len(events)):
+                        for window in windows(events):
+                            target.write(np.ascontiguousarray(window).data)
                     if ended:
                         return _is_prepare(piece, prepared)
         return False

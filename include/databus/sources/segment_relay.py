@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from databus.binlog.capture import TableCapture
+from databus.binlog.claims import ClaimStore
 from databus.binlog.executed_gtids import ExecutedGtids
 from databus.binlog.kept_log import KeptLog, chain_from
 from databus.binlog.kept_segments import KeptSegment, KeptSegments
@@ -25,6 +27,7 @@ from databus.sources.mysql_server import MysqlServer
 
 log = logging.getLogger(__name__)
 
+_CLAIMS_EVERY_S = 3600.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TABLES = TableCapture(("re:",))
 
@@ -46,6 +49,7 @@ class SegmentRelay:
         self._limit = KeepLimit.parse(settings.segment_keep)
         self._known: KeptSegments | None = None
         self._gtids: bool | None = None
+        self._claims_pruned = -_CLAIMS_EVERY_S
 
     def shares(self, start: BinlogOffset) -> bool:
         """Whether what is read from a place on is kept for others."""
@@ -67,7 +71,17 @@ class SegmentRelay:
                 log.warning("%s", error)
 
     def prune(self) -> None:
-        """Delete what is over the limit; a failure is logged, and the next batch tries again."""
+        """Delete what is over the limit; a failure is logged, and the next batch tries again.
+
+        Claims are looked at once an hour: each takes a look at its file.
+        """
+        if self._limit and time.monotonic() - self._claims_pruned > _CLAIMS_EVERY_S:
+            self._claims_pruned = time.monotonic()
+            try:
+                for claim in ClaimStore(self._root).prune(self._limit):
+                    log.info("claim %s is no longer kept", claim.path)
+            except DatabusError as error:
+                log.warning("%s", error)
         if self._on():
             try:
                 for segment in self._kept().prune(self._limit):

@@ -11,16 +11,17 @@ import pyarrow as pa
 
 from databus.binlog.decode import DecodedEvents, decode_events
 from databus.binlog.expansion import plain_bytes
+from databus.binlog.mapped import release
 from databus.binlog.piecewise import decode_pieces
 from databus.binlog.schema_history.definitions import PinnedDefinitions
 from databus.binlog.schema_ids import SchemaIds
-from databus.binlog.segment_store import forget
 from databus.binlog.segments import TARGET_BYTES
 from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
 from databus.binlog.xa import PreparedRows
 from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import ImageForm
 from databus.rows.slices import sliced
+from databus.sources.row_claims import RowClaims
 from databus.sources.row_filters import RowFilters
 from databus.sources.segment_split import SegmentAddress, SegmentSplit, check_count
 
@@ -38,7 +39,8 @@ def segment_rows(
         DecodeError: damaged or unsupported bytes, or other rows than were planned.
     """
     counted = _Counted(segment)
-    emission = Emission(split.server, form, counted.add, split.filters)
+    claims = RowClaims(split.claims) if split.claims is not None else None
+    emission = Emission(split.server, form, counted.add, split.filters, claims)
     if split.decoder == "library":
         from databus.sources.library_decoder import LibraryEvents
 
@@ -58,17 +60,22 @@ class Emission:
         form: how row images are written.
         count: told the row changes of each batch.
         filters: which rows are wanted; the others become rows of op "f".
+        claims: takes values out of rows that are too large; None to leave them.
     """
 
     server: str
     form: ImageForm
     count: Callable[[int], None]
     filters: RowFilters
+    claims: RowClaims | None = None
 
     def rows(self, batch: TableBatch, log: Transactions) -> Iterator[pa.RecordBatch]:
         """Count and emit a batch of row changes."""
         self.count(len(batch))
-        for piece in sliced(self.filters.narrow(batch), self.form.changes_at_once):
+        wanted = self.filters.narrow(batch)
+        if self.claims is not None:
+            wanted = self.claims.applied(wanted)
+        for piece in sliced(wanted, self.form.changes_at_once):
             yield from emit(piece, log, self.server, self.form)
 
     def events(self, events: Sequence[TableEvent], log: Transactions) -> list[pa.RecordBatch]:
@@ -93,7 +100,8 @@ def _numba_rows(
 ) -> Iterator[pa.RecordBatch]:
     ids = SchemaIds(split.tables)
     definitions = _definitions(split)
-    if segment.commits is None and plain_bytes(data) > _WHOLE_BYTES:
+    most = None if split.claims is None else split.claims.over_bytes
+    if len(data) > _WHOLE_BYTES or plain_bytes(data) > _WHOLE_BYTES:
         for piece in decode_pieces(
             data,
             file=segment.file,
@@ -101,9 +109,11 @@ def _numba_rows(
             tables=split.capture,
             schema_ids=ids,
             definitions=definitions,
-            forget=lambda: forget(data),
+            forget=lambda: release(data),
+            commit=segment.commits,
+            most_bytes=most,
         ):
-            yield from _in_order(piece, split, emission)
+            yield from _in_order(piece, emission)
         return
     # Segments are cut at XA COMMITs, so a commit's rows never lie in its own segment.
     prepared: PreparedRows = segment.commits or "elsewhere"
@@ -115,13 +125,13 @@ def _numba_rows(
         schema_ids=ids,
         definitions=definitions,
         prepared=prepared,
+        most_bytes=most,
     )
-    yield from _in_order(decoded, split, emission)
+    yield from _in_order(decoded, emission)
 
 
-def _in_order(decoded: DecodedEvents, split: SegmentSplit, emission: Emission) -> Iterator[pa.RecordBatch]:
-    names = sorted({(t.database, t.table) for t in decoded.table_maps if split.capture(t.database, t.table)})
-    if len(names) <= 1 and not _has_table_events(decoded):
+def _in_order(decoded: DecodedEvents, emission: Emission) -> Iterator[pa.RecordBatch]:
+    if not decoded.mixed:
         yield from _emitted(decoded, decoded, emission)
     else:
         yield from in_log_order(list(_emitted(decoded, decoded, emission)))
@@ -129,17 +139,6 @@ def _in_order(decoded: DecodedEvents, split: SegmentSplit, emission: Emission) -
 
 def _definitions(split: SegmentSplit) -> PinnedDefinitions | None:
     return PinnedDefinitions(split.definitions) if split.definitions else None
-
-
-def _events_of(decoded: DecodedEvents) -> Iterator[TableEvent]:
-    for item in decoded:
-        if not isinstance(item, TableEvent):
-            return  # table events come first
-        yield item
-
-
-def _has_table_events(decoded: DecodedEvents) -> bool:
-    return next(_events_of(decoded), None) is not None
 
 
 def _emitted(

@@ -11,6 +11,7 @@ from databus.binlog.schema_history.definitions import PinnedDefinition
 from databus.binlog.xa import CommitPlace
 from databus.core.errors import DecodeError
 from databus.core.tables import TableSchema
+from databus.sources.claim_rules import ClaimRules
 from databus.sources.row_filters import ALL_ROWS, RowFilters
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class SegmentSplit:
         decoder: "numba" or "library".
         definitions: what TABLE_MAP events leave open, as planned.
         filters: which of their rows are wanted; the others are read as rows of op "f".
+        claims: when values of a row leave it for the segment store; None for never.
     """
 
     segments: tuple[SegmentAddress, ...]
@@ -59,6 +61,7 @@ class SegmentSplit:
     decoder: Literal["numba", "library"] = "numba"
     definitions: tuple[PinnedDefinition, ...] = ()
     filters: RowFilters = ALL_ROWS
+    claims: ClaimRules | None = None
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield batches of `ROW_COLUMNS` in log order across tables; the same rows at every call.

@@ -12,7 +12,7 @@ from databus.core.gaps import Gap
 from databus.core.protocols import Clock, Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from databus.core.checkpoint import HistoryEntry
     from databus.core.plan import Plan

@@ -1,6 +1,6 @@
 """Writes large transactions, and measures in a process of its own what staging and reading them takes.
 
-    python -m tests.unit.sources.memory_probe stage|read FOLDER
+    python -m tests.unit.sources.memory_probe stage|read|library FOLDER
 
 prints JSON: row changes, peak of resident memory over the level after a small segment (kernels compiled), CPU seconds.
 """
@@ -24,8 +24,10 @@ from databus.binlog.dump import Events
 from databus.binlog.kept_log import _events, _made_up_rotate, _whole_events
 from databus.binlog.log_walk import LogWalk
 from databus.binlog.range_staging import RangeBounds, RangeStager
+from databus.binlog.reader import read_file
 from databus.binlog.segments import RangeIndex
 from databus.core.offsets import BinlogOffset
+from databus.sources.claim_rules import ClaimRules
 from databus.sources.segment_split import SegmentAddress, SegmentSplit
 from tests.unit.binlog.log_encoder import Col, Log, int_col, table_map_body, text_col
 
@@ -69,6 +71,22 @@ def write_blob(folder: Path, size: int) -> int:
         position = _write(file, 30, head + b"x" * size, position)
         _write(file, 16, struct.pack("<Q", 99), position)
     return 1
+
+
+def write_wide_event(folder: Path, size: int) -> int:
+    """Write a log with one row event of about `size` bytes, all of it rows of about 100 bytes; return rows."""
+    folder.mkdir(parents=True)
+    log = Log().gtid().begin()
+    rows = 10_000
+    block = b"".join(b"\0" + struct.pack("<i", n) + b"\x2f" + b"v" * 47 + b"\x2f" + b"w" * 47 for n in range(rows))
+    blocks = size // len(block)
+    with (folder / FILE).open("wb") as file:
+        file.write(log.data)
+        position = _write(file, 19, table_map_body(9, "shop", "t0", COLUMNS), log.position)
+        head = (9).to_bytes(6, "little") + b"\x01\0\x02\0\x03\x07"
+        position = _write(file, 30, head + block * blocks, position)
+        _write(file, 16, struct.pack("<Q", 99), position)
+    return rows * blocks
 
 
 def measure(mode: str, folder: Path) -> dict[str, Any]:
@@ -119,8 +137,16 @@ def read(folder: Path) -> int:
         SegmentAddress(str(folder / "segments" / s.name), s.file, s.start_pos, sum(s.rows.values()))
         for s in index.segments
     )
-    split = SegmentSplit(segments, TableCapture(("shop.*",)), index.tables, "uuid")
+    claims = ClaimRules(str(folder / "store"))
+    split = SegmentSplit(segments, TableCapture(("shop.*",)), index.tables, "uuid", claims=claims)
     return sum(batch.num_rows for batch in split.read())
+
+
+def library(folder: Path) -> int:
+    with read_file(folder / FILE) as log:
+        for _ in log.changes():
+            pass
+        return log.rows
 
 
 def _memory_kib(name: str) -> int:
@@ -135,7 +161,7 @@ def main(mode: str, folder: Path) -> None:
     read(small)
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     level, began = _memory_kib("VmRSS"), time.process_time()
-    rows = stage(folder).rows if mode == "stage" else read(folder)
+    rows = {"stage": lambda f: stage(f).rows, "read": read, "library": library}[mode](folder)
     cpu = time.process_time() - began
     peak = _memory_kib("VmHWM")
     print(json.dumps({"rows": rows, "level_mib": level >> 10, "peak_mib": peak >> 10, "cpu_s": round(cpu, 2)}))  # noqa: T201

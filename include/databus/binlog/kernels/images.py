@@ -16,8 +16,8 @@ from databus.binlog.kernels.pointers import address_of, bit, cell, load_8, load_
 from databus.binlog.kernels.walk import R_AT, R_END, R_TYPE
 
 # Columns of the matrix that describes a table's columns (one line each); C_BYTES is the size of a value in the arena,
-# C_JSON is 1 for a JSON column.
-C_KIND, C_META, C_META2, C_VALIDITY, C_DATA, C_OFFSETS, C_CAPACITY, C_USED, C_BYTES, C_JSON, C_WIDTH = range(11)
+# C_JSON is 1 for a JSON column, a value of more than C_MOST bytes is left where it is, and noted.
+C_KIND, C_META, C_META2, C_VALIDITY, C_DATA, C_OFFSETS, C_CAPACITY, C_USED, C_BYTES, C_JSON, C_MOST, C_WIDTH = range(12)
 
 # Slots of a frame: addresses of the two bitmaps, columns present in each, address of the first row, images per row.
 F_BITMAP, F_BITMAP2, F_PRESENT, F_PRESENT2, F_ROWS, F_IMAGES, F_WIDTH = range(7)
@@ -154,13 +154,18 @@ def skip_options(at: int, end: int, columns: npt.NDArray[np.int64]) -> int:
 
 
 @njit(**KERNEL)
-def count_rows(buffer: Bytes, event: Ints, columns: npt.NDArray[np.int64]) -> int:
-    """Return the number of row changes in one rows event, or a fault.
+def count_part(buffer: Bytes, event: Ints, columns: npt.NDArray[np.int64], part: Ints, most_bytes: int) -> int:
+    """Count row changes of one rows event from a place on, until its end or so many bytes are behind.
 
     Args:
         buffer: raw events.
         event: R_… line of the event.
         columns: C_… lines of the table's columns.
+        part: offset to go on from, 0 to begin; set to the one to go on from next, 0 at the event's end.
+        most_bytes: how far to go; a row is counted as a whole.
+
+    Returns:
+        The number of row changes, or a fault.
     """
     frame = np.zeros(F_WIDTH, dtype=np.int64)
     base = address_of(buffer)
@@ -168,9 +173,10 @@ def count_rows(buffer: Bytes, event: Ints, columns: npt.NDArray[np.int64]) -> in
     fault = read_frame(base + event[R_AT], end, event[R_TYPE], columns.shape[0], frame)
     if fault < 0:
         return fault
-    at = frame[F_ROWS]
+    at = frame[F_ROWS] if part[0] == 0 else base + part[0]
+    stop = min(end, at + most_bytes)
     count = 0
-    while at < end:
+    while at < stop:
         for image in range(frame[F_IMAGES]):
             if image == 1 and event[R_TYPE] == 39:
                 at = skip_options(at, end, columns)
@@ -182,4 +188,18 @@ def count_rows(buffer: Bytes, event: Ints, columns: npt.NDArray[np.int64]) -> in
             if at < 0:
                 return at
         count += 1
+    part[0] = at - base if at < end else 0
     return count
+
+
+@njit(**KERNEL)
+def count_rows(buffer: Bytes, event: Ints, columns: npt.NDArray[np.int64]) -> int:
+    """Return the number of row changes in one rows event, or a fault.
+
+    Args:
+        buffer: raw events.
+        event: R_… line of the event.
+        columns: C_… lines of the table's columns.
+    """
+    part = np.zeros(1, dtype=np.int64)
+    return count_part(buffer, event, columns, part, event[R_END] - event[R_AT])

@@ -44,6 +44,7 @@ from databus.binlog.kernels.values import (
     K_LAST_TRANSACTION,
     K_NEXT_ORDINAL,
     K_SETS,
+    K_STOP,
     write_value,
     write_zero,
 )
@@ -150,7 +151,7 @@ def decode_rows(
         events: R_… lines of the table's rows events.
         bases: ordinal of each event's first row change; −1 to count on within the transaction.
         columns: C_… per column, with its places in the arena.
-        cursor: K_…; carries on between calls.
+        cursor: K_…; carries on between calls. The batch ends at the first row behind offset K_STOP.
         max_images: images that fit.
         arena: validity bits (set), data and offsets of all columns.
         changes: H_… per row change.
@@ -201,6 +202,8 @@ def decode_rows(
             noted = cursor[K_EXCEPTIONS]
             cursor[K_AT] = at - base
             if row + images > max_images or noted + 2 * count > exceptions.shape[0]:
+                return FULL
+            if cursor[K_AT] > cursor[K_STOP] and row > 0:
                 return FULL
             for image in range(images):
                 bitmap = frame[F_BITMAP] if image == 0 else frame[F_BITMAP2]

@@ -14,6 +14,7 @@ from databus.binlog.kernels.images import (
     C_KIND,
     C_META,
     C_META2,
+    C_MOST,
     C_USED,
 )
 from databus.binlog.kernels.memory import INLINE
@@ -44,8 +45,9 @@ from databus.binlog.kernels.temporal import (
 
 # Slots of the cursor: where to go on, what this batch holds, and where a fault lies.
 (
-    K_EVENT, K_AT, K_LAST_TRANSACTION, K_NEXT_ORDINAL, K_IMAGES, K_CHANGES, K_EXCEPTIONS, K_SETS, K_COLUMN, K_WIDTH,
-) = range(10)  # fmt: skip
+    K_EVENT, K_AT, K_LAST_TRANSACTION, K_NEXT_ORDINAL, K_IMAGES, K_CHANGES, K_EXCEPTIONS, K_SETS, K_COLUMN, K_STOP,
+    K_WIDTH,
+) = range(11)  # fmt: skip
 
 # Columns of `changes` and of `exceptions`.
 H_OP, H_BEFORE, H_AFTER, H_TRANSACTION, H_WIDTH = range(5)
@@ -68,8 +70,11 @@ def note(exceptions: int, cursor: int, column: int, row: int, value: int, us: in
 
 
 @njit(**INLINE)
-def write_text(at: int, size: int, column: int, arena: int) -> int:
-    """Write a value of variable length behind the ones before it; returns 0, a fault, or GROW."""
+def write_text(at: int, size: int, column: int, c: int, arena: int, row: int, cursor: int, exceptions: int) -> int:
+    """Write a value of variable length behind the ones before it; returns 0, a fault, or GROW.
+
+    A value larger than C_MOST is noted with its address and size; returns 1.
+    """
     kind = load_64(column + 8 * C_KIND)
     meta = load_64(column + 8 * C_META)
     used = load_64(column + 8 * C_USED)
@@ -87,6 +92,9 @@ def write_text(at: int, size: int, column: int, arena: int) -> int:
     padded = size if kind == k.STRING else load_64(column + 8 * C_META2)
     if size > padded:
         return BAD_VALUE
+    if size > load_64(column + 8 * C_MOST):
+        note(exceptions, cursor, c, row, at + meta, size)
+        return 1
     if used + padded > capacity:
         return GROW
     copy(to, at + meta, size)
@@ -190,7 +198,7 @@ def write_value(at: int, size: int, column: int, c: int, arena: int, row: int, c
     meta = load_64(column + 8 * C_META)
     data = arena + load_64(column + 8 * C_DATA)
     if kind == k.STRING or kind == k.PADDED or kind == k.DECIMAL_TEXT:
-        return write_text(at, size, column, arena)
+        return write_text(at, size, column, c, arena, row, cursor, exceptions)
     if kind == k.RAW4:
         store_32(data + 4 * row, load_32(at))
     elif kind == k.RAW8:

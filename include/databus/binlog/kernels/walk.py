@@ -14,13 +14,20 @@ from databus.binlog.kernels.crc import crc32
 from databus.binlog.kernels.memory import KERNEL, Bytes, Ints, little_endian, load_i64, load_u16, load_u32
 
 # Why the walk stopped.
-DONE, ASK, BAD_SIZE, BAD_CRC, BAD_POSITION, UNBOUND_ROWS, NESTED, NO_TRANSACTION, TOO_SHORT, NOT_ONE = range(10)
+DONE, ASK, BAD_SIZE, BAD_CRC, BAD_POSITION, UNBOUND_ROWS, NESTED, NO_TRANSACTION, TOO_SHORT, NOT_ONE, UNVERIFIED = (
+    range(11)
+)
 
 # What the walk does with an event type.
 C_ASK, C_SKIP, C_GTID, C_MARIADB_GTID, C_QUERY, C_XID, C_TABLE_MAP, C_ROWS, C_UNPLACED = range(9)
 
 # Slots of `state`.
-S_AT, S_SHIFT, S_EVENTS, S_TRANSACTIONS, S_PHASE, S_SIZE, S_SPLICE, S_PLAIN_END, S_EXPECTED, S_COUNT = range(10)
+S_AT, S_SHIFT, S_EVENTS, S_TRANSACTIONS, S_PHASE, S_SIZE, S_SPLICE, S_PLAIN_END, S_EXPECTED, S_VERIFIED, S_COUNT = (
+    range(11)
+)
+
+LARGE_BYTES = 32 << 20
+"""The checksum of a larger event is verified by the caller, who need not hold all of it."""
 
 # Values of S_PHASE: outside, after a GTID that awaits BEGIN or a definition statement, inside.
 OUTSIDE, ANNOUNCED, INSIDE = range(3)
@@ -169,7 +176,8 @@ def walk(
 
     Returns:
         Why it stopped; for all but DONE state[S_AT] is the event's offset and state[S_SIZE] its size. An event that is
-        asked about has passed the checks of framing, checksum and position.
+        asked about has passed the checks of framing, checksum and position. At UNVERIFIED the caller checks the
+        checksum of a large event and sets state[S_VERIFIED] to the offset of its last four bytes.
     """
     edge = splices[state[S_SPLICE], P_FROM] if state[S_SPLICE] < splices.shape[0] else end
     while True:
@@ -194,7 +202,10 @@ def walk(
             return DONE
         body = at + 19
         body_end = at + size - checked
-        if checked and crc32(buffer, at, body_end) != load_u32(buffer, body_end):
+        if checked and size > LARGE_BYTES:
+            if state[S_VERIFIED] != body_end:
+                return UNVERIFIED
+        elif checked and crc32(buffer, at, body_end) != load_u32(buffer, body_end):
             return BAD_CRC
         kind = np.int64(buffer[at + 4])
         action = classes[kind]

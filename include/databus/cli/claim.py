@@ -1,0 +1,27 @@
+"""`databus claim`: fetch a value that was too large for its row."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from databus.cli.output import ERR
+from databus.ops.claims import save_claim, write_claim
+
+
+def claim(
+    reference: Annotated[
+        str, typer.Argument(help="The text that stands in the row, or the URI in it; - reads it from the input.")
+    ],
+    to: Annotated[Path | None, typer.Option("--to", help="File to write; else the value goes to the output.")] = None,
+) -> None:
+    """Fetch a value that stands in the segment store because its row was too large; its hash is checked."""
+    text = sys.stdin.read() if reference == "-" else reference
+    if to is None:
+        write_claim(text, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    else:
+        ERR.print(f"{save_claim(text, to)} bytes written to {to}", highlight=False)

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 def bounded(call: Callable[[], Any], seconds: float) -> None:
     """Make a call in a thread of its own and wait for it.
 
-    `send_offsets_to_transaction` ignores its own timeout (librdkafka issue 5456): after a cut connection it may wait for
+    `send_offsets_to_transaction` ignores its own timeout (librdkafka issue 5456): after a cut it may wait for
     the group's coordinator for ever. A call that does not end goes on in its thread; its producer is of no more use.
 
     Args:

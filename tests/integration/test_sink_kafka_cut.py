@@ -16,7 +16,7 @@ from tests.faults.tcp_proxy import TcpProxy
 from tests.integration.conftest import World
 from tests.integration.kafka_target import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def test_a_producer_cut_off_between_batches_is_given_up_for_a_new_one(

@@ -161,11 +161,11 @@ def _marker_apart(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.sinks.kafka import session
 
     def commit(self: Any, marker: Any) -> None:
-        self._retry("commit", self.producer.commit_transaction)
+        self._retry("commit", self.producer.commit_transaction, 20.0)
         time.sleep(0.2)
         self.producer.begin_transaction()
         self._send(marker)
-        self._retry("commit", self.producer.commit_transaction)
+        self._retry("commit", self.producer.commit_transaction, 20.0)
 
     plant(session.Session, "commit", commit)
 
@@ -173,7 +173,7 @@ def _marker_apart(plant: Callable[[Any, str, Any], None]) -> None:
 def _marker_not_written(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.sinks.kafka import markers, session, writer
 
-    plant(session.Session, "_send", lambda self, marker: None)
+    plant(session.Session, "_send", lambda self, marker, within_s=0.0: None)
     plant(writer, "compare", lambda marker, plan, sink, slot: markers.Resume(False, 0, None))
 
 
@@ -192,7 +192,7 @@ def _not_transactional(plant: Callable[[Any, str, Any], None]) -> None:
         # Each batch of rows is made visible at once, before the marker.
         right(self, session, batch, tally)
         session.flush()
-        session._retry("commit", session.producer.commit_transaction)
+        session._retry("commit", session.producer.commit_transaction, 20.0)
         session.producer.begin_transaction()
 
     plant(writer.KafkaSlotWriter, "_produce", produce)

@@ -20,7 +20,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _IMPORTS = (
     "databus.ops.run",
@@ -164,7 +164,7 @@ def _run(command: dict[str, Any], address: str) -> None:
         _move(command, tell)
         code = 0
     except BaseException as error:
-        log.exception("run %s failed", command["run"])
+        _log.exception("run %s failed", command["run"])
         facts = {"retryable": bool(getattr(error, "retryable", True)), "code": getattr(error, "code", "")}
         tell("failed", kind=type(error).__name__, text=str(error)[:2000], **facts)
     finally:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from databus.core.errors import SinkUnavailableError
+from databus.sinks.kafka.bounded import bounded
 from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
 
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 TRANSACTION_TIMEOUT_MS = 120_000
 _ABORT_TIMEOUT_S = 5.0
 _CAUSE_TIMEOUT_S = 2.0
+_GRACE_S = 1.0
+_PROBE_TIMEOUT_S = 5.0
+"""A kept producer that does not answer so long is given up for a new one, which takes less than waiting for it."""
 
 _PRODUCER = {
     "acks": "all",
@@ -97,7 +101,7 @@ class Session:
         self.producer: Producer = settings.client.producer(
             {**settings.librdkafka(), "transactional.id": key.transactional_id(slot)}, self._seen
         )
-        self._retry("start transactions", self.producer.init_transactions)
+        self._retry("start transactions", self.producer.init_transactions, settings.client.timeout_s)
 
     def marker(self) -> Marker | None:
         """Return this slot's committed marker.
@@ -115,7 +119,7 @@ class Session:
         """
         self._call("begin a transaction", self.producer.begin_transaction)
         if probe is not None:
-            self._send(probe)
+            self._send(probe, _PROBE_TIMEOUT_S)
 
     def commit(self, marker: Marker) -> None:
         """Commit the rows produced since `begin` together with the marker.
@@ -125,7 +129,7 @@ class Session:
             SinkUnavailableError: no answer in time: the next attempt's marker tells what happened.
         """
         self._send(marker)
-        self._retry("commit", self.producer.commit_transaction)
+        self._retry("commit", self.producer.commit_transaction, self.settings.client.timeout_s)
 
     def flush(self) -> None:
         """Wait until every record is acknowledged or refused."""
@@ -153,11 +157,15 @@ class Session:
             log.debug("abort of %s: %s", self.key.transactional_id(self.slot), error)
         self._consumer.close()
 
-    def _send(self, marker: Marker) -> None:
+    def _send(self, marker: Marker, within_s: float = 0.0) -> None:
         position = TopicPartition(MARKER_TOPIC, self.slot, marker.batch, metadata=marker.metadata())
         self._retry(
             "write the marker",
-            lambda timeout_s: self.producer.send_offsets_to_transaction([position], self._group, timeout_s),
+            lambda timeout_s: bounded(
+                lambda: self.producer.send_offsets_to_transaction([position], self._group, timeout_s),
+                timeout_s + _GRACE_S,
+            ),
+            within_s or self.settings.client.timeout_s,
         )
 
     def _call(self, doing: str, call: Callable[[], Any]) -> None:
@@ -166,9 +174,9 @@ class Session:
         except KafkaException as error:
             raise self._mapped(doing, error) from error
 
-    def _retry(self, doing: str, call: Callable[[float], Any]) -> None:
+    def _retry(self, doing: str, call: Callable[[float], Any], within_s: float) -> None:
         # A retriable error of these calls means "call again with the same arguments" (librdkafka's transactional API).
-        deadline = time.monotonic() + self.settings.client.timeout_s
+        deadline = time.monotonic() + within_s
         while True:
             try:
                 call(max(deadline - time.monotonic(), 0.1))

@@ -88,8 +88,11 @@ class Place:
             yield
         finally:
             with self.records.transaction() as connection:
-                connection.execute(table.delete().where(table.c.id.in_([row["id"] for row in before])))
-                connection.execute(table.insert(), before)
+                for row in before:
+                    there = table.c.id == row["id"]
+                    connection.execute(
+                        table.insert().values(**row) if change is None else table.update().where(there).values(**row)
+                    )
 
     @contextmanager
     def marker(self, change: Callable[[Consumer, TopicPartition], None]) -> Iterator[None]:
@@ -258,8 +261,10 @@ def test_a_missing_or_wrong_report_is_named(place: Place) -> None:
     with place.records.transaction() as connection:
         b = t.batches.c
         number = connection.execute(sa.select(b.id).where((b.flow == NAME) & (b.batch == 2))).scalar_one()
-    first = sa.select(sa.func.min(t.table_counts.c.id)).where(t.table_counts.c.batch == number).scalar_subquery()
-    with place.rows(t.table_counts, t.table_counts.c.id == first, {"dispatched": 999}):
+    c = t.table_counts.c
+    of_shop = (c.batch == number) & c.table_name.like("shop.%")
+    first = sa.select(sa.func.min(c.id)).where(of_shop).scalar_subquery()
+    with place.rows(t.table_counts, c.id == first, {"dispatched": 999}):
         (problem,) = place.problems()
         assert problem.startswith("reports: batch 2: its report has counts of shop.")
         assert "dispatched=999" in problem
@@ -285,7 +290,7 @@ def test_counts_that_agree_everywhere_but_with_the_log_are_named(place: Place) -
     """An entry, its page and its report all say one row more was filtered: only the log knows better."""
     number = place.numbers[1]
     entry = next(e for e in read(place).entries if e.number == number)
-    table, counts = next(iter(sorted(entry.counts.items())))
+    table, counts = next((table, counts) for table, counts in sorted(entry.counts.items()) if "." in table)
 
     def more(value: dict[str, Any]) -> None:
         value["counts"][table]["read"] += 1

@@ -6,17 +6,20 @@ and PostgreSQL both roll the definition of tables back.
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from databus.core.errors import RecordingError
 from databus.records.tables import SCHEMA_VERSION, schema_version
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+log = logging.getLogger(__name__)
 
 VERSION_TABLE = "databus_alembic_version"
 """Alembic's own table, under a name of ours: Airflow keeps its `alembic_version` in what may be the same database."""
@@ -40,6 +43,13 @@ def migrate(connection: sa.Connection, place: str) -> bool:
     Raises:
         RecordingError: the database is newer than this code (`recording_schema_version`).
     """
+    logger = logging.getLogger("alembic")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)  # it tells at INFO which plugins it has, at every start
+    from alembic import command
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
     config = _config(connection)
     scripts = ScriptDirectory.from_config(config)
     newest = scripts.get_current_head()
@@ -60,12 +70,15 @@ def migrate(connection: sa.Connection, place: str) -> bool:
         if current is None and version is not None:
             command.stamp(config, _FIRST)
         command.upgrade(config, "head")
+    log.info("%s: tables brought from revision %s to %s", place, current or "none", newest)
     return True
 
 
 def _config(connection: sa.Connection) -> Config:
+    from alembic.config import Config
+
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     return config

@@ -1,0 +1,56 @@
+"""What real search clusters show for the ledger."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.evidence import SinkClaim
+from databus.core.offsets import BinlogOffset
+from databus.core.receipts import WriteReceipt
+from tests.integration import search_target as given
+from tests.integration.search_target import change
+
+pytestmark = pytest.mark.integration
+sandbox, connection, client, target = given.sandbox, given.connection, given.client, given.target
+NOON = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def problems(to: Any, pos: int, *receipts: WriteReceipt) -> tuple[str, ...]:
+    end = BinlogOffset("bin.000001", pos)
+    checkpoint = Checkpoint(end, len(receipts), Epoch(1), "run", "", {}, None, NOON)
+    told = [(number, receipt.to_json()) for number, receipt in enumerate(receipts, start=1)]
+    return to.sink.evidence(SinkClaim(to.flow, checkpoint, None, {}, told)).problems
+
+
+def test_an_index_that_holds_what_is_committed_is_sound(target):
+    to = target()
+    to.prepare()
+    first = to.write(change("c", 1, {"n": 1}), change("c", 2, {"n": 1}, ordinal=1))
+    second = to.write(change("u", 1, {"n": 2}, 200), change("d", 2, None, 300))
+    assert problems(to, 300, first, second) == ()
+
+
+def test_documents_beyond_the_checkpoint_are_named(target):
+    to = target()
+    to.prepare()
+    first = to.write(change("c", 1, {"n": 1}), change("c", 2, {"n": 1}, ordinal=1))
+    to.write(change("u", 2, {"n": 2}, 250))
+    (problem,) = problems(to, 249, first)
+    assert problem.startswith(f"index {to.index()} is ahead: document 2 has version ")
+    assert problems(to, 250, first) == ()
+
+
+def test_an_index_that_was_emptied_or_is_gone_is_named(target):
+    to = target()
+    to.prepare()
+    first = to.write(change("c", 1, {"n": 1}))
+    to.client.indices.delete(index=to.index())
+    (problem,) = problems(to, 100, first)
+    assert problem.startswith(f"index {to.index()} is gone")
+    to.prepare()
+    (problem,) = problems(to, 100, first)
+    assert problem == f"index {to.index()} is empty, 1 documents more were created than deleted"

@@ -146,7 +146,12 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
         observed = _by_table(checked)
     receipts = tuple(r for sent in done for r in sent.receipts)
     rejected = (*held, *(row for r in receipts for row in r.rejected))
-    return Replayed(state, takes, rejected, receipts, {n: TableCounts(c, 0, 0, c) for n, c in observed.items()})
+    refused: dict[str, set[str]] = {}
+    for row in (row for r in receipts for row in r.rejected):
+        refused.setdefault(row.table, set()).add(row.event_id)
+    lost = {name: len(refused.get(name, ())) for name in observed}
+    tables = {name: TableCounts(count, 0, lost[name], count - lost[name]) for name, count in observed.items()}
+    return Replayed(state, takes, rejected, receipts, tables)
 
 
 def _by_table(rows: DataFrame) -> dict[str, int]:

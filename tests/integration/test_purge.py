@@ -19,10 +19,10 @@ from databus.ops.gaps import note_gap
 from databus.ops.lag import measure
 from databus.ops.preflight import preflight
 from databus.ops.targets import Target
+from tests.integration.commands import Commands
 from tests.integration.conftest import World
 from tests.integration.local_engine import run_locally
 from tests.integration.shop_flow import Shop
-from tests.integration.test_cli import Cli
 from tests.integration.test_mediation import ADA, arrived, direct_shop, do, in_batches, look, services_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -82,7 +82,9 @@ def test_a_purge_while_paused_is_named_exactly_and_stops_the_flow(world: World) 
         look(world, shop, "rewind", Target(batches=1))
 
 
-def test_a_gap_grows_until_it_is_decided_and_is_then_passed(world: World, tmp_path: Path) -> None:
+def test_a_gap_grows_until_it_is_decided_and_is_then_passed(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop = direct_shop(world, "purge_twice")
     (standing,) = in_batches(world, shop, 1)
     before = arrived(world, shop)
@@ -92,7 +94,7 @@ def test_a_gap_grows_until_it_is_decided_and_is_then_passed(world: World, tmp_pa
         with pytest.raises(OffsetPurgedError):
             run_locally(world, shop.flow)
     shop.dag_file(tmp_path)
-    cli = Cli(world, tmp_path)
+    cli = Commands(world, tmp_path, monkeypatch)
     assert [(g["decision"], g["to"]["file"]) for g in cli.json("gaps", shop.name)] == [(OPEN, newest)]
     assert cli.json("checkpoint", "skip", shop.name, "--past-gap")["to"] == f"{newest}:4"
     assert world.checkpoint(shop.flow) == standing
@@ -150,7 +152,9 @@ def retention(world: World) -> Iterator[Any]:
         set_to(former)
 
 
-def test_headroom_falls_as_the_file_ages_and_warns(world: World, retention: Any, tmp_path: Path) -> None:
+def test_headroom_falls_as_the_file_ages_and_warns(
+    world: World, retention: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop = direct_shop(world, "purge_headroom")
     in_batches(world, shop, 1)
     retention(5000)
@@ -177,6 +181,6 @@ def test_headroom_falls_as_the_file_ages_and_warns(world: World, retention: Any,
         found = [f for f in preflight(shop.flow, services) if f.code == "source_headroom"]
         assert [f.level for f in found] == [Level.WARN]
     shop.dag_file(tmp_path)
-    shown = Cli(world, tmp_path)("lag", shop.name, "--output", "json")
+    shown = Commands(world, tmp_path, monkeypatch)("lag", shop.name, "--output", "json")
     assert "retention headroom is low" in shown.stderr
     assert "headroom_seconds" in shown.stdout

@@ -34,10 +34,13 @@ class Desk:
     def __init__(self, world: World, database: str):
         self.world, self.database = world, database
         self.execute("CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(50), email VARCHAR(50))")
+        with world.sql() as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW MASTER STATUS")
+            file, position = cursor.fetchone()[:2]
         self.index = f"quarantine-{database}"
         self.flow = Flow(
             name=f"quarantine_{database}",
-            source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{database}.orders",)),
+            source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{database}.orders",), start=f"{file}:{position}"),
             checks=(NotNull("email"),),
             sinks=(
                 Kafka(conn_id="kafka_east", topic=database, partitions=2, slots=2),
@@ -45,7 +48,6 @@ class Desk:
             ),
             batching=Batching(max_seconds=1),
         )
-        world.run(self.flow)
 
     def execute(self, *statements: str) -> None:
         with self.world.sql(self.database) as connection, connection.cursor() as cursor:
@@ -130,42 +132,47 @@ def test_a_mended_mapping_and_a_lifted_check_replay_once(desk: Desk) -> None:
         assert [e.action for e in services.store.history(f"{desk.flow.name}.quarantine", 10)][:4] == ["commit"] * 4
 
 
-@pytest.mark.parametrize("stage", ["sinks", "books", "commit"])
-def test_a_kill_in_the_middle_sends_nothing_twice(desk: Desk, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
-    """Killed after the sinks have the rows: before the decision is stored, after that, or before the commit."""
-    held = desk.held()['{"id":3}', "check"]
-    before = desk.arrived()
+def killed(*_: Any, **__: Any) -> Any:
+    raise SinkError("killed here")
+
+
+def settled_then_killed(real: Any) -> Any:
+    def settle(self: HeldRows, *arguments: Any) -> None:
+        real(self, *arguments)
+        killed()
+
+    return settle
+
+
+def test_a_kill_in_the_middle_sends_nothing_twice(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed after the sinks have the row: before the decision is stored, after that, or before the commit."""
+    desk.execute("INSERT INTO orders VALUES (4, '4', NULL), (5, '5', NULL)")
+    desk.world.run(desk.flow)
     desk.flow = desk.flow.model_copy(update={"checks": ()})
-
-    def killed(*_: Any, **__: Any) -> Any:
-        raise SinkError("killed here")
-
-    where = {"sinks": (HeldRows, "settle"), "commit": (ZooKeeperCheckpoints, "commit")}
-    if stage == "books":
-        real = HeldRows.settle
-
-        def settled_then_killed(self: HeldRows, *arguments: Any) -> None:
-            real(self, *arguments)
-            killed()
-
-        monkeypatch.setattr(HeldRows, "settle", settled_then_killed)
-    else:
-        monkeypatch.setattr(*where[stage], killed)
-    with pytest.raises(SinkError, match="killed here"):
-        desk.replay(stage="check")
-    monkeypatch.undo()
-    assert sorted(desk.arrived()) == sorted([*before, held.event_id])
-    if stage == "sinks":
-        changed = desk.flow
-        desk.flow = changed.model_copy(update={"lane": "spark"})
-        with pytest.raises(CheckpointConflictError, match="changed while sink kafka"):
-            desk.replay(stage="check")
-        desk.flow = changed
-    (result,) = desk.replay(stage="check")
-    assert (result.number, result.replayed) == (1, 1)
-    assert desk.replay(stage="check") == []
-    assert sorted(desk.arrived()) == sorted([*before, held.event_id])
-    assert set(desk.held(HeldState.REPLAYED)) == {('{"id":3}', "check")}
+    kills = (
+        (HeldRows, "settle", killed),
+        (HeldRows, "settle", settled_then_killed(HeldRows.settle)),
+        (ZooKeeperCheckpoints, "commit", killed),
+    )
+    for number, (where, name, kill) in enumerate(kills, 1):
+        held = desk.held()[f'{{"id":{number + 2}}}', "check"]
+        before = desk.arrived()
+        monkeypatch.setattr(where, name, kill)
+        with pytest.raises(SinkError, match="killed here"):
+            desk.replay(event_ids=(held.event_id,))
+        monkeypatch.undo()
+        assert sorted(desk.arrived()) == sorted([*before, held.event_id])
+        if number == 1:
+            mended, desk.flow = desk.flow, desk.flow.model_copy(update={"lane": "spark"})
+            with pytest.raises(CheckpointConflictError, match="changed while sink kafka"):
+                desk.replay(event_ids=(held.event_id,))
+            desk.flow = mended
+        (result,) = desk.replay(event_ids=(held.event_id,))
+        assert (result.number, result.replayed) == (number, 1)
+        assert desk.replay(event_ids=(held.event_id,)) == []
+        assert sorted(desk.arrived()) == sorted([*before, held.event_id])
+    assert len(desk.held(HeldState.REPLAYED)) == len(kills)
+    assert set(desk.documents()) == {"1", "3", "4", "5"}
 
 
 def test_one_replay_at_a_time_and_rows_can_be_discarded(desk: Desk) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -113,12 +114,12 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
         changes = transform(flow, rows, source)
         taken = {name: taken_by(sink, session.sink_spec(name)) for name, sink in session.sinks.items()}
         anywhere = F.lit(False)
-        for mine in taken.values():
-            anywhere = anywhere | mine
+        for column in taken.values():
+            anywhere = anywhere | column
         checked = check.check(flow, changes, anywhere).where(F.col("event_id").isin(*sorted(wanted)))
-        looked = checked.select(
-            "event_id", check.STATE, *(mine.alias(f"to_{n}") for n, mine in enumerate(taken.values()))
-        )
+        table = F.concat_ws(".", "database", "table").alias("name")
+        mine = [column.alias(f"to_{number}") for number, column in enumerate(taken.values())]
+        looked = checked.select("event_id", check.STATE, table, *mine)
         found = looked.collect()
         state = {row["event_id"]: row[check.STATE] for row in found}
         if set(state) != set(wanted):
@@ -128,7 +129,6 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
                 hint="The log was changed, or the flow's tables or row filters no longer cover them: discard them.",
             )
         done, names = [], counts.table_names(source)
-        observed: Mapping[str, int] = {}
         takes: dict[str, frozenset[str]] = {}
         for number, (name, sink) in enumerate(session.sinks.items()):
             ids = {row["event_id"] for row in found if row[f"to_{number}"] and wanted[row["event_id"]] in (CHECK, name)}
@@ -143,18 +143,12 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
                 )
             done.append(sent)
         held = quarantined_rows(checked) if RowState.QUARANTINED in state.values() else ()
-        observed = _by_table(checked)
     receipts = tuple(r for sent in done for r in sent.receipts)
     rejected = (*held, *(row for r in receipts for row in r.rejected))
-    return Replayed(state, takes, rejected, receipts, {n: TableCounts(c, 0, 0, c) for n, c in observed.items()})
-
-
-def _by_table(rows: DataFrame) -> dict[str, int]:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    found = (
-        rows.where(F.col(check.STATE) == RowState.DISPATCHED)
-        .groupBy(F.concat_ws(".", "database", "table").alias("name"))
-        .count()
-    )
-    return {row["name"]: int(row["count"]) for row in found.collect()}
+    observed = Counter(str(row["name"]) for row in found if row[check.STATE] == RowState.DISPATCHED)
+    refused: dict[str, set[str]] = {}
+    for row in (row for r in receipts for row in r.rejected):
+        refused.setdefault(row.table, set()).add(row.event_id)
+    lost = {name: len(refused.get(name, ())) for name in observed}
+    tables = {name: TableCounts(count, 0, lost[name], count - lost[name]) for name, count in observed.items()}
+    return Replayed(state, takes, rejected, receipts, tables)

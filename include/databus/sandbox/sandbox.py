@@ -96,6 +96,7 @@ class Sandbox:
             for stored in self._state.servers.values():
                 remove_folder(stored.data_folder.parent)
                 shutil.rmtree(stored.folder, ignore_errors=True)
+            shutil.rmtree(self.home / "tls", ignore_errors=True)
             self._state_file.unlink(missing_ok=True)
             self._state = SandboxState()
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from databus.core.connections import Connection
+from databus.core.errors import SinkUnavailableError
 from databus.core.events import Op
-from databus.core.findings import Finding
+from databus.core.findings import Finding, Level
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables import TableSchema
 from databus.sinks.elasticsearch import Elasticsearch
-from databus.sinks.elasticsearch_client import connect, where
+from databus.sinks.elasticsearch_client import connect, silent_refusal, where
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_preflight import index_pattern, probe
 from databus.sinks.elasticsearch_writer import ElasticsearchWriter, no_primary_key
@@ -56,7 +57,12 @@ class ElasticsearchSink:
 
     def preflight(self) -> Sequence[Finding]:
         """Probe reachability, rights, version, and the settings of the indices that are there; changes nothing."""
-        return probe(self._client(), self.spec, where(self._connection), index_pattern(self.spec.index, self._flow))
+        found = probe(self._client(), self.spec, where(self._connection), index_pattern(self.spec.index, self._flow))
+        if any(f.code == SinkUnavailableError.code for f in found):
+            cause = silent_refusal(self._connection)
+            if cause is not None:
+                return [Finding(where(self._connection), Level.ERROR, cause.message, cause.hint, cause.code)]
+        return found
 
     def prepare(
         self,

@@ -5,6 +5,7 @@ Sources: RFC 5280 and RFC 6125 (trust and host names), OpenSSL 3 `X509_verify_ce
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import ssl
 from contextlib import suppress
@@ -194,6 +195,13 @@ def handshake(host: str, port: int, context: ssl.SSLContext, timeout_s: float = 
         raw.close()
 
 
+def host_of(address: str) -> str:
+    """Return the host of "host", "host:port", "[v6]:port" or "scheme://host:port"."""
+    place = address.strip().rpartition("://")[2]
+    host, _, port = place.rpartition(":")
+    return (host if host and port.isdigit() else place).strip("[]")
+
+
 def file_problem(path: str) -> str:
     """Say what is wrong with the permissions of a file that holds a key; "" when nothing is."""
     try:
@@ -201,6 +209,16 @@ def file_problem(path: str) -> str:
     except OSError as error:
         return error.strerror or "cannot be read"
     return "others than its owner may read it" if mode & 0o077 else ""
+
+
+def is_local(host: str) -> bool:
+    """Tell whether a host name or address is this machine's own."""
+    if host in {"", "localhost"}:
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _expiry(secured: ssl.SSLSocket) -> datetime | None:

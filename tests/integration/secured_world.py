@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+import pytest
 from cryptography.hazmat.primitives import serialization as forms
 from kazoo.client import KazooClient
 
@@ -19,12 +21,11 @@ from databus import Batching, DropColumns, Elasticsearch, Flow, Kafka, MysqlBinl
 from databus.connections.environment import EnvironmentConnections
 from databus.core.settings import Settings
 from databus.demo.shop import ShopWriter, create_shop
-from databus.sandbox import Sandbox
+from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.certificates import Authority, authority
 from databus.sandbox.connections import airflow_connections, secured_connections
 
 SERVERS = ("zookeeper-tls", "kafka-tls", "mysql-tls", "mariadb-tls", "opensearch-tls", "spark")
-FLOW = "secured_shop"
 CONN_IDS = ("mysql_secured", "kafka_secured", "opensearch_secured", "zookeeper_secured")
 
 
@@ -125,7 +126,7 @@ class SecuredWorld:
         with log.open("ab") as out:
             done = subprocess.run(
                 [sys.executable, "-m", "databus.cli.main", *arguments],
-                env=environment, stdout=out, stderr=out, check=False, timeout=280,
+                env=environment, stdout=out, stderr=out, check=False, timeout=800,
             )  # fmt: skip
         return done.returncode
 
@@ -134,7 +135,7 @@ class SecuredWorld:
         lines = ("from databus.registry import flow_from_json", f"flow = flow_from_json({flow.to_json()!r})")
         (folder / f"{flow.name}.py").write_text("\n".join(lines))
         spark = f"sc://{self.sandbox.address('spark')}"
-        return self.cli(log, "--debug", "run", flow.name, "--dags", str(folder), "--spark", spark)
+        return self.cli(log, "--debug", "run", flow.name, "--until-caught-up", "--dags", str(folder), "--spark", spark)
 
     def _make_vault(self) -> None:
         """Make the account that flows read with: a password, TLS and a client certificate."""
@@ -157,7 +158,7 @@ class SecuredWorld:
 class SecuredShop:
     """The shop on the secured MySQL, its writer, and a flow into Kafka and OpenSearch."""
 
-    def __init__(self, world: SecuredWorld, name: str = FLOW):
+    def __init__(self, world: SecuredWorld, name: str):
         self.world = world
         self.connection = world.sql()
         with self.connection.cursor() as cursor:
@@ -174,9 +175,7 @@ class SecuredShop:
         name = name or self.name
         return Flow(
             name=name,
-            source=MysqlBinlog(
-                conn_id=conn_ids.get("source", "mysql_secured"), tables=("shop.*",), start=self.start
-            ),
+            source=MysqlBinlog(conn_id=conn_ids.get("source", "mysql_secured"), tables=("shop.*",), start=self.start),
             transforms=(DropColumns("card_number", tables=("shop.orders",)),),
             checks=(NotNull("email", tables=("shop.customers",)),),
             sinks=(
@@ -200,3 +199,32 @@ def walk(client: KazooClient, path: str) -> Iterator[str]:
     yield path
     for name in client.get_children(path):
         yield from walk(client, f"{path}/{name}")
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredWorld]:
+    """The secured servers, and a Spark that keeps its event log."""
+    kept = os.environ.get("DATABUS_TEST_SECURED")  # a folder whose servers stay up between runs
+    home = Path(kept) if kept else tmp_path_factory.mktemp("secured")
+    events = home / "spark-events"
+    events.mkdir(parents=True, exist_ok=True)
+    conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
+    sandbox = Sandbox(home / "home", ports_from=29_200, options=SandboxOptions(spark_conf=conf))
+    try:
+        sandbox.up(SERVERS)
+        yield SecuredWorld(sandbox)
+    finally:
+        if not kept:
+            sandbox.destroy()
+
+
+@pytest.fixture(scope="session")
+def secured_shop(secured: SecuredWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredShop]:
+    """A shop whose flow has moved everything once."""
+    shop = SecuredShop(secured, f"secured_{secrets.token_hex(3)}")
+    shop.writer.run(60)
+    log = secured.home / "run.log"
+    code = secured.run(shop.flow(), log, tmp_path_factory.mktemp("flow"))
+    assert code == 0, log.read_text()[-3000:]
+    yield shop
+    shop.close()

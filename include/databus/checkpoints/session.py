@@ -98,6 +98,11 @@ class ZooKeeperSession:
         answer = self._retrying(lambda client: [client.get_children_async(path)])[0]
         return sorted(answer or ())
 
+    def acls(self, path: str) -> list[tuple[str, str]]:
+        """Return (scheme, id) of each entry of a node's ACL; none when it is not there. Raises as `read`."""
+        answer = self._retrying(lambda client: [client.get_acls_async(path)])[0]
+        return [(acl.id.scheme, acl.id.id) for acl in answer[0]] if answer else []
+
     def watch(self, path: str, changed: Callable[[], None]) -> bool:
         """Tell whether a node is there, and call `changed` once it changes or the connection does. Raises as `read`."""
         return self._retrying(lambda client: [client.exists_async(path, lambda _event: changed())])[0] is not None

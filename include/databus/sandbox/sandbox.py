@@ -107,6 +107,14 @@ class Sandbox:
         state = self._read()
         return [status_of(state.servers[server.name]) for server in in_order(state.servers)]
 
+    def status_of(self, name: str) -> ServerStatus:
+        """One server.
+
+        Raises:
+            SandboxError: it was not started here.
+        """
+        return status_of(self._stored(name))
+
     def check(self, name: str) -> None:
         """Ask a server whether it is well, as a client would.
 

@@ -185,8 +185,6 @@ def handshake(host: str, port: int, context: ssl.SSLContext, timeout_s: float = 
             with suppress(TimeoutError):
                 secured.recv(1)
             return Handshake(expires=_expiry(secured))
-    except TimeoutError:
-        return Handshake(NOT_TLS, "no answer to the TLS greeting")
     except ssl.SSLError as error:
         return Handshake(fault_of(error), _text(error))
     except ConnectionResetError as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer
 
-from databus.core.secrets import redacted, secret_values
+from databus.core.secrets import masked, redacted, secret_values
 
 
 class Connection(BaseModel):
@@ -35,6 +35,11 @@ class Connection(BaseModel):
     password: SecretStr = SecretStr("")
     db_schema: str = ""
     extra: Mapping[str, Any] = Field(default_factory=dict, repr=False)
+
+    @field_serializer("extra")
+    def _extra_is_masked(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        """Dumps are for people and logs; what hands a connection on (pickle, `environment_of`) reads the fields."""
+        return masked(extra)
 
     @property
     def secrets(self) -> frozenset[str]:

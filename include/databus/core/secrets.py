@@ -27,12 +27,23 @@ def secret_values(extra: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(_values(extra, hidden=False))
 
 
+def masked(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy in which each secret is the mask."""
+    return {name: MASK if is_sensitive(str(name)) else _masked(value) for name, value in extra.items()}
+
+
 def redacted(text: str, secrets: Iterable[str]) -> str:
     """Return the text with each secret replaced by a mask; the longest first, as one may be part of another."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST:
             text = text.replace(secret, MASK)
     return text
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return masked(value)
+    return [_masked(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _values(value: Any, *, hidden: bool) -> Iterator[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from pydantic import SecretStr, ValidationError
 
 from databus.core.connections import Connection
-from databus.core.secrets import is_sensitive, redacted, secret_values
+from databus.core.secrets import is_sensitive, masked, redacted, secret_values
 
 
 def test_names_of_the_field() -> None:
@@ -36,7 +38,13 @@ def test_a_connection_hides_its_own() -> None:
     )
     assert connection.secrets == {"hunter2!", "opensesame"}
     assert connection.redacted("no hunter2! nor opensesame") == "no *** nor ***"
-    assert "hunter2" not in f"{connection!r} {connection} {connection.model_dump_json(exclude={'extra'})}"
+    assert "hunter2" not in f"{connection!r} {connection} {connection.model_dump_json()} {connection.model_dump()}"
+    assert "opensesame" not in f"{connection!r} {connection} {connection.model_dump_json()} {connection.model_dump()}"
+    assert pickle.loads(pickle.dumps(connection)).extra == {"ssl.key.password": "opensesame"}
+    assert masked({"a": [{"token": "t", "b": 1}], "headers": {"Authorization": "x"}}) == {
+        "a": [{"token": "***", "b": 1}],
+        "headers": {"Authorization": "***"},
+    }
 
 
 def test_a_refused_value_is_not_repeated() -> None:

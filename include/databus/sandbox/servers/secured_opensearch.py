@@ -99,6 +99,7 @@ class SecuredOpenSearch(OpenSearch):
             str(context.ports["http"]),
             str(context.ports["transport"]),
             heap="768m",
+            options=("-XX:TieredStopAtLevel=1",),  # the plugin doubles what is loaded: a quick start matters more here
         )
         return (Command("node", argv, context.folder, context.logs / "node.log"),)
 
@@ -139,4 +140,4 @@ def _trust(certificate: Path) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(certificate))
 
 
-OPENSEARCH_TLS = SecuredOpenSearch("opensearch-tls", {"http": 19260, "transport": 19360})
+OPENSEARCH_TLS = SecuredOpenSearch("opensearch-tls", {"http": 19260, "transport": 19360}, ready_within_s=420.0)

@@ -208,7 +208,12 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredWorld]:
     home = Path(kept) if kept else tmp_path_factory.mktemp("secured")
     events = home / "spark-events"
     events.mkdir(parents=True, exist_ok=True)
-    conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
+    # Not compressed, so that it can be searched.
+    conf = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
+    }
     sandbox = Sandbox(home / "home", ports_from=29_200, options=SandboxOptions(spark_conf=conf))
     try:
         sandbox.up(SERVERS)

@@ -189,9 +189,9 @@ def left_behind(world: SecuredWorld, folder: Path) -> Iterator[Path]:
             if path.is_file() and not own:
                 seen += 1
                 yield path
-    logs = {path.name for path in (world.home / "kafka-tls").rglob("*.log")}
+    events = list((world.home.parent / "spark-events").rglob("events_*"))
     assert seen > 100
-    assert logs
+    assert any(b"SparkListenerJobEnd" in path.read_bytes() for path in events)
     for path in (world.home / "mysql-tls" / "log").glob("*"):
         yield path
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+import zstandard
 from kazoo.exceptions import NoNodeError
 
 from databus import Flow, __version__
@@ -191,9 +192,20 @@ def left_behind(world: SecuredWorld, folder: Path) -> Iterator[Path]:
                 yield path
     events = list((world.home.parent / "spark-events").rglob("events_*"))
     assert seen > 100
-    assert any(b"SparkListenerJobEnd" in path.read_bytes() for path in events)
+    assert any(b"SparkListenerJobEnd" in content(path) for path in events)
     for path in (world.home / "mysql-tls" / "log").glob("*"):
         yield path
+
+
+def content(path: Path) -> bytes:
+    """Return a file's bytes, unpacked where Spark packs its event log."""
+    if path.suffix != ".zstd":
+        return path.read_bytes()
+    with (
+        path.open("rb") as packed,
+        zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as found,
+    ):
+        return b"".join(iter(lambda: found.read(1 << 20), b""))
 
 
 def znodes(world: SecuredWorld) -> Iterator[tuple[str, bytes]]:

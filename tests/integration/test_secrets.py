@@ -198,9 +198,9 @@ def left_behind(world: SecuredWorld, folder: Path) -> Iterator[Path]:
 
 
 def content(path: Path) -> bytes:
-    """Return a file's bytes, unpacked where Spark packs its event log."""
+    """Return a file's bytes, unpacked where Spark packs its event log, without the zeros that servers reserve."""
     if path.suffix != ".zstd":
-        return path.read_bytes()
+        return path.read_bytes().rstrip(b"\0")
     with (
         path.open("rb") as packed,
         zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as found,

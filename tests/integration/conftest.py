@@ -27,6 +27,7 @@ from databus.sandbox.accounts import ROOT
 from databus.sandbox.connections import airflow_connections
 from tests.integration.binlog_shop import Shop
 from tests.integration.replicated_pair import Pair, Server, replicated_servers
+from tests.integration.secured_world import secured, secured_shop  # noqa: F401 - fixtures for all modules
 
 SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark")
 _NUMBERS = itertools.count(1)

@@ -32,7 +32,9 @@ class ZooKeeperHook(BaseHook):
         return {
             "hidden_fields": ["schema"],
             "relabeling": {"login": "Digest user", "password": "Digest password"},
-            "placeholders": {"extra": '{"hosts": "zk1:2181,zk2:2181,zk3:2181"}'},
+            "placeholders": {
+                "extra": '{"hosts": "zk1:2281,zk2:2281,zk3:2281", "use_ssl": true, "ca": "/etc/ssl/zookeeper-ca.pem"}'
+            },
         }
 
     def get_conn(self) -> ZooKeeperCheckpoints:

@@ -19,6 +19,7 @@ from databus.core.errors import (
     SourceError,
     SourceUnavailableError,
 )
+from databus.tls import CLIENT_REFUSED, FAILED, TLS_REQUIRED, TlsFault, TlsFiles, fault_of
 
 if TYPE_CHECKING:
     import socket
@@ -52,7 +53,8 @@ _UNAVAILABLE = {
 }
 _DUMP_REFUSED = 1236
 _PURGED_WORDS = ("purged", "could not find first log file name", "could not find gtid state", "could not open log file")
-_CONNECT_ERRNO_FATAL = 2003
+_LOGIN_REFUSED = 1045
+_SECURE_TRANSPORT_REQUIRED = 3159
 
 
 class ServerConnection:
@@ -86,7 +88,7 @@ class ServerConnection:
                 autocommit=True,
             )
         except (pymysql.err.MySQLError, OSError, RuntimeError) as error:
-            raise self._translated(error) from None
+            raise self._not_connected(error, connection) from None
 
     @property
     def thread_id(self) -> int:
@@ -145,13 +147,24 @@ class ServerConnection:
         except (pymysql.err.MySQLError, OSError) as error:
             raise self._translated(error) from None
 
+    def _not_connected(self, error: Exception, connection: Connection) -> SourceError | ConfigError:
+        """Return the named cause of a connection that did not come about; later, TLS errors are just a lost line."""
+        code, text = error_number(error), connection.redacted(error_text(error))
+        context = _tls(self.conn_id, connection.extra)
+        fault = _tls_fault(text, error, shows_certificate=context is not None and _shows_certificate(connection.extra))
+        if fault is not None:
+            return SourceAccessError(
+                f"{self.conn_id} ({self.place}): {fault.what}: {text}",
+                hint=fault.hint.format(ca="ssl_ca", cert="ssl_cert and ssl_key"),
+                code=fault.code,
+            )
+        found = self._translated(error)
+        if code == _LOGIN_REFUSED and context is None:
+            found.hint += " The account, or the server, may also demand TLS: set ssl_ca in the connection's extra."
+        return found
+
     def _translated(self, error: Exception) -> SourceError | ConfigError:
         code, text = error_number(error), error_text(error)
-        if isinstance(error, ssl.SSLError) or (code == _CONNECT_ERRNO_FATAL and "SSL" in text):
-            return SourceUnavailableError(
-                f"{self.conn_id} ({self.place}): TLS could not be set up: {text}",
-                hint="Check ssl_ca, ssl_cert, ssl_key and ssl_mode in the connection's extra.",
-            )
         return server_error(code, text, f"{self.conn_id} ({self.place})")
 
 
@@ -231,9 +244,8 @@ def _options(connection: Connection) -> dict[str, Any]:
 def _tls(conn_id: str, extra: Mapping[str, Any]) -> ssl.SSLContext | None:
     """Build the TLS context that `extra` asks for.
 
-    Keys: ssl_mode (disabled, required, verify_ca, verify_identity; MySQL's words), ssl_ca, ssl_cert, ssl_key; or
-        Airflow's `ssl` dict with
-    ca, cert, key. A CA without a mode means verify_identity.
+    Keys: ssl_mode (disabled, required, verify_ca, verify_identity; MySQL's words), ssl_ca, ssl_cert, ssl_key,
+    ssl_key_password; or Airflow's `ssl` dict with ca, cert, key. A CA without a mode means verify_identity.
     """
     files = {**dict(extra.get("ssl") or {}), **{k[4:]: v for k, v in extra.items() if k.startswith("ssl_")}}
     mode = str(files.get("mode", "verify_identity" if files else "disabled")).lower()
@@ -243,14 +255,26 @@ def _tls(conn_id: str, extra: Mapping[str, Any]) -> ssl.SSLContext | None:
         raise ConfigError(
             f"{conn_id}: ssl_mode {mode!r} is not known", hint="Known: disabled, required, verify_ca, verify_identity."
         )
-    try:
-        context = ssl.create_default_context(cafile=files.get("ca"))
-        context.check_hostname = mode == "verify_identity"
-        context.verify_mode = ssl.CERT_NONE if mode == "required" else ssl.CERT_REQUIRED
-        if files.get("cert"):
-            context.load_cert_chain(files["cert"], files.get("key"))
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"{conn_id}: the TLS files cannot be read: {error}", hint="Check ssl_ca, ssl_cert and ssl_key in extra."
-        ) from error
-    return context
+    return TlsFiles(
+        ca=str(files.get("ca") or ""),
+        certificate=str(files.get("cert") or ""),
+        key=str(files.get("key") or ""),
+        key_password=str(files.get("key_password") or ""),
+        verify=mode != "required",
+        check_host=mode == "verify_identity",
+    ).context(conn_id)
+
+
+def _shows_certificate(extra: Mapping[str, Any]) -> bool:
+    return bool(extra.get("ssl_cert") or dict(extra.get("ssl") or {}).get("cert"))
+
+
+def _tls_fault(text: str, error: Exception, *, shows_certificate: bool) -> TlsFault | None:
+    """Return the fault behind an error of connecting, None when it is not about TLS."""
+    if error_number(error) == _SECURE_TRANSPORT_REQUIRED or "insecure transport" in text:
+        return TLS_REQUIRED
+    if not isinstance(error, ssl.SSLError) and "SSL" not in text:
+        return None
+    fault = fault_of(text) or FAILED
+    # A server that does not trust the client's certificate may close the connection without an alert.
+    return CLIENT_REFUSED if fault is FAILED and shows_certificate else fault

@@ -10,7 +10,8 @@ from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Auth
 from kazoo.security import make_digest_acl
 
-from databus.checkpoints.options import ZooKeeperOptions
+from databus.checkpoints.options import DEFAULT_PORT, ZooKeeperOptions
+from databus.tls import CLIENT_REFUSED, TLS_REQUIRED, TlsFault, TlsFiles, handshake
 
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 """Kazoo's default lets the pause between reconnects grow to an hour."""
@@ -53,6 +54,36 @@ def new_client(options: ZooKeeperOptions) -> Any:
         verify_certs=options.verify_certs,
         check_hostname=options.check_hostname,
     )
+
+
+def tls_fault(options: ZooKeeperOptions, conn_id: str) -> tuple[TlsFault, str] | None:
+    """Return why TLS with a host does not come about, and OpenSSL's words; kazoo only tries again in silence.
+
+    Raises:
+        ConfigError: a TLS file cannot be used.
+    """
+    password = options.keyfile_password
+    files = TlsFiles(
+        ca=options.ca or "",
+        certificate=options.certfile or "",
+        key=options.keyfile or "",
+        key_password=password.get_secret_value() if password else "",
+        verify=options.verify_certs if options.use_ssl else False,
+        check_host=options.check_hostname,
+    )
+    context = (files if options.use_ssl else TlsFiles(verify=False)).context(conn_id)
+    for address in options.hosts.split(","):
+        host, _, port = address.strip().rpartition(":")
+        try:
+            found = handshake((host or address.strip()).strip("[]"), int(port) if host else DEFAULT_PORT, context)
+        except (OSError, ValueError):
+            continue
+        if not options.use_ssl:
+            if found.fault is None or found.fault is CLIENT_REFUSED:
+                return TLS_REQUIRED, "it answers a TLS greeting"
+        elif found.fault is not None:
+            return found.fault, found.detail
+    return None
 
 
 def reachability(hosts: str, timeout_s: float = 1.0) -> str:

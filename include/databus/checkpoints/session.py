@@ -24,7 +24,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
-from databus.checkpoints.client import new_client, reachability
+from databus.checkpoints.client import new_client, reachability, tls_fault
 from databus.checkpoints.codec import check_size
 from databus.checkpoints.options import ZooKeeperOptions
 from databus.checkpoints.transaction import (
@@ -97,6 +97,11 @@ class ZooKeeperSession:
         """Return the sorted names under a node; none when it is not there. Raises as `read`."""
         answer = self._retrying(lambda client: [client.get_children_async(path)])[0]
         return sorted(answer or ())
+
+    def acls(self, path: str) -> list[tuple[str, str]]:
+        """Return (scheme, id) of each entry of a node's ACL; none when it is not there. Raises as `read`."""
+        answer = self._retrying(lambda client: [client.get_acls_async(path)])[0]
+        return [(acl.id.scheme, acl.id.id) for acl in answer[0]] if answer else []
 
     def watch(self, path: str, changed: Callable[[], None]) -> bool:
         """Tell whether a node is there, and call `changed` once it changes or the connection does. Raises as `read`."""
@@ -219,8 +224,19 @@ class ZooKeeperSession:
         try:
             client.start(timeout=self.options.connect_timeout_s)
         except KazooTimeoutError as error:
-            raise self._unavailable(f"no session within {self.options.connect_timeout_s:g} s") from error
+            raise self._no_session() from error
         return client
+
+    def _no_session(self) -> CheckpointError:
+        found = tls_fault(self.options, self._conn_id)
+        if found is None:
+            return self._unavailable(f"no session within {self.options.connect_timeout_s:g} s")
+        fault, detail = found
+        return CheckpointError(
+            f"ZooKeeper (connection {self._conn_id}, {self.options.hosts}): {fault.what}: {detail}",
+            hint=fault.hint.format(ca="use_ssl and ca", cert="certfile and keyfile"),
+            code=fault.code,
+        )
 
     def _on_state(self, client: Any, state: str) -> None:
         """Follow the connection; runs in kazoo's thread and must not block."""

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
 import httpx
 
 
-def topic_records(bootstrap: str, topic: str) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Yield (key, value) of every committed record of a topic, partition by partition, up to its present end."""
+def topic_records(
+    bootstrap: str, topic: str, security: Mapping[str, Any] | None = None
+) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Yield (key, value) of every committed record of a topic, partition by partition, up to its present end.
+
+    Args:
+        bootstrap: the brokers.
+        topic: its name.
+        security: librdkafka's settings of TLS and login; None for a cluster without.
+    """
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
     consumer = Consumer(
@@ -21,6 +29,7 @@ def topic_records(bootstrap: str, topic: str) -> Iterator[tuple[bytes | None, by
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            **(security or {}),
         }
     )
     try:

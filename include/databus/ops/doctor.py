@@ -7,11 +7,13 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
+from databus.checkpoints.access import examine_access
 from databus.core.connections import ConnectionSource
 from databus.core.errors import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.ops.preflight import finding_of, preflight
+from databus.ops.security import examine_security
 from databus.ops.services import open_services
 
 _PACKAGES = {
@@ -66,11 +68,14 @@ def examine_flow(flow: Flow, connections: ConnectionSource) -> list[Finding]:
         finding = _connection(connections, conn_id, wanted)
         missing = missing or finding.level is Level.ERROR
         findings.append(finding)
+        if finding.level is not Level.ERROR:
+            findings += examine_security(connections.get(conn_id))
     if missing:
         return findings
     try:
         with open_services(flow, connections) as services:
             findings.append(Finding(f"zookeeper {flow.zookeeper}", Level.OK, "reachable"))
+            findings.append(examine_access(connections.get(flow.zookeeper)))
             findings += preflight(flow, services)
     except DatabusError as error:
         findings.append(finding_of(f"zookeeper {flow.zookeeper}", error))

@@ -49,7 +49,8 @@ def namespace_of(connection: Connection) -> str:
     scheme, default_port = _SCHEMES.get(connection.conn_type, (connection.conn_type, None))
     servers = str(connection.extra.get("bootstrap.servers", "")) or connection.host
     first = servers.split(",")[0].strip().rpartition("://")[2]
-    host, _, port = first.partition(":")
+    # A login in a host's URL stays out of lineage.
+    host, _, port = first.rpartition("@")[2].partition(":")
     number = port or connection.port or default_port
     return f"{scheme}://{host or 'localhost'}" + (f":{number}" if number else "")
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from databus.sandbox.accounts import RECORDS, RECORDS_DATABASE, REPLICATION, SHOP_DATABASE
+from databus.sandbox.certificates import ACCOUNT, Authority, authority
 
 
 class Endpoint(Protocol):
@@ -106,6 +107,69 @@ def postgres_url(server: Endpoint, database: str = RECORDS_DATABASE) -> str:
     return f"postgresql+psycopg://{RECORDS.user}:{secret}@{server.host}:{server.port}/{database}"
 
 
+def secured_connections(status: Iterable[Endpoint], known: Authority) -> dict[str, str]:
+    """Environment variable → connection as JSON, for each of the secured servers given; every option is the field's.
+
+    Secrets are in the values: pass them to a process, do not log them.
+
+    Args:
+        status: the servers, of which those whose names end in `-tls` are taken.
+        known: authority of their home.
+    """
+    connections: dict[str, dict[str, Any]] = {}
+    for server in status:
+        if server.name in _SECURED:
+            conn_id, build = _SECURED[server.name]
+            connections[conn_id] = build(server, known)
+    return {f"AIRFLOW_CONN_{conn_id.upper()}": json.dumps(value) for conn_id, value in connections.items()}
+
+
+def _sql_tls(server: Endpoint, known: Authority) -> dict[str, Any]:
+    return {**_sql(server), "extra": {"ssl_ca": str(known.certificate), "ssl_mode": "verify_identity"}}
+
+
+def _kafka_tls(server: Endpoint, known: Authority) -> dict[str, Any]:
+    extra = {
+        "bootstrap.servers": server.address,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "ssl.ca.location": str(known.certificate),
+    }
+    return {"conn_type": "kafka", "login": ACCOUNT, "password": known.password(server.name), "extra": extra}
+
+
+def _search_tls(server: Endpoint, known: Authority) -> dict[str, Any]:
+    return {
+        "conn_type": "opensearch",
+        "host": server.host,
+        "port": server.port,
+        "login": ACCOUNT,
+        "password": known.password(server.name),
+        "schema": "https",
+        "extra": {"ca_certs": str(known.certificate)},
+    }
+
+
+def _zookeeper_tls(server: Endpoint, known: Authority) -> dict[str, Any]:
+    client = known.issue("client", ())
+    extra = {
+        "use_ssl": True,
+        "ca": str(known.certificate),
+        "certfile": str(client.certificate),
+        "keyfile": str(client.key),
+    }
+    return {**_zookeeper(server), "login": ACCOUNT, "password": known.password(server.name), "extra": extra}
+
+
+_SECURED: dict[str, tuple[str, Callable[[Endpoint, Authority], dict[str, Any]]]] = {
+    "mysql-tls": ("mysql_secured", _sql_tls),
+    "mariadb-tls": ("mariadb_secured", _sql_tls),
+    "kafka-tls": ("kafka_secured", _kafka_tls),
+    "opensearch-tls": ("opensearch_secured", _search_tls),
+    "zookeeper-tls": ("zookeeper_secured", _zookeeper_tls),
+}
+
+
 def records_url(home: Path) -> str:
     """URL of the SQL store of batch reports in a sandbox's home, for `DATABUS_RECORDS_URL`."""
     return f"sqlite:///{home.absolute() / 'records.db'}"
@@ -113,4 +177,9 @@ def records_url(home: Path) -> str:
 
 def databus_environment(status: Iterable[Endpoint], home: Path) -> dict[str, str]:
     """All that a process needs to run flows against a sandbox: connections, and the SQL store."""
-    return {**airflow_connections(status), "DATABUS_RECORDS_URL": records_url(home)}
+    known = tuple(status)
+    return {
+        **airflow_connections(known),
+        **secured_connections(known, authority(home)),
+        "DATABUS_RECORDS_URL": records_url(home),
+    }

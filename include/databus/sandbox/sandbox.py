@@ -96,6 +96,7 @@ class Sandbox:
             for stored in self._state.servers.values():
                 remove_folder(stored.data_folder.parent)
                 shutil.rmtree(stored.folder, ignore_errors=True)
+            shutil.rmtree(self.home / "tls", ignore_errors=True)
             self._state_file.unlink(missing_ok=True)
             self._state = SandboxState()
 
@@ -105,6 +106,14 @@ class Sandbox:
         """All servers that were ever started in this home, in the order of the catalog."""
         state = self._read()
         return [status_of(state.servers[server.name]) for server in in_order(state.servers)]
+
+    def status_of(self, name: str) -> ServerStatus:
+        """One server.
+
+        Raises:
+            SandboxError: it was not started here.
+        """
+        return status_of(self._stored(name))
 
     def check(self, name: str) -> None:
         """Ask a server whether it is well, as a client would.

@@ -13,6 +13,7 @@ from databus.core.errors import (
     SinkSettingError,
     SinkUnavailableError,
 )
+from databus.tls import CLIENT_REFUSED, TLS_REQUIRED, TlsFiles, fault_of, handshake
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
@@ -35,11 +36,16 @@ def addresses(connection: Connection) -> list[dict[str, Any]]:
     The scheme, http by default, may stand before a host, in the connection's schema (as Airflow's provider of
     Elasticsearch has it), or in `extra` as scheme or use_ssl (as that of OpenSearch has it).
     """
-    secure = "https" in (connection.db_schema, connection.extra.get("scheme")) or bool(connection.extra.get("use_ssl"))
+    secure = "https" in (connection.db_schema, connection.extra.get("scheme")) or _flag(connection.extra.get("use_ssl"))
     nodes = []
     for node in (connection.host or "localhost").split(","):
         scheme, separator, name = node.strip().rpartition("://")
         host, _, port = name.partition(":")
+        if "@" in name or not (port.isdigit() or not port):
+            raise SinkSettingError(
+                f"{connection.conn_id}: a node is not written as host, host:port or https://host:port",
+                hint="Login and password belong into the connection's own fields, not into its host.",
+            )
         number = int(port) if port else connection.port or DEFAULT_PORT
         nodes.append({"host": host, "port": number, "use_ssl": scheme == "https" if separator else secure})
     return nodes
@@ -56,7 +62,8 @@ def connect(connection: Connection) -> OpenSearch:
     extra = connection.extra
     options: dict[str, Any] = {name: extra[name] for name in _TLS_EXTRAS if name in extra}
     if any(node["use_ssl"] for node in nodes):
-        options |= {"verify_certs": bool(extra.get("verify_certs", True)), "ssl_show_warn": False}
+        _tls_files(connection).context(connection.conn_id)  # a bad file is named before any request
+        options |= {"verify_certs": _flag(extra.get("verify_certs", True)), "ssl_show_warn": False}
     if connection.login:
         options["http_auth"] = (connection.login, connection.password.get_secret_value())
     return OpenSearch(
@@ -68,6 +75,17 @@ def connect(connection: Connection) -> OpenSearch:
         http_compress=bool(extra.get("http_compress", False)),
         **options,
     )
+
+
+def _tls_files(connection: Connection) -> TlsFiles:
+    extra = connection.extra
+    ca, certificate, key = (str(extra.get(name) or "") for name in ("ca_certs", "client_cert", "client_key"))
+    return TlsFiles(ca, certificate, key, verify=_flag(extra.get("verify_certs", True)))
+
+
+def _flag(value: Any) -> bool:
+    """Read a flag; a connection in URI form holds it as text."""
+    return str(value).lower() not in {"false", "0", "no", "none", ""}
 
 
 def where(connection: Connection) -> str:
@@ -85,6 +103,12 @@ def translated(error: Exception, place: str) -> DatabusError:
     """
     from opensearchpy import exceptions as client
 
+    if isinstance(error, client.SSLError) and (fault := fault_of(str(error.error))):
+        return SinkAccessError(
+            f"{place}: {fault.what}: {error.error}",
+            hint=fault.hint.format(ca="ca_certs", cert="client_cert and client_key"),
+            code=fault.code,
+        )
     if isinstance(error, client.ConnectionError):
         return SinkUnavailableError(
             f"{place}: no answer ({type(error).__name__}: {error.error})",
@@ -95,6 +119,24 @@ def translated(error: Exception, place: str) -> DatabusError:
     status = int(error.status_code)
     kind, hint = _REFUSALS.get(status, _SERVER_FAILED if status >= 500 else _NOT_TAKEN)
     return kind(f"{place}: HTTP {status}: {reason_of(error.info) or error.error}", hint=hint)
+
+
+def silent_refusal(connection: Connection) -> DatabusError | None:
+    """Return why nodes that are asked without TLS hang up: they speak TLS only. None when that is not the cause."""
+    for node in addresses(connection):
+        if node["use_ssl"]:
+            continue
+        try:
+            found = handshake(node["host"], node["port"], TlsFiles(verify=False).context(connection.conn_id))
+        except OSError:
+            continue
+        if found.fault is None or found.fault is CLIENT_REFUSED:
+            return SinkAccessError(
+                f"{where(connection)}: {TLS_REQUIRED.what}: the connection asks over http",
+                hint='Set the connection\'s schema to "https", and ca_certs in its extra.',
+                code=TLS_REQUIRED.code,
+            )
+    return None
 
 
 def reason_of(info: Any) -> str:

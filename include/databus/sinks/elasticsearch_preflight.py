@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from databus.sinks.elasticsearch import Elasticsearch
 
 _OLDEST = {"opensearch": 2, "elasticsearch": 8}
+_ANY_SETTINGS = {"flat_settings": "true", "ignore_unavailable": "true"}
+"""An index whose name has no placeholder may not be there yet."""
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SERVER_GC_DELETES = "60s"
 """Default of index.gc_deletes of both servers (Index settings, dynamic)."""
@@ -56,7 +58,7 @@ def probe(client: OpenSearch, spec: Elasticsearch, place: str, pattern: str) -> 
         findings.append(Finding(f"{place}: profile", Level.OK, PROMISES[spec.profile]))
         limits = client.nodes.info(metric="http", params={"filter_path": "nodes.*.http.max_content_length_in_bytes"})
         findings.extend(_request_size(limits, spec, place))
-        found = client.indices.get_settings(index=pattern, params={"flat_settings": "true"})
+        found = client.indices.get_settings(index=pattern, params=_ANY_SETTINGS)
         findings.extend(_settings(found, spec, place))
     except OpenSearchException as error:
         refused = translated(error, f"{place}: preflight")

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from databus.core.amendments import SinkEffect
 from databus.core.connections import Connection
+from databus.core.errors import SinkUnavailableError
 from databus.core.events import Op
 from databus.core.evidence import Evidence, SinkClaim
-from databus.core.findings import Finding
+from databus.core.findings import Finding, Level
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables import TableSchema
 from databus.sinks.elasticsearch import Elasticsearch
-from databus.sinks.elasticsearch_client import connect, where
+from databus.sinks.elasticsearch_client import connect, silent_refusal, where
 from databus.sinks.elasticsearch_evidence import evidence
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_preflight import index_pattern, probe
@@ -59,7 +60,12 @@ class ElasticsearchSink:
 
     def preflight(self) -> Sequence[Finding]:
         """Probe reachability, rights, version, and the settings of the indices that are there; changes nothing."""
-        return probe(self._client(), self.spec, where(self._connection), index_pattern(self.spec.index, self._flow))
+        found = probe(self._client(), self.spec, where(self._connection), index_pattern(self.spec.index, self._flow))
+        if any(f.code == SinkUnavailableError.code for f in found):
+            cause = silent_refusal(self._connection)
+            if cause is not None:
+                return [Finding(where(self._connection), Level.ERROR, cause.message, cause.hint, cause.code)]
+        return found
 
     def prepare(
         self,

@@ -11,6 +11,7 @@ from databus.registry import spec_class
 from databus.sinks.kafka import Kafka
 from databus.sinks.kafka.client import ClientSettings
 from databus.sinks.kafka.sink import KafkaSink
+from databus.sinks.kafka.topics import Topics
 
 
 def open_sink(**options: object) -> KafkaSink:
@@ -75,3 +76,26 @@ def test_a_setting_that_librdkafka_does_not_know_is_named() -> None:
     with pytest.raises(SinkSettingError, match=r"sasl\.mechanisme"):
         sink.topics.metadata()
     assert [f.code for f in sink.preflight()] == ["sink_setting"]
+
+
+@pytest.mark.parametrize("name", ["sasl.password", "ssl.key.location", "security.protocol", "ssl.key.pem", "my.token"])
+def test_a_flow_holds_no_security_settings(name: str) -> None:
+    with pytest.raises(ConfigError, match="belongs into the connection") as caught:
+        Kafka(conn_id="k", producer={name: "hunter2-hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_errors_of_settings_quote_no_secret() -> None:
+    extra = {"sasl.mechanism": "hunter2-hunter2", "ssl.key.password": "hunter2-hunter2"}
+    connection = Connection(conn_id="k", conn_type="kafka", host="h", extra={**extra, "security.protocol": "nonsense"})
+    with pytest.raises(SinkSettingError, match="librdkafka refuses") as caught:
+        Topics(ClientSettings.of(connection, 1.0)).metadata()
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_sasl_without_a_mechanism_is_named() -> None:
+    connection = Connection(conn_id="k", conn_type="kafka", host="h", extra={"security.protocol": "sasl_plaintext"})
+    with pytest.raises(SinkSettingError) as caught:
+        ClientSettings.of(connection, 1.0)
+    assert caught.value.code == "sasl_mechanism"

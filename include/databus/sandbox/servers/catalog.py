@@ -15,6 +15,8 @@ from databus.sandbox.servers.mysql import MYSQL
 from databus.sandbox.servers.opensearch import OPENSEARCH
 from databus.sandbox.servers.postgres import POSTGRES
 from databus.sandbox.servers.protocol import Server
+from databus.sandbox.servers.secured import KAFKA_TLS, MARIADB_TLS, MYSQL_TLS, ZOOKEEPER_TLS
+from databus.sandbox.servers.secured_opensearch import OPENSEARCH_TLS
 from databus.sandbox.servers.spark import SPARK
 from databus.sandbox.servers.zookeeper import ZOOKEEPER
 
@@ -29,6 +31,11 @@ _ALL: tuple[Server, ...] = (
     OPENSEARCH,
     ELASTICSEARCH,
     APICURIO,
+    ZOOKEEPER_TLS,
+    KAFKA_TLS,
+    MYSQL_TLS,
+    MARIADB_TLS,
+    OPENSEARCH_TLS,
     SPARK,
     DEBEZIUM,
     AIRFLOW,

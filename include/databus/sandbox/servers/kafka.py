@@ -127,6 +127,7 @@ class Kafka(ServerDefaults):
             "log_level": 0,
             "error_cb": _ignore,
             "socket.timeout.ms": 3_000,
+            **self.client_settings(context),
         }
         try:
             metadata = AdminClient(settings).list_topics(timeout=3.0)
@@ -134,6 +135,14 @@ class Kafka(ServerDefaults):
             raise NotHealthyError(str(error)) from None
         if len(metadata.brokers) != self.nodes or metadata.controller_id < 0:
             raise NotHealthyError(f"{len(metadata.brokers)} of {self.nodes} brokers are in the cluster")
+
+    def client_settings(self, context: Context) -> dict[str, object]:  # noqa: ARG002 - for secured kinds
+        """Librdkafka settings that a client needs beside the addresses."""
+        return {}
+
+    def format_options(self, context: Context) -> tuple[str, ...]:  # noqa: ARG002 - for secured kinds
+        """Further arguments of the storage tool."""
+        return ()
 
     def address(self, ports: Mapping[str, int], host: str) -> str:
         """The bootstrap servers."""
@@ -158,6 +167,7 @@ class Kafka(ServerDefaults):
             cluster_id(context.folder),
             "--config",
             str(properties),
+            *self.format_options(context),
             heap="128m",
         )
         done = subprocess.run(argv, capture_output=True, text=True, check=False)

@@ -48,7 +48,7 @@ class MySql(SqlServer):
             context.versions["MYSQL_ARCHIVE_VERSION"],
             transitive=False,
         )
-        download = Download(context.name, (artifact,), context.versions["MAVEN_DEPENDENCY_PLUGIN_VERSION"])
+        download = Download("mysql", (artifact,), context.versions["MAVEN_DEPENDENCY_PLUGIN_VERSION"])
         return cached_folder(
             f"mysql-{context.versions['MYSQL_VERSION']}",
             download.recipe,

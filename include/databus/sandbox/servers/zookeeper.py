@@ -46,7 +46,7 @@ class ZooKeeper(ServerDefaults):
             Artifact("org.xerial.snappy", "snappy-java", context.versions["SNAPPY_JAVA_VERSION"]),
             Artifact("ch.qos.logback", "logback-classic", context.versions["LOGBACK_VERSION"]),
         )
-        download = Download(context.name, artifacts, context.versions["MAVEN_DEPENDENCY_PLUGIN_VERSION"])
+        download = Download("zookeeper", artifacts, context.versions["MAVEN_DEPENDENCY_PLUGIN_VERSION"])
         return cached_folder(
             f"zookeeper-{version}",
             download.recipe,
@@ -57,7 +57,12 @@ class ZooKeeper(ServerDefaults):
         """Write zoo.cfg and the logging configuration."""
         context.data.mkdir(parents=True, exist_ok=True)
         copy_config("zookeeper-logback.xml", context.folder / "logback.xml")
-        settings = {
+        text = "".join(f"{key}={value}\n" for key, value in self.settings(context).items())
+        (context.folder / "zoo.cfg").write_text(text, encoding="utf-8")
+
+    def settings(self, context: Context) -> dict[str, object]:
+        """zoo.cfg (ZooKeeper Administrator's Guide, "Configuration Parameters")."""
+        return {
             "tickTime": _TICK_MS,
             "dataDir": context.data,
             "clientPort": context.ports["client"],
@@ -71,8 +76,6 @@ class ZooKeeper(ServerDefaults):
             "autopurge.purgeInterval": 1,
             "forceSync": "no",
         }
-        text = "".join(f"{key}={value}\n" for key, value in settings.items())
-        (context.folder / "zoo.cfg").write_text(text, encoding="utf-8")
 
     def commands(self, context: Context) -> tuple[Command, ...]:
         """One process."""

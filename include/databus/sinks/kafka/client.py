@@ -20,6 +20,8 @@ from databus.core.errors import (
     SinkSettingError,
     SinkUnavailableError,
 )
+from databus.core.secrets import redacted, secret_values
+from databus.sinks.kafka.refusals import SASL_MISSING, check_files, missing_mechanism, refusal
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,8 @@ _SETTING = frozenset(
         KafkaError._INVALID_ARG,  # noqa: SLF001
     }
 )
+_ACCESS_WORDS = ("incorrect security.protocol", "SSL routines")
+"""In errors of transport: the broker closed a new connection since only one side speaks TLS, or sent a TLS alert."""
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _UNAVAILABLE = frozenset(
     {
@@ -87,7 +91,7 @@ class LastError:
 
     def __call__(self, error: KafkaError) -> None:
         """Take one report of librdkafka's error callback."""
-        if error.code() in _ACCESS:
+        if _is_refusal(error):
             self.access = error
         if error.fatal() or error.code() in _FENCED:
             self.fatal = error
@@ -141,6 +145,11 @@ class ClientSettings:
             )
         if connection.login:
             values["sasl.username"] = connection.login
+        check_files(connection.conn_id, values)
+        if missing_mechanism(values):
+            raise SinkSettingError(
+                f"connection {connection.conn_id}: {SASL_MISSING.what}", hint=SASL_MISSING.hint, code=SASL_MISSING.code
+            )
         return cls(connection.conn_id, servers, values, connection.password, timeout_s)
 
     def producer(self, settings: Mapping[str, Any], on_error: LastError) -> Producer:
@@ -166,15 +175,33 @@ class ClientSettings:
         try:
             return client(config, logger=log)
         except (KafkaException, ValueError, TypeError) as error:
+            # Without the cause: a traceback would print its text, which may quote a value.
             raise SinkSettingError(
-                f"{self.conn_id}: librdkafka refuses the settings: {error}",
+                f"{self.conn_id}: librdkafka refuses the settings: {self.redacted(str(error))}",
                 hint="The connection's extra and the sink's `producer` option take librdkafka's setting names.",
-            ) from error
+            ) from None
+
+    def redacted(self, text: str) -> str:
+        """Return a text without the secrets among these settings."""
+        return redacted(text, secret_values(self.values) | {self.password.get_secret_value()})
+
+
+def _is_refusal(error: KafkaError) -> bool:
+    return error.code() in _ACCESS or any(words in error.str() for words in _ACCESS_WORDS)
 
 
 def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
     """Return the KafkaError inside an exception."""
     return error.args[0] if isinstance(error, KafkaException) else error
+
+
+def _access_error(settings: ClientSettings, where: str, text: str, cause: KafkaError) -> SinkAccessError:
+    found = refusal(cause.str(), settings.conn_id, settings.servers, settings.values)
+    if found is not None:
+        detail = settings.redacted(found.detail)
+        return SinkAccessError(f"{where}: {found.what}: {detail}", hint=found.hint, code=found.code)
+    hint = "Check login, password, security.protocol and sasl.mechanism of the connection, and the user's ACLs."
+    return SinkAccessError(text, hint=hint)
 
 
 def sink_error(settings: ClientSettings, doing: str, error: KafkaException | KafkaError, seen: LastError) -> SinkError:
@@ -188,16 +215,14 @@ def sink_error(settings: ClientSettings, doing: str, error: KafkaException | Kaf
     """
     cause = seen.explain(kafka_error(error))
     code = cause.code()
-    text = f"{settings.conn_id} ({settings.servers}): cannot {doing}: {cause.name()}: {cause.str()}"
+    where = f"{settings.conn_id} ({settings.servers}): cannot {doing}"
+    text = settings.redacted(f"{where}: {cause.name()}: {cause.str()}")
     if code in _FENCED:
         return SinkFencedError(
             text, hint="Another writer of this flow has taken over; a retry reads the marker and goes on from there."
         )
-    if code in _ACCESS:
-        return SinkAccessError(
-            text,
-            hint="Check login, password, security.protocol and sasl.mechanism of the connection, and the user's ACLs.",
-        )
+    if _is_refusal(cause):
+        return _access_error(settings, where, text, cause)
     if code in _TOO_LARGE:
         return RecordRejectedError(text, hint="Raise max.message.bytes of the topic, or drop the large column.")
     if code in _SETTING:

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from databus.core.connections import ConnectionSource
 from databus.core.flow import FlowContext, Profile, SinkSpec
 from databus.core.protocols import Sink
+from databus.core.secrets import is_sensitive
 
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
 
@@ -85,6 +86,9 @@ class Kafka(SinkSpec):
         reserved = sorted(_RESERVED.intersection(value))
         if reserved:
             raise ValueError(f"{', '.join(reserved)} cannot be set: exactly once rests on it")
+        security = sorted(n for n in value if n.startswith(("sasl.", "ssl.", "security.")) or is_sensitive(n))
+        if security:
+            raise ValueError(f"{', '.join(security)} belongs into the connection: a flow is shown and stored as it is")
         return value
 
     @model_validator(mode="after")

@@ -11,8 +11,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from databus.core.errors import SinkAccessError, SinkError, SinkSettingError
+from databus.core.errors import SinkAccessError, SinkError, SinkSettingError, SinkUnavailableError
 from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.sinks.kafka.refusals import silent_refusal
 from databus.sinks.kafka.tally import DEFAULT_MAX_MESSAGE_BYTES
 
 DEFAULT_RETENTION_S = 7 * 24 * 3600.0
@@ -52,7 +53,7 @@ class Topics:
                 # A refused login arrives through the error callback, which only poll() serves; the call just waits.
                 self.admin.poll(0)
                 if self.seen.access is not None or left <= _PATIENCE_S:
-                    raise self.error(doing, error) from error
+                    raise self._unreachable(doing, error) from error
             else:
                 self.seen.access = None
                 return found
@@ -134,6 +135,14 @@ class Topics:
     def error(self, doing: str, error: KafkaException) -> SinkError:
         """Map a client error."""
         return sink_error(self.settings, doing, error, self.seen)
+
+    def _unreachable(self, doing: str, error: KafkaException) -> SinkError:
+        mapped, client = self.error(doing, error), self.settings
+        found = silent_refusal(client.servers, client.values) if isinstance(mapped, SinkUnavailableError) else None
+        if found is None:
+            return mapped
+        where = f"{client.conn_id} ({client.servers}): cannot {doing}"
+        return SinkAccessError(f"{where}: {found.what}: {found.detail}", hint=found.hint, code=found.code)
 
     def close(self) -> None:
         """Drop the admin client."""

@@ -102,6 +102,9 @@ def test_a_dead_sink_stops_only_itself(world: World, tmp_path: Path, server: str
         world.sandbox.up([server])
 
     with ZooKeeperCheckpoints.open(world.connections.get(shop.flow.zookeeper)) as store:
+        # Small enough that each run is killed with batches left.
+        small = Batching(max_rows=40, max_seconds=1, dispatch_seconds=600)
+        shop.flow = shop.flow.model_copy(update={"batching": small})
         for _ in range(2):
             run = Run(world, shop, tmp_path)
             batch = own.batch

@@ -163,7 +163,7 @@ def _run(command: dict[str, Any], address: str) -> None:
         tell = _Teller(address, command["run"])
         _move(command, tell)
         code = 0
-    except BaseException as error:  # noqa: BLE001 - told to the parent
+    except BaseException as error:  # noqa: BLE001 - told, and logged
         _log.exception("run %s failed", command["run"])
         facts = {"retryable": bool(getattr(error, "retryable", True)), "code": getattr(error, "code", "")}
         tell("failed", kind=type(error).__name__, text=str(error)[:2000], **facts)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from databus.binlog.blocks import take_block
 from databus.binlog.column_types import COMPRESSED, Column, ColumnType
 from databus.binlog.kernels import kinds as k
 from databus.binlog.kernels.images import (
@@ -20,9 +21,11 @@ from databus.binlog.kernels.images import (
     C_META2,
     C_MOST,
     C_OFFSETS,
+    C_SIZE,
     C_USED,
     C_VALIDITY,
     C_WIDTH,
+    logged_size,
 )
 
 _ALIGN = 64
@@ -42,6 +45,7 @@ def kernel_columns(columns: Sequence[Column], most_bytes: int | None = None) -> 
     matrix = np.zeros((len(columns), C_WIDTH), dtype=np.int64)
     for line, column in zip(matrix, columns, strict=True):
         line[C_KIND], line[C_META], line[C_META2] = column.kind, column.meta, column.meta2
+        line[C_SIZE] = logged_size(column.kind, column.meta, column.meta2)
         line[C_BYTES], line[C_JSON] = k.WIDTH[column.kind], column.type is ColumnType.JSON
         as_it_is = not (line[C_JSON] or column.logical or column.type in COMPRESSED)
         line[C_MOST] = most_bytes if most_bytes is not None and as_it_is else _NO_BOUND
@@ -86,7 +90,7 @@ def allocate(matrix: npt.NDArray[np.int64], max_images: int, text_bytes: npt.NDA
             column[C_CAPACITY] = text
         column[C_DATA], size = size, size + _aligned(width * max_images if width else text)
         column[C_USED] = 0
-    memory = np.empty(size + _ALIGN, dtype=np.uint8)
+    memory = take_block(size + _ALIGN)
     memory[:validity] = 0xFF
     for at in columns[each == 0, C_OFFSETS].tolist():
         memory[at : at + 4] = 0

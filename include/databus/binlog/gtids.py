@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from databus.binlog.kernels.gtid_texts import MOST_BYTES, write_mysql_gtids
 from databus.binlog.packed_integers import serialized_signed, serialized_unsigned
 
 
@@ -24,9 +25,11 @@ def mysql_gtids(sources: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) 
         sources: int64[n, 2], the 16 bytes of each server uuid.
         numbers: int64[n].
     """
-    distinct, which = np.unique(sources, axis=0, return_inverse=True)
-    texts = pa.array([str(uuid.UUID(bytes=pair.tobytes())) for pair in distinct], pa.string())
-    return pc.binary_join_element_wise(texts.take(pa.array(which.reshape(-1))), _text(numbers), ":")
+    count = len(numbers)
+    offsets, text = np.empty(count + 1, dtype=np.int32), np.empty(count * MOST_BYTES, dtype=np.uint8)
+    uuids = np.ascontiguousarray(sources).view(np.uint8).reshape(count, 16)
+    write_mysql_gtids(uuids, np.ascontiguousarray(numbers), offsets, text)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text[: offsets[-1]]))
 
 
 def mariadb_gtids(

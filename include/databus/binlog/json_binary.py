@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from databus.binlog.blocks import take_block
 from databus.binlog.decimal_text import decimal_text
 from databus.binlog.kernels.json_documents import DONE, FULL, MAX_TEXT_BYTES, STACK_BYTES, text_room, write_documents
 
@@ -91,7 +92,7 @@ def json_texts(documents: pa.BinaryArray) -> pa.StringArray:
     size = int(offsets[rows]) - int(offsets[first])
     longest = int(np.diff(offsets[first:]).max())
     # Pages never written cost nothing; growing would copy what is there.
-    text = np.empty(min(2 * size + 8 * len(documents) + text_room(longest), MAX_TEXT_BYTES), dtype=np.uint8)
+    text = take_block(min(2 * size + 8 * len(documents) + text_room(longest), MAX_TEXT_BYTES))
     text_offsets = np.zeros(rows + 1, dtype=np.int32)
     stack = np.empty(STACK_BYTES, dtype=np.uint8)
     row = first

@@ -15,12 +15,21 @@ from databus.binlog.kernels.memory import INLINE, KERNEL, Bytes, Ints
 from databus.binlog.kernels.pointers import address_of, bit, cell, load_8, load_16, load_64, read_little
 from databus.binlog.kernels.walk import R_AT, R_END, R_TYPE
 
-# Columns of the matrix that describes a table's columns (one line each); C_BYTES is the size of a value in the arena,
-# C_JSON is 1 for a JSON column, a value of more than C_MOST bytes is left where it is, and noted.
-C_KIND, C_META, C_META2, C_VALIDITY, C_DATA, C_OFFSETS, C_CAPACITY, C_USED, C_BYTES, C_JSON, C_MOST, C_WIDTH = range(12)
+# Columns of the matrix that describes a table's columns (one line each); C_SIZE is the size of a value in the log, −1
+# when a length of C_META bytes precedes it; C_BYTES is its size in the arena, C_JSON is 1 for a JSON column, a value of
+# more than C_MOST bytes is left where it is, and noted.
+(
+    C_KIND, C_META, C_META2, C_SIZE, C_VALIDITY, C_DATA, C_OFFSETS, C_CAPACITY, C_USED, C_BYTES, C_JSON, C_MOST, C_WIDTH,
+) = range(13)  # fmt: skip
 
 # Slots of a frame: addresses of the two bitmaps, columns present in each, address of the first row, images per row.
 F_BITMAP, F_BITMAP2, F_PRESENT, F_PRESENT2, F_ROWS, F_IMAGES, F_WIDTH = range(7)
+
+_FIXED = {
+    k.RAW1: 1, k.YEAR: 1, k.RAW2: 2, k.INT3: 3, k.UINT3: 3, k.DATE: 3, k.OLD_TIME: 3,
+    k.RAW4: 4, k.OLD_TIMESTAMP: 4, k.RAW8: 8, k.OLD_DATETIME: 8,
+}  # fmt: skip
+_FRACTIONAL = {k.DATETIME: 5, k.TIMESTAMP: 4, k.TIME: 3}
 
 # Faults; all negative so that a count or an offset can stand beside them.
 BAD_COLUMN_COUNT, CUT_SHORT, BAD_VALUE, LEFT_OVER, NO_IMAGE, BAD_ENUM = -1, -2, -3, -4, -5, -6
@@ -82,33 +91,31 @@ def read_frame(event: int, end: int, kind: int, column_count: int, frame: Ints) 
     return 0
 
 
+def logged_size(kind: int, meta: int, meta2: int) -> int:
+    """Return the size of a column's values in the log, −1 when a length precedes each."""
+    if kind in (k.STRING, k.PADDED):
+        return -1
+    if kind in (k.DECIMAL, k.DECIMAL_TEXT):
+        return int(decimal_bytes(meta, meta2))
+    if kind in _FRACTIONAL:
+        return _FRACTIONAL[kind] + (meta + 1) // 2
+    return _FIXED.get(kind, meta)
+
+
 @njit(**INLINE)
-def value_bytes(at: int, end: int, kind: int, meta: int, meta2: int) -> int:
-    """Return the size of the value at an address, or CUT_SHORT when it would reach past the event."""
-    if kind == k.STRING or kind == k.PADDED:
+def value_bytes(at: int, end: int, size: int, meta: int) -> int:
+    """Return the size of the value at an address, or CUT_SHORT when it would reach past the event.
+
+    Args:
+        at: address of the value.
+        end: address after its event.
+        size: its C_SIZE.
+        meta: its C_META.
+    """
+    if size < 0:
         if at + meta > end:
             return CUT_SHORT
         size = meta + read_little(at, meta)
-    elif kind == k.RAW1 or kind == k.YEAR:
-        size = 1
-    elif kind == k.RAW2:
-        size = 2
-    elif kind == k.INT3 or kind == k.UINT3 or kind == k.DATE or kind == k.OLD_TIME:
-        size = 3
-    elif kind == k.RAW4 or kind == k.OLD_TIMESTAMP:
-        size = 4
-    elif kind == k.RAW8 or kind == k.OLD_DATETIME:
-        size = 8
-    elif kind == k.DATETIME:
-        size = 5 + (meta + 1) // 2
-    elif kind == k.TIMESTAMP:
-        size = 4 + (meta + 1) // 2
-    elif kind == k.TIME:
-        size = 3 + (meta + 1) // 2
-    elif kind == k.DECIMAL or kind == k.DECIMAL_TEXT:
-        size = decimal_bytes(meta, meta2)
-    else:
-        size = meta
     return size if at + size <= end else CUT_SHORT
 
 
@@ -123,9 +130,7 @@ def _skip_image(at: int, end: int, bitmap: int, present: int, columns: int, coun
         if bit(bitmap, c):
             if bit(nulls, seen) == 0:
                 line = cell(columns, C_WIDTH, c, 0)
-                size = value_bytes(
-                    at, end, load_64(line + 8 * C_KIND), load_64(line + 8 * C_META), load_64(line + 8 * C_META2)
-                )
+                size = value_bytes(at, end, load_64(line + 8 * C_SIZE), load_64(line + 8 * C_META))
                 if size < 0:
                     return size
                 at += size

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from databus.binlog.kernels.images import C_KIND, C_META, C_META2, CUT_SHORT, value_bytes
+from databus.binlog.kernels.images import C_META, C_SIZE, CUT_SHORT, value_bytes
 from databus.binlog.kernels.memory import KERNEL, Bytes
 from databus.binlog.kernels.pointers import address_of, bit
 
@@ -45,7 +45,7 @@ def locate_values(
         if bit(base + bitmap, c):
             places[c, 0] = places[c, 1] = NULL
             if bit(base + nulls, seen) == 0:
-                size = value_bytes(base + at, base + end, columns[c, C_KIND], columns[c, C_META], columns[c, C_META2])
+                size = value_bytes(base + at, base + end, columns[c, C_SIZE], columns[c, C_META])
                 if size < 0:
                     return size  # type: ignore[no-any-return]
                 places[c, 0] = at

@@ -9,10 +9,9 @@ from numba import njit
 from databus.binlog.kernels.images import (
     C_BYTES,
     C_DATA,
-    C_KIND,
     C_META,
-    C_META2,
     C_OFFSETS,
+    C_SIZE,
     C_USED,
     C_VALIDITY,
     C_WIDTH,
@@ -93,16 +92,14 @@ def _write_image(
     for c in range(count):
         column = cell(columns, C_WIDTH, c, 0)
         null = True
-        if bit(bitmap, c):
+        if present == count or bit(bitmap, c):
             null = bit(nulls, seen) != 0
             seen += 1
         if not null:
-            size = value_bytes(
-                at, end, load_64(column + 8 * C_KIND), load_64(column + 8 * C_META), load_64(column + 8 * C_META2)
-            )
+            size = value_bytes(at, end, load_64(column + 8 * C_SIZE), load_64(column + 8 * C_META))
             outcome = size
             if size >= 0:
-                outcome = write_value(at, size, column, c, arena, row, cursor, exceptions)
+                outcome = write_value(at, size, end, column, c, arena, row, cursor, exceptions)
             if outcome < 0:
                 store_64(cursor + 8 * K_COLUMN, c)
                 return outcome

@@ -70,7 +70,9 @@ def note(exceptions: int, cursor: int, column: int, row: int, value: int, us: in
 
 
 @njit(**INLINE)
-def write_text(at: int, size: int, column: int, c: int, arena: int, row: int, cursor: int, exceptions: int) -> int:
+def write_text(
+    at: int, size: int, end: int, column: int, c: int, arena: int, row: int, cursor: int, exceptions: int
+) -> int:
     """Write a value of variable length behind the ones before it; returns 0, a fault, or GROW.
 
     A value larger than C_MOST is noted with its address and size; returns 1.
@@ -97,7 +99,12 @@ def write_text(at: int, size: int, column: int, c: int, arena: int, row: int, cu
         return 1
     if used + padded > capacity:
         return GROW
-    copy(to, at + meta, size)
+    at += meta
+    if size <= 16 and at + 16 <= end and used + 16 <= capacity:  # the next value covers what is too much
+        store_64(to, load_64(at))
+        store_64(to + 8, load_64(at + 8))
+    else:
+        copy(to, at, size)
     for z in range(size, padded):
         store_8(to + z, 0)
     store_64(column + 8 * C_USED, used + padded)
@@ -192,13 +199,15 @@ def write_zero(data: int, width: int, row: int) -> None:
 
 
 @njit(**INLINE)
-def write_value(at: int, size: int, column: int, c: int, arena: int, row: int, cursor: int, exceptions: int) -> int:
+def write_value(
+    at: int, size: int, end: int, column: int, c: int, arena: int, row: int, cursor: int, exceptions: int
+) -> int:
     """Write a value whose size has been checked; returns 0, 1 for an exception, or a fault."""
     kind = load_64(column + 8 * C_KIND)
     meta = load_64(column + 8 * C_META)
     data = arena + load_64(column + 8 * C_DATA)
     if kind == k.STRING or kind == k.PADDED or kind == k.DECIMAL_TEXT:
-        return write_text(at, size, column, c, arena, row, cursor, exceptions)
+        return write_text(at, size, end, column, c, arena, row, cursor, exceptions)
     if kind == k.RAW4:
         store_32(data + 4 * row, load_32(at))
     elif kind == k.RAW8:

@@ -19,7 +19,8 @@ from databus.binlog.kernels.walk import R_AT, R_END, R_TYPE
 # when a length of C_META bytes precedes it; C_BYTES is its size in the arena, C_JSON is 1 for a JSON column, a value of
 # more than C_MOST bytes is left where it is, and noted.
 (
-    C_KIND, C_META, C_META2, C_SIZE, C_VALIDITY, C_DATA, C_OFFSETS, C_CAPACITY, C_USED, C_BYTES, C_JSON, C_MOST, C_WIDTH,
+    C_KIND, C_META, C_META2, C_SIZE, C_VALIDITY, C_DATA, C_OFFSETS, C_CAPACITY, C_USED, C_BYTES, C_JSON, C_MOST,
+    C_WIDTH,
 ) = range(13)  # fmt: skip
 
 # Slots of a frame: addresses of the two bitmaps, columns present in each, address of the first row, images per row.

@@ -116,6 +116,9 @@ def test_a_dead_sink_stops_only_itself(world: World, tmp_path: Path, server: str
         shop.writer.run(40)
         finish(world, shop)
         assert store.sinks_behind(shop.name) == ()
+        # A batch after the joining: both sinks have taken it, whatever number each stood at before.
+        shop.writer.run(10)
+        finish(world, shop)
         joined = store.load(shop.name)
         assert joined is not None
         assert len(set(joined.slots[sink] + joined.slots[other])) == 1

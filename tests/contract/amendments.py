@@ -235,7 +235,11 @@ class AmendmentContract:
 
     # --- any order ---
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(  # one test of the contract, run by a class per store
+        max_examples=25,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+    )
     @given(steps=st.lists(st.tuples(st.sampled_from("mprscg"), st.integers(0, 60)), max_size=12))
     def test_any_order_of_amendments_and_batches_keeps_the_books(self, open_store: Any, steps: Any) -> None:
         """Batch numbers never fall or repeat, history is a chain without holes, each range is delivered or named."""

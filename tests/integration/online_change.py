@@ -41,6 +41,15 @@ class Writer:
         if self._error is not None:
             raise self._error
 
+    def wait_for_row(self) -> None:
+        """Return after a write that was begun after this call and left a row."""
+        done = len(self.changes) + 1  # one may be under way
+        deadline = time.monotonic() + 60
+        while not any(after for _, _, after in self.changes[done:]):
+            assert self._thread.is_alive(), self._error
+            assert time.monotonic() < deadline, "no write in 60 s"
+            time.sleep(0.01)
+
     def _run(self) -> None:
         connection = self._shop.connect()
         try:

@@ -137,8 +137,10 @@ def test_swaps_under_load(make_shop: Callable[..., Shop], flavor: str, tool: Cal
     shop.sql(f"INSERT INTO {shop.name}.t SELECT seq.n, seq.n * 7 FROM ({_NUMBERS}) seq")
     start = begin_history(shop, tables=(f"{shop.name}.t",))
     with Writer(shop, 41) as writer:
+        writer.wait_for_row()
         for change in changes_in_turn(SWAPS):
             tool(shop, change)
+            writer.wait_for_row()
     assert len({tuple(after) for _, _, after in writer.changes if after}) > SWAPS  # writes saw every definition
     rows = in_random_ranges(shop, start, 42, tables=(f"{shop.name}.t",))
     assert story(rows, "t") == writer.changes

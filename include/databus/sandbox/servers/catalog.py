@@ -15,10 +15,11 @@ from databus.sandbox.servers.mysql import MYSQL
 from databus.sandbox.servers.opensearch import OPENSEARCH
 from databus.sandbox.servers.protocol import Server
 from databus.sandbox.servers.spark import SPARK
-from databus.sandbox.servers.zookeeper import ZOOKEEPER
+from databus.sandbox.servers.zookeeper import ZOOKEEPER, ZOOKEEPER_3
 
 _ALL: tuple[Server, ...] = (
     ZOOKEEPER,
+    ZOOKEEPER_3,
     KAFKA,
     KAFKA_B,
     KAFKA_3,

@@ -154,6 +154,11 @@ class ZooKeeperSession:
             raise self._failed(refusal.cause) from refusal
         raise refusal
 
+    @property
+    def online(self) -> bool:
+        """Whether a connection stands now, as far as is known here."""
+        return self._online.is_set()
+
     def alive(self, session_id: int) -> bool:
         """Tell whether a session of this client still holds what was created under it, as far as is known here.
 

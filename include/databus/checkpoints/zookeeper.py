@@ -6,12 +6,13 @@ or due; send it. When the answer is lost the next round's read, brought up to da
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from databus.checkpoints import transitions
+from databus.checkpoints import amendment, transitions
 from databus.checkpoints.claimant import LeaseClaimant
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
@@ -37,6 +38,7 @@ from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
 from databus.core.findings import Finding, Level
 from databus.core.offsets import Offset
+from databus.core.outcome import PlanOutcome
 from databus.core.plan import Plan
 from databus.core.protocols import Clock, Lease
 
@@ -245,6 +247,47 @@ class ZooKeeperCheckpoints:
             if cause is None:
                 return
         raise self._gave_up(f"flow {plan.flow}: the commit of batch {plan.batch}", cause) from cause
+
+    def reconcile(
+        self, lease: Lease, flow: str, outcomes: Sequence[PlanOutcome], pending: Plan | None
+    ) -> Checkpoint | None:
+        """Catch up with batches that were moved while ZooKeeper was away (see `CheckpointStore.reconcile`)."""
+        paths = self._layout.flow(flow)
+        return self._amend(
+            lease,
+            flow,
+            lambda state, trim: amendment.catch_up_step(paths, state, outcomes, pending, trim),
+            "catching up",
+        )
+
+    def adopt(self, lease: Lease, flow: str, checkpoint: Checkpoint, why: str) -> None:
+        """Set the checkpoint to where the sinks stand (see `CheckpointStore.adopt`)."""
+        paths = self._layout.flow(flow)
+        self._amend(
+            lease, flow, lambda state, trim: amendment.adopt_step(paths, state, checkpoint, why, trim), "adopting"
+        )
+
+    def connected(self) -> bool:
+        """Tell whether the store can be asked just now, as far as is known here; asks nothing."""
+        return self._session.online
+
+    def _amend(
+        self, lease: Lease, flow: str, step_of: Callable[[FlowState, amendment.Trim], amendment.Step | None], what: str
+    ) -> Checkpoint | None:
+        """Read, send the next step, and read again until no step is left; the epoch is checked in each."""
+        paths, cause, fruitless = self._layout.flow(flow), None, 0
+        while fruitless < _ROUNDS:
+            state = self._read(flow, sync=True)
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            step = step_of(state, functools.partial(self._trim_one, paths, cause))
+            if step is None:
+                return state.checkpoint
+            cause = self._send(step.operations, f"{what} of flow {flow}")
+            fruitless = 0 if cause is None else fruitless + 1
+        raise self._gave_up(f"flow {flow}: {what}", cause) from cause
+
+    def _trim_one(self, paths: FlowPaths, refused: Exception | None, number: int) -> list[Operation]:
+        return self._trim(paths, number, refused)
 
     def _read(self, flow: str, *, sync: bool) -> FlowState:
         paths = self._layout.flow(flow)

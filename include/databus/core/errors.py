@@ -206,6 +206,12 @@ class MarkerDivergedError(SinkError):
     )
 
 
+class MarkersAheadError(MarkerDivergedError):
+    """The sinks hold batches that the checkpoint store does not know: it was restored from an older copy, say."""
+
+    code = "checkpoint_behind_sinks"
+
+
 class RecordRejectedError(SinkError):
     """The sink refused one record for good (mapping, size)."""
 

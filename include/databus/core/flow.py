@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from databus.core.protocols import Changes, Sink, Source
     from databus.core.report import CheckResult
 
+_NOT_OUTPUT = frozenset(
+    {
+        "batching",
+        "zookeeper",
+        "on_zookeeper_loss",
+        "zookeeper_loss_seconds",
+        "zookeeper_loss_batches",
+        "description",
+    }
+)
+"""Fields that say how a flow is run, not what comes out."""
 _NAME = re.compile(r"^[a-z][a-z0-9_]{0,99}$")
 
 
@@ -184,6 +195,11 @@ class Flow(Spec):
         sinks: where rows go; each takes the routes it names.
         batching: bounds of a micro-batch.
         zookeeper: conn_id of the checkpoint store.
+        on_zookeeper_loss: "stop" finishes the batch in hand, waits at its commit and fails when that takes long;
+            "continue" goes on without ZooKeeper, held together by the sinks' markers, and brings it up to date when it
+            is back. Needs a sink with markers (Kafka).
+        zookeeper_loss_seconds: how long it goes on so at most.
+        zookeeper_loss_batches: how many batches at most.
         lane: "auto" encodes rows where they are read if nothing of the flow needs them in Spark (no transform that
             looks at values, no row check, sinks that can); "spark" always goes through Spark's DataFrames.
         description: one line for lists and the UI.
@@ -198,6 +214,9 @@ class Flow(Spec):
     sinks: tuple[SerializeAsAny[SinkSpec], ...] = Field(min_length=1)
     batching: Batching = Batching()
     zookeeper: str = "zookeeper_default"
+    on_zookeeper_loss: Literal["stop", "continue"] = "stop"
+    zookeeper_loss_seconds: float = Field(3600.0, gt=0)
+    zookeeper_loss_batches: int = Field(10_000, gt=0)
     lane: Literal["auto", "spark"] = "auto"
     description: str = ""
 
@@ -229,11 +248,14 @@ class Flow(Spec):
             "sinks": [s.to_json() for s in self.sinks],
             "batching": self.batching.model_dump(mode="json"),
             "zookeeper": self.zookeeper,
+            "on_zookeeper_loss": self.on_zookeeper_loss,
+            "zookeeper_loss_seconds": self.zookeeper_loss_seconds,
+            "zookeeper_loss_batches": self.zookeeper_loss_batches,
             "lane": self.lane,
             "description": self.description,
         }
 
     def spec_hash(self, code_version: str) -> str:
         """Return 16 hex digits that change with anything that decides the output of a batch."""
-        spec = {k: v for k, v in self.to_json().items() if k not in ("batching", "zookeeper", "description")}
+        spec = {k: v for k, v in self.to_json().items() if k not in _NOT_OUTPUT}
         return hashlib.sha256(canonical_json({"spec": spec, "code": code_version})).hexdigest()[:16]

@@ -11,6 +11,7 @@ from typing import Any
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow, FlowContext, ServerIds, SinkSpec
+from databus.core.marks import ClaimRegister
 from databus.core.protocols import CheckpointStore, Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
 
@@ -46,6 +47,7 @@ class FlowSession:
         identity: who runs.
         source: open source.
         sinks: open sinks by name, in the flow's order.
+        register: what tells holders apart while ZooKeeper is away; None unless the flow goes on then.
     """
 
     flow: Flow
@@ -57,6 +59,7 @@ class FlowSession:
     identity: RunIdentity
     source: Source
     sinks: Mapping[str, Sink]
+    register: ClaimRegister | None = None
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     @property

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.checkpoint import Checkpoint
-from databus.core.errors import StaleEpochError
+from databus.core.errors import LeaseBusyError, StaleEpochError
 from databus.core.protocols import Lease
 from databus.core.report import BatchReport
 from databus.runtime.batch import run_batch
+from databus.runtime.catch_up import catch_up, is_detached, outlasting
 from databus.runtime.context import FlowSession
 from databus.runtime.drain import Drain
 
@@ -28,12 +29,15 @@ class WindowLimits:
         max_batches: no new batch is begun after this many; None for no bound.
         until_caught_up: end when the source has nothing new.
         lease_wait_s: how long to wait for another holder's lease before giving up.
+        store_wait_s: how long to wait for a checkpoint store that is away before the run fails; what it has planned
+            stays for the next.
     """
 
     max_seconds: float = 50.0
     max_batches: int | None = None
     until_caught_up: bool = False
     lease_wait_s: float = 30.0
+    store_wait_s: float = 60.0
 
     @classmethod
     def of_a_run(cls, seconds: float) -> WindowLimits:
@@ -117,14 +121,23 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
         LeaseBusyError: another run held the lease for longer than `lease_wait_s`.
         DatabusError: a batch failed; the checkpoint stands at the last committed batch.
     """
+    with outlasting(session, control.drain, control.limits.store_wait_s) as outlasting_session:
+        return _run(outlasting_session, control)
+
+
+def _run(session: FlowSession, control: WindowControl) -> WindowResult:
     flow, limits = session.flow.name, control.limits
     lease = session.store.claim(flow, session.identity.run_id, limits.lease_wait_s)
     try:
         session.interrupt_orphans()
-        checkpoint = session.store.load(flow) or _start(session, lease)
-        result = WindowResult(flow, checkpoint)
+        result = WindowResult(flow, catch_up(session, lease) or _start(session, lease))
         ends = time.monotonic() + limits.max_seconds
-        while not _over(lease, control, result, ends):
+        # Without ZooKeeper no successor can take over: the window has no end of its own then.
+        while not _over(control, result, float("inf") if is_detached(session) else ends):
+            if not lease.held():
+                lease = _claim_again(session, lease, result)
+            if lease.successor_waiting():
+                break
             report = run_batch(session, lease, result.checkpoint)
             if report is None:
                 if limits.until_caught_up:
@@ -137,6 +150,28 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
         return result
     finally:
         lease.release()
+
+
+def _claim_again(session: FlowSession, lease: Lease, result: WindowResult) -> Lease:
+    """Return a lease that holds after one was lost: the same when its session lived on, else a new claim.
+
+    Raises:
+        StaleEpochError: another run holds the flow now.
+    """
+    flow = session.flow.name
+    session.store.load(flow)  # waits until the store can be asked
+    if lease.held():
+        return lease
+    log.warning("flow %s: the lease of epoch %d was lost, claiming it again", flow, lease.epoch)
+    lease.release()
+    try:
+        again = session.store.claim(flow, session.identity.run_id, 0)
+    except LeaseBusyError as error:
+        raise StaleEpochError(
+            f"flow {flow}: the lease of epoch {lease.epoch} was lost, and another run has it now: {error.message}"
+        ) from error
+    result.checkpoint = catch_up(session, again) or result.checkpoint
+    return again
 
 
 def _start(session: FlowSession, lease: Lease) -> Checkpoint:
@@ -155,12 +190,8 @@ def _reload(session: FlowSession, report: BatchReport) -> Checkpoint:
     return checkpoint
 
 
-def _over(lease: Lease, control: WindowControl, result: WindowResult, ends: float) -> bool:
+def _over(control: WindowControl, result: WindowResult, ends: float) -> bool:
     limits = control.limits
     if control.drain.requested or time.monotonic() >= ends:
         return True
-    if limits.max_batches is not None and result.batches >= limits.max_batches:
-        return True
-    if not lease.held():
-        raise StaleEpochError(f"flow {result.flow}: the lease of epoch {lease.epoch} was lost")
-    return lease.successor_waiting()
+    return limits.max_batches is not None and result.batches >= limits.max_batches

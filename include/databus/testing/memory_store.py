@@ -6,17 +6,18 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from databus.checkpoints import transitions
+from databus.checkpoints import amendment, transitions
 from databus.checkpoints.codec import check_size, decode_as, encode
 from databus.checkpoints.layout import Layout
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.errors import LeaseBusyError
 from databus.core.offsets import Offset
+from databus.core.outcome import PlanOutcome
 from databus.core.plan import Plan
 from databus.core.protocols import Clock, Lease
 
@@ -187,6 +188,42 @@ class MemoryCheckpoints:
             entry = transitions.commit_entry(state.history_number + 1, previous, checkpoint, receipts, counts)
             self._put(state, checkpoint, entry, f"the commit of batch {plan.batch}")
             state.plan = None
+
+    def reconcile(
+        self, lease: Lease, flow: str, outcomes: Sequence[PlanOutcome], pending: Plan | None
+    ) -> Checkpoint | None:
+        """Catch up with batches that were moved while the store was away."""
+        with self._server.changed:
+            state = self._server.flow(flow)
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            for outcome in amendment.due(flow, self._load(flow), outcomes):
+                previous = self._load(flow)
+                assert previous is not None  # noqa: S101 - `due` has refused a flow without a checkpoint
+                receipts, counts = outcome.receipts, outcome.counts
+                number = state.history_number + 1
+                entry = transitions.commit_entry(number, previous, outcome.checkpoint, receipts, counts)
+                self._put(state, outcome.checkpoint, replace(entry, why=amendment.RECONCILED), "catching up")
+                state.plan = None
+            stored = self._load(flow)
+            if pending is not None and stored is not None and pending.batch > stored.batch:
+                state.plan = encode(pending.to_json())
+            return stored
+
+    def adopt(self, lease: Lease, flow: str, checkpoint: Checkpoint, why: str) -> None:
+        """Set the checkpoint to where the sinks stand."""
+        with self._server.changed:
+            state, previous = self._server.flow(flow), self._load(flow)
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            if previous == checkpoint:
+                return
+            amendment.check_adoption(flow, previous, checkpoint)
+            entry = amendment.adoption_entry(state.history_number + 1, previous, checkpoint, why)
+            self._put(state, checkpoint, entry, "adopting")
+            state.plan = None
+
+    def connected(self) -> bool:
+        """Return True: nothing can be cut."""
+        return True
 
     def _put(self, state: _Flow, checkpoint: Checkpoint, entry: HistoryEntry, what: str) -> None:
         stored, appended = encode(checkpoint.to_json()), encode(entry.to_json())

@@ -13,6 +13,7 @@ from databus.core.errors import MarkerDivergedError
 from databus.core.events import Op
 from databus.core.findings import Finding
 from databus.core.flow import FlowContext
+from databus.core.marks import SlotMark
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder, SlotWriter
 from databus.core.tables import TableSchema
@@ -21,6 +22,7 @@ from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.encoding import encode
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
 from databus.sinks.kafka.preflight import probe
+from databus.sinks.kafka.register import KafkaClaimRegister, mark_of
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.tally import DEFAULT_MAX_MESSAGE_BYTES
@@ -72,8 +74,7 @@ class KafkaSink:
             MarkerDivergedError: a slot stands in the middle of a batch whose plan is gone.
         """
         wanted = [self.new_topic(topic) for topic in topics_of(self.spec.topic, outputs, self.context.flow)]
-        marker_topic = NewTopic(MARKER_TOPIC, max(_MARKER_PARTITIONS, self.spec.slots), self.spec.replication_factor)
-        partitions = self.topics.ensure([*wanted, marker_topic])
+        partitions = self.topics.ensure([*wanted, self._marker_topic()])
         if partitions.pop(MARKER_TOPIC) < self.spec.slots:
             self.topics.grow(MARKER_TOPIC, self.spec.slots)
         return SinkPlan(self.spec.slots, tuple(self._standing()), partitions)
@@ -103,6 +104,17 @@ class KafkaSink:
         if self._markers is None:
             self._markers = self.key.consumer(self.settings, self._seen)
         return self.key.read(self._markers, self.settings, range(slots or self.spec.slots), self._seen)
+
+    def marks(self, slots: int) -> Sequence[SlotMark | None]:
+        """Return what each of the first `slots` slots holds, None where there is no marker."""
+        if MARKER_TOPIC not in self.topics.partitions():
+            return (None,) * slots
+        return tuple(None if marker is None else mark_of(marker) for marker in self.markers(slots))
+
+    def register(self) -> KafkaClaimRegister:
+        """Return the flow's register; makes the marker topic when it is missing."""
+        self.topics.ensure([self._marker_topic()])
+        return KafkaClaimRegister(self.key, self._producer({}))
 
     def abandon(self, plan: Plan) -> dict[int, str]:
         """Close a plan that will not be finished, before a skip or rewind; idempotent.
@@ -136,6 +148,9 @@ class KafkaSink:
         if self._markers is not None:
             self._markers.close()
             self._markers = None
+
+    def _marker_topic(self) -> NewTopic:
+        return NewTopic(MARKER_TOPIC, max(_MARKER_PARTITIONS, self.spec.slots), self.spec.replication_factor)
 
     def _standing(self) -> list[int]:
         standing = []

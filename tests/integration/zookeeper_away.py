@@ -1,0 +1,117 @@
+"""A flow of made-up rows into Kafka behind a ZooKeeper that can be cut off, and the oracle: what a consumer sees."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from databus import Batching, Flow, Kafka, Mock, __version__
+from databus.checkpoints.spool import PlanSpool
+from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.core.settings import Settings
+from databus.ops.run import run_flow
+from databus.ops.services import open_services
+from databus.runtime.context import RunIdentity
+from databus.runtime.window import WindowControl, WindowLimits, WindowResult
+from databus.testing.zookeeper_proxy import ZooKeeperProxy
+from tests.integration.conftest import World
+from tests.integration.kafka_target import consume, event_id
+
+_NUMBERS = itertools.count(1)
+PER_BATCH, PER_TRANSACTION = 40, 10
+
+
+class Killed(BaseException):
+    """Ends a run where it stands, as kill -9 does: no handler of ours catches it."""
+
+
+class Away:
+    """One flow with a topic, a spool and a proxy of its own."""
+
+    def __init__(self, world: World, proxy: ZooKeeperProxy, folder: Path, batches: int = 5, **options: Any):
+        self.world, self.proxy = world, proxy
+        self.settings = Settings("away", str(folder / "segments"), f"sqlite:///{folder / 'records.db'}")
+        extra = {"session_timeout_s": 2, "operation_timeout_s": 1.5, "connect_timeout_s": 20}
+        self.cut = world.override("zookeeper_default", port=proxy.port, extra=extra)
+        self.straight = world.override("zookeeper_default", extra={**extra, "operation_timeout_s": 20})
+        self.rows = batches * PER_BATCH
+        name = f"away_{uuid.uuid4().hex[:8]}"
+        self.flow = Flow(
+            name=name,
+            source=Mock(rows=self.rows, rows_per_transaction=PER_TRANSACTION),
+            sinks=(Kafka(conn_id="kafka_east", topic=name, partitions=4, slots=2, tombstones=False),),
+            batching=Batching(max_rows=PER_BATCH, max_seconds=0.2),
+            zookeeper=self.cut,
+            **options,
+        )
+        self.spool = PlanSpool(self.settings.segment_store, "away", self.flow.name)
+
+    @property
+    def topic(self) -> str:
+        return self.flow.sinks[0].to_json()["topic"]
+
+    def run(self, zookeeper: str = "", wait_s: float = 30, **control: Any) -> WindowResult:
+        """Run until caught up, by the cut connection unless another is given."""
+        flow = self.flow.model_copy(update={"zookeeper": zookeeper or self.cut})
+        limits = WindowLimits(
+            600, until_caught_up=True, lease_wait_s=wait_s, store_wait_s=control.pop("store_wait_s", 60)
+        )
+        with open_services(flow, self.world.connections, self.settings) as services:
+            identity = RunIdentity(f"run-{next(_NUMBERS)}", "", __version__)
+            try:
+                spark = self.world.spark("away")
+                return run_flow(flow, services, spark, identity, WindowControl(limits, **control))
+            finally:
+                gc.collect()
+
+    @contextmanager
+    def store(self) -> Iterator[ZooKeeperCheckpoints]:
+        """A store that is not cut off."""
+        with ZooKeeperCheckpoints.open(self.world.connections.get(self.straight)) as store:
+            yield store
+
+    def committed(self) -> int:
+        with self.store() as store:
+            return store.load(self.flow.name).batch
+
+    def history(self) -> list[Any]:
+        with self.store() as store:
+            return list(reversed(store.history(self.flow.name, 1000)))
+
+    def assert_exact(self, repeated: int = 0) -> None:
+        """Each row is seen once and in order; history is whole, without a hole, and its counts are those rows."""
+        messages = consume(self.world.sandbox.address("kafka"), self.topic)
+        ids = [event_id(m) for m in messages]
+        times = Counter(ids)
+        assert len(times) == self.rows
+        assert sum(times.values()) - self.rows == repeated
+        if not repeated:
+            for partition in range(4):
+                places = [_place(event_id(m)) for m in messages if m.partition() == partition]
+                assert places == sorted(places)
+        entries = self.history()
+        for before, after in itertools.pairwise(entries):
+            assert after.previous == before.offset
+            assert after.batch > before.batch
+        with self.store() as store:
+            assert store.load(self.flow.name).offset.sequence == self.rows // PER_TRANSACTION
+            assert store.pending_plan(self.flow.name) is None
+        assert self.spool.is_empty()
+
+    def assert_counted(self) -> None:
+        """Every row is in the history once."""
+        entries = self.history()
+        assert sum(c.dispatched for e in entries for c in e.counts.values()) == self.rows
+        written = sum(r["written"] for e in entries for r in e.receipts)
+        assert written == self.rows
+
+
+def _place(text: str) -> list[int]:
+    """Return the numbers of an event id, which rise with the log."""
+    return [int(part) for part in text.replace(":", "-").replace("/", "-").split("-") if part.isdigit()]

@@ -9,19 +9,24 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pyarrow as pa
 
 from databus import Batching, Flow, Kafka, Mock, __version__
 from databus.checkpoints.spool import PlanSpool
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.core.offsets import SequenceOffset
 from databus.core.settings import Settings
 from databus.ops.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
 from databus.runtime.window import WindowControl, WindowLimits, WindowResult
+from databus.sinks.kafka import session
 from databus.testing.zookeeper_proxy import ZooKeeperProxy
 from tests.integration.conftest import World
-from tests.integration.kafka_target import consume, event_id
+from tests.integration.kafka_target import consume, event_id, wait_until
 
 _NUMBERS = itertools.count(1)
 PER_BATCH, PER_TRANSACTION = 40, 10
@@ -31,13 +36,30 @@ class Killed(BaseException):
     """Ends a run where it stands, as kill -9 does: no handler of ours catches it."""
 
 
+class InProcess:
+    """Runs the direct lane's tasks here, one after the other, in place of Spark; what they do is the product's own."""
+
+    def interruptTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+        """Nothing runs elsewhere."""
+
+    def addTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+        """Nothing runs elsewhere."""
+
+    def range(self, start: int, end: int, _step: int, _partitions: int) -> Any:
+        def collect(task: Any) -> list[Any]:
+            batches = [pa.RecordBatch.from_pydict({"id": [slot]}) for slot in range(start, end)]
+            return [row for batch in batches for done in task([batch]) for row in done.to_pylist()]
+
+        return SimpleNamespace(mapInArrow=lambda task, _schema: SimpleNamespace(collect=lambda: collect(task)))
+
+
 class Away:
     """One flow with a topic, a spool and a proxy of its own."""
 
     def __init__(self, world: World, proxy: ZooKeeperProxy, folder: Path, batches: int = 5, **options: Any):
         self.world, self.proxy = world, proxy
         self.settings = Settings("away", str(folder / "segments"), f"sqlite:///{folder / 'records.db'}")
-        extra = {"session_timeout_s": 2, "operation_timeout_s": 1.5, "connect_timeout_s": 20}
+        extra = {"session_timeout_s": 2, "operation_timeout_s": 0.8, "connect_timeout_s": 20}
         self.cut = world.override("zookeeper_default", port=proxy.port, extra=extra)
         self.straight = world.override("zookeeper_default", extra={**extra, "operation_timeout_s": 20})
         self.rows = batches * PER_BATCH
@@ -56,19 +78,35 @@ class Away:
     def topic(self) -> str:
         return self.flow.sinks[0].to_json()["topic"]
 
-    def run(self, zookeeper: str = "", wait_s: float = 30, **control: Any) -> WindowResult:
-        """Run until caught up, by the cut connection unless another is given."""
+    def run(self, zookeeper: str = "", wait_s: float = 30, spark: Any = None, **control: Any) -> WindowResult:
+        """Run until caught up, by the cut connection unless another is given; tasks run in this process without Spark.
+
+        Killed tasks leave their producers behind, as in another process; a new run opens its own.
+        """
+        session._kept.clear()
         flow = self.flow.model_copy(update={"zookeeper": zookeeper or self.cut})
         limits = WindowLimits(
             600, until_caught_up=True, lease_wait_s=wait_s, store_wait_s=control.pop("store_wait_s", 60)
         )
         with open_services(flow, self.world.connections, self.settings) as services:
+            self.connected = services.store.connected
             identity = RunIdentity(f"run-{next(_NUMBERS)}", "", __version__)
             try:
-                spark = self.world.spark("away")
-                return run_flow(flow, services, spark, identity, WindowControl(limits, **control))
+                return run_flow(flow, services, spark or InProcess(), identity, WindowControl(limits, **control))
             finally:
                 gc.collect()
+
+    def come_back(self) -> None:
+        """Let ZooKeeper be reached again; returns when the run's own client has noticed."""
+        self.proxy.come_back()
+        wait_until(self.connected, "connection to ZooKeeper")
+
+    def start(self) -> None:
+        """Write the flow's first checkpoint."""
+        with self.store() as store:
+            lease = store.claim(self.flow.name, "start", 0)
+            store.start(self.flow.name, lease, SequenceOffset(0), "start")
+            lease.release()
 
     @contextmanager
     def store(self) -> Iterator[ZooKeeperCheckpoints]:

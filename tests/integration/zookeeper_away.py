@@ -22,6 +22,7 @@ from databus.core.settings import Settings
 from databus.ops.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
+from databus.runtime.drain import Drain
 from databus.runtime.window import WindowControl, WindowLimits, WindowResult
 from databus.sinks.kafka import session
 from databus.testing.zookeeper_proxy import ZooKeeperProxy
@@ -57,11 +58,21 @@ class Away:
     """One flow with a topic, a spool and a proxy of its own."""
 
     def __init__(self, world: World, proxy: ZooKeeperProxy, folder: Path, batches: int = 5, **options: Any):
+        """Describe the flow.
+
+        Args:
+            world: the servers.
+            proxy: in front of the ZooKeeper to use.
+            folder: for the segment store and records.
+            batches: full batches that the source holds.
+            options: of the flow.
+        """
         self.world, self.proxy = world, proxy
         self.settings = Settings("away", str(folder / "segments"), f"sqlite:///{folder / 'records.db'}")
         extra = {"session_timeout_s": 2, "operation_timeout_s": 0.8, "connect_timeout_s": 20}
         self.cut = world.override("zookeeper_default", port=proxy.port, extra=extra)
-        self.straight = world.override("zookeeper_default", extra={**extra, "operation_timeout_s": 20})
+        straight = {**extra, "operation_timeout_s": 20}
+        self.straight = world.override("zookeeper_default", port=proxy.target_port, extra=straight)
         self.rows = batches * PER_BATCH
         name = f"away_{uuid.uuid4().hex[:8]}"
         self.flow = Flow(
@@ -95,6 +106,22 @@ class Away:
                 return run_flow(flow, services, spark or InProcess(), identity, WindowControl(limits, **control))
             finally:
                 gc.collect()
+
+    def run_until(self, batch: int) -> WindowResult:
+        """Run by the straight connection up to a batch number."""
+        drain = Drain()
+
+        def stop(report: Any) -> None:
+            if report.plan.batch >= batch:
+                drain.request()
+
+        return self.run(self.straight, drain=drain, on_batch=stop)
+
+    def grow(self, batches: int) -> None:
+        """Let the source hold more rows."""
+        self.rows += batches * PER_BATCH
+        source = self.flow.source.model_copy(update={"rows": self.rows})
+        self.flow = self.flow.model_copy(update={"source": source})
 
     def come_back(self) -> None:
         """Let ZooKeeper be reached again; returns when the run's own client has noticed."""

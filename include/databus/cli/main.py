@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from databus import __version__
-from databus.cli import bench, checkpoint, decode, flows, moving, sandbox, segments, watching
+from databus.cli import adopt, bench, checkpoint, decode, flows, moving, sandbox, segments, watching
 from databus.cli.exits import exit_code
 from databus.cli.output import ERR
 from databus.core.errors import DatabusError
@@ -23,6 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(flows.app, name="flows")
+checkpoint.app.command("adopt")(adopt.adopt)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(bench.app, name="bench")

@@ -23,6 +23,11 @@ class FlowPaths:
     root: str
 
     @property
+    def name(self) -> str:
+        """Name of the flow."""
+        return self.root.rpartition("/")[2]
+
+    @property
     def epoch(self) -> str:
         """Persistent; raised by each claim."""
         return f"{self.root}/epoch"

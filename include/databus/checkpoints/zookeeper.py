@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -17,11 +18,12 @@ from databus.checkpoints.claimant import LeaseClaimant
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
 from databus.checkpoints.holder import LeaseHolder, read_holder
+from databus.checkpoints.large_values import LargeValues, reference
 from databus.checkpoints.layout import FlowPaths, Layout
 from databus.checkpoints.lease import ZooKeeperLease
 from databus.checkpoints.options import ZooKeeperOptions
 from databus.checkpoints.server_ids import ZooKeeperServerIds
-from databus.checkpoints.session import ZooKeeperSession
+from databus.checkpoints.session import Node, ZooKeeperSession
 from databus.checkpoints.transaction import (
     Operation,
     OperationKind,
@@ -35,7 +37,12 @@ from databus.checkpoints.transaction import (
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.connections import Connection
 from databus.core.counts import TableCounts
-from databus.core.errors import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
+from databus.core.errors import (
+    CheckpointConflictError,
+    CheckpointError,
+    CheckpointFormatError,
+    CheckpointUnavailableError,
+)
 from databus.core.findings import Finding, Level
 from databus.core.offsets import Offset
 from databus.core.outcome import PlanOutcome
@@ -58,8 +65,13 @@ class ZooKeeperCheckpoints:
     Connects at first use, or by `open`. Safe for several threads, which share one session; not across a fork.
     """
 
-    def __init__(self, connection: Connection, clock: Clock | None = None):
+    def __init__(self, connection: Connection, clock: Clock | None = None, large: LargeValues | None = None):
         """Read the connection's options; no I/O.
+
+        Args:
+            connection: where ZooKeeper is.
+            clock: tells the time.
+            large: keeps values that are too large for an atomic write; without it they are refused.
 
         Raises:
             ConfigError: a bad or unknown option.
@@ -69,9 +81,10 @@ class ZooKeeperCheckpoints:
         self._layout = Layout(self._options.root)
         self._clock = clock or _UtcClock()
         self._server_ids = ZooKeeperServerIds(self._session, self._layout)
+        self._large = large
 
     @classmethod
-    def open(cls, connection: Connection, clock: Clock | None = None) -> Self:
+    def open(cls, connection: Connection, clock: Clock | None = None, large: LargeValues | None = None) -> Self:
         """Return a store that is connected.
 
         Raises:
@@ -79,7 +92,7 @@ class ZooKeeperCheckpoints:
             CheckpointError: it denies access.
             ConfigError: a bad or unknown option.
         """
-        store = cls(connection, clock)
+        store = cls(connection, clock, large)
         try:
             store.list_flows()
         except CheckpointError:
@@ -137,13 +150,15 @@ class ZooKeeperCheckpoints:
         names = self._session.children(paths.history)[-last:] if last > 0 else []
         nodes = self._session.read(*(f"{paths.history}/{name}" for name in reversed(names))) if names else []
         what = f"history of flow {flow}"
-        return tuple(decode_as(node.data, what, HistoryEntry.from_json) for node in nodes if node)
+        found = (self._whole(flow, node) for node in nodes)
+        return tuple(decode_as(node.data, what, HistoryEntry.from_json) for node in found if node)
 
     def claim(self, flow: str, who: str, wait_s: float) -> ZooKeeperLease:
         """Take the lease and raise the epoch; waits up to `wait_s`, then raises LeaseBusyError naming the holder."""
         paths = self._layout.flow(flow)
         lease = LeaseClaimant(self._session, flow, paths, self._clock).claim(who, wait_s)
-        self._trim_history(paths)
+        self._trim_history(flow, paths)
+        self._sweep(flow, paths)
         return lease
 
     def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
@@ -169,7 +184,7 @@ class ZooKeeperCheckpoints:
                 create(paths.checkpoint, stored_checkpoint(checkpoint, number)),
                 create(paths.history_entry(number), encode(entry.to_json())),
             ]
-            cause = self._send(operations, f"the start of flow {flow}")
+            cause = self._send(flow, operations, f"the start of flow {flow}")
             if cause is None:
                 return checkpoint
         raise self._gave_up(f"flow {flow}: the first checkpoint", cause) from cause
@@ -198,7 +213,7 @@ class ZooKeeperCheckpoints:
                 check(paths.epoch, state.epoch_version),
                 set_data(paths.plan, content, node.version) if node else create(paths.plan, content),
             ]
-            cause = self._send(operations, f"the plan of flow {plan.flow}, batch {plan.batch}")
+            cause = self._send(plan.flow, operations, f"the plan of flow {plan.flow}, batch {plan.batch}")
             if cause is None:
                 return
         raise self._gave_up(f"flow {plan.flow}: the plan of batch {plan.batch}", cause) from cause
@@ -243,8 +258,10 @@ class ZooKeeperCheckpoints:
                 create(paths.history_entry(number), encode(entry.to_json())),
                 *self._trim(paths, number, cause),
             ]
-            cause = self._send(operations, f"the commit of flow {plan.flow}, batch {plan.batch}")
+            superseded = self._superseded(paths, number)
+            cause = self._send(plan.flow, operations, f"the commit of flow {plan.flow}, batch {plan.batch}")
             if cause is None:
+                self._drop(plan.flow, superseded)
                 return
         raise self._gave_up(f"flow {plan.flow}: the commit of batch {plan.batch}", cause) from cause
 
@@ -282,7 +299,7 @@ class ZooKeeperCheckpoints:
             step = step_of(state, functools.partial(self._trim_one, paths, cause))
             if step is None:
                 return state.checkpoint
-            cause = self._send(step.operations, f"{what} of flow {flow}")
+            cause = self._send(flow, step.operations, f"{what} of flow {flow}")
             fruitless = 0 if cause is None else fruitless + 1
         raise self._gave_up(f"flow {flow}: {what}", cause) from cause
 
@@ -291,11 +308,52 @@ class ZooKeeperCheckpoints:
 
     def _read(self, flow: str, *, sync: bool) -> FlowState:
         paths = self._layout.flow(flow)
-        checkpoint, plan, epoch = self._session.read(paths.checkpoint, paths.plan, paths.epoch, sync=sync)
-        return FlowState(flow, checkpoint, plan, epoch)
+        wanted = (paths.checkpoint, paths.plan, paths.epoch)
 
-    def _send(self, operations: Sequence[Operation], what: str) -> Exception | None:
+        def read(*, sync: bool) -> FlowState:
+            checkpoint, plan, epoch = self._session.read(*wanted, sync=sync)
+            return FlowState(flow, self._whole(flow, checkpoint), self._whole(flow, plan), epoch)
+
+        try:
+            return read(sync=sync)
+        except CheckpointFormatError:
+            # A large value goes with the commit that replaces it, which may have come in between.
+            return read(sync=True)
+
+    def _whole(self, flow: str, node: Node | None) -> Node | None:
+        """Return a node with its value, wherever that is kept."""
+        if node is None or reference(node.data) is None:
+            return node
+        if self._large is None:
+            raise CheckpointFormatError(
+                f"flow {flow}: a large value is kept outside of ZooKeeper; this store was opened without its folder",
+                hint="Open it with the installation's segment store (DATABUS_SEGMENT_STORE).",
+            )
+        return replace(node, data=self._large.unpack(flow, node.data))
+
+    def _superseded(self, paths: FlowPaths, number: int) -> Sequence[Node | None]:
+        """Return the nodes that the commit of a history number replaces or deletes, where large values are in use."""
+        if self._large is None or not self._large.in_use(paths.name):
+            return ()
+        oldest = [paths.history_entry(number - self._options.history)] if number > self._options.history else []
+        return self._session.read(paths.checkpoint, paths.plan, *oldest)
+
+    def _drop(self, flow: str, nodes: Sequence[Node | None]) -> None:
+        if self._large is not None:
+            self._large.drop(flow, [node.data for node in nodes if node is not None])
+
+    def _sweep(self, flow: str, paths: FlowPaths) -> None:
+        """Delete large values that nothing refers to; kills and lost answers leave some."""
+        if self._large is None or not self._large.names(flow):
+            return
+        entries = (f"{paths.history}/{name}" for name in self._session.children(paths.history))
+        nodes = self._session.read(paths.checkpoint, paths.plan, *entries)
+        self._large.sweep(flow, [node.data for node in nodes if node is not None])
+
+    def _send(self, flow: str, operations: Sequence[Operation], what: str) -> Exception | None:
         """Send a write once; return None when it was applied, else why the next round must look."""
+        if self._large is not None:
+            operations = self._large.pack(flow, operations)
         try:
             self._session.write(operations, what)
         except (OutcomeUnknownError, RefusedError) as error:
@@ -321,8 +379,8 @@ class ZooKeeperCheckpoints:
         gone = isinstance(refused, RefusedError) and refused.operation == delete(paths.history_entry(oldest))
         return [] if oldest < 1 or gone else [delete(paths.history_entry(oldest))]
 
-    def _trim_history(self, paths: FlowPaths) -> None:
+    def _trim_history(self, flow: str, paths: FlowPaths) -> None:
         """Delete what a commit does not: entries left over after the configured number was lowered."""
         for name in self._session.children(paths.history)[: -self._options.history]:
             operation = Operation(OperationKind.DELETE, f"{paths.history}/{name}")
-            self._send([operation], "the trimming of history")
+            self._send(flow, [operation], "the trimming of history")

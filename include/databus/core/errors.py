@@ -85,6 +85,12 @@ class SourceUnavailableError(SourceError):
     retryable = True
 
 
+class ServerIdTakenError(SourceUnavailableError):
+    """Another reader uses this reader's replication server id, and the server ended one of the two."""
+
+    code = "source_server_id_taken"
+
+
 class SourceAccessError(SourceError):
     """The source refused the credentials or a privilege is missing."""
 

@@ -29,6 +29,9 @@ from tests.integration.zookeeper_away import Away, Killed
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
+PATIENCE_S = 200.0
+"""How long a test waits for what must come, on a busy machine."""
+
 MakeAway = Callable[..., Away]
 
 
@@ -76,14 +79,14 @@ class TestStop:
         shop.start()
         shop.proxy.fail_next(fault, f"/{shop.flow.name}/{where}", stay_down=True)
         thread, results = in_thread(lambda: shop.run(spark=world.spark("away") if engine == "spark" else None))
-        wait_until(lambda: shop.proxy.armed == 0)
+        wait_until(lambda: shop.proxy.armed == 0, PATIENCE_S)
         with shop.store() as store:
-            wait_until(lambda: store.holder(shop.flow.name) is None)
+            wait_until(lambda: store.holder(shop.flow.name) is None, PATIENCE_S)
             found, applied = store.load(shop.flow.name), fault is Fault.AFTER
             assert found.batch == (1 if applied and where == "checkpoint" else 0)
             assert (store.pending_plan(shop.flow.name) is not None) == (applied == (where == "plan"))
             shop.proxy.come_back()
-            thread.join(120)
+            thread.join(PATIENCE_S)
             assert [getattr(r, "batches", r) for r in results] == [3]
             assert store.epoch(shop.flow.name) == 3
         shop.assert_exact()

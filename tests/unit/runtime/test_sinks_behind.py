@@ -17,6 +17,7 @@ import pytest
 
 from databus import Batching, Flow, __version__
 from databus.connections.environment import EnvironmentConnections
+from databus.core.checkpoint import HistoryEntry
 from databus.core.errors import MarkerDivergedError, SinkSettingError, SinkUnavailableError
 from databus.core.findings import Finding, Level
 from databus.core.flow import SinkSpec
@@ -25,7 +26,7 @@ from databus.core.receipts import WriteReceipt
 from databus.core.report import BatchReport
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
-from databus.runtime import catch_up, direct, outage, probe
+from databus.runtime import direct, outage, probe, sinks_behind
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.window import WindowControl, WindowLimits, WindowResult, run_window
 from databus.sinks.kafka.markers import Marker, compare
@@ -176,6 +177,12 @@ class Reports:
     def quarantine(self, *_: Any) -> None:
         raise AssertionError("nothing is held back here")
 
+    def paged(self, _flow: str) -> int:
+        return 0
+
+    def page(self, _flow: str, entries: Sequence[HistoryEntry]) -> int:
+        return entries[-1].number
+
 
 MADE = MockSplit.read_text
 
@@ -194,7 +201,7 @@ def rows_of(split: MockSplit) -> list[pa.RecordBatch]:
 
 @pytest.fixture(autouse=True)
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Broker]]:
-    for module, name in ((probe, "PAUSE_S"), (catch_up, "_FIRST_PAUSE_S"), (outage, "FIRST_PAUSE_S")):
+    for module, name in ((probe, "PAUSE_S"), (sinks_behind, "_FIRST_PAUSE_S"), (outage, "FIRST_PAUSE_S")):
         monkeypatch.setattr(module, name, 0.001)
     monkeypatch.setattr(direct, "overlapped", lambda items, _ahead: (item for item in items))
     monkeypatch.setattr(MockSplit, "read_text", lambda split, _columns: iter(rows_of(split)))

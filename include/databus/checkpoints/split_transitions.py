@@ -78,6 +78,7 @@ def joined(flow: str, sink: str, flows: Standing, sinks: Standing, by: Joining) 
         batch=newest.batch,
         plan_hash=newest.plan_hash,
         counts=newest.counts,
+        bytes=newest.bytes,
         epoch=by.epoch,
         run_id=by.who,
         updated_at=by.now,

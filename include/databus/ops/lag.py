@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 from databus.core.flow import Flow, FlowContext
 from databus.core.lag import Headroom, Lag
+from databus.core.offsets import Offset, Ordering
 from databus.runtime.context import Services
 
 
@@ -27,7 +29,7 @@ class FlowLag:
 
 
 def measure(flow: Flow, services: Services) -> FlowLag:
-    """Compare the committed offset with the head of the source's log.
+    """Compare the committed offset, that of the sink furthest behind, with the head of the source's log.
 
     Raises:
         SourceUnavailableError: the source does not answer.
@@ -37,7 +39,12 @@ def measure(flow: Flow, services: Services) -> FlowLag:
         return FlowLag(flow.name, None, None, None)
     source = flow.source.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
     try:
-        offset = checkpoint.offset
+        own = (services.store.of_sink(name).load(flow.name) for name in services.store.sinks_behind(flow.name))
+        offset = reduce(_earlier, (at.offset for at in own if at is not None), checkpoint.offset)
         return FlowLag(flow.name, str(offset), source.lag(offset), source.headroom(offset))
     finally:
         source.close()
+
+
+def _earlier(one: Offset, other: Offset) -> Offset:
+    return other if other.compare(one) is Ordering.BEFORE else one

@@ -19,6 +19,8 @@ from databus.records.store import RecordStore
 from databus.runtime.context import Services
 
 _ROUNDS = 3
+_OWN_BATCHES = 100_000
+"""Of a sink that was behind: more than are ever kept."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def _verify(flow: Flow, services: Services, last: int | None, code_version: str)
     evidence = [
         _history(state),
         _pages(state),
-        _reports(state, reports),
+        _reports(state, reports, _alone(flow, services)),
         _quarantine(state, held),
         *_sinks(flow, services, state),
         _log(flow, services, state, (last, code_version), reports),
@@ -145,7 +147,13 @@ def _difference(page: HistoryEntry, entry: HistoryEntry) -> str:
     return "; ".join(f"{name} is {mine[name]} there and {theirs.get(name)} in ZooKeeper" for name in names)
 
 
-def _reports(state: LedgerState, reports: Sequence[ReportFact]) -> Evidence:
+def _alone(flow: Flow, services: Services) -> list[HistoryEntry]:
+    """Return the batches that sinks committed by themselves while they were behind."""
+    histories = (services.store.of_sink(spec.sink_name).history(flow.name, _OWN_BATCHES) for spec in flow.sinks)
+    return [entry for history in histories for entry in history if entry.action == "commit"]
+
+
+def _reports(state: LedgerState, reports: Sequence[ReportFact], alone: Sequence[HistoryEntry]) -> Evidence:
     """Compare each commit with the report that its run stored."""
     problems = []
     by_batch = {(report.batch, report.plan_hash): report for report in reports}
@@ -159,6 +167,8 @@ def _reports(state: LedgerState, reports: Sequence[ReportFact]) -> Evidence:
             continue
         for name, mine, theirs in report.compared(entry):
             problems.append(f"batch {entry.batch}: its report has {name} {mine}, the ledger {theirs}")
+    for entry in alone:
+        by_batch.pop((entry.batch, entry.plan_hash), None)
     lowest = min((entry.batch for entry in commits), default=0)
     highest = state.checkpoint.batch if state.checkpoint else 0
     problems += [
@@ -181,21 +191,27 @@ def _quarantine(state: LedgerState, held: dict[int, int]) -> Evidence:
 
 
 def _sinks(flow: Flow, services: Services, state: LedgerState) -> list[Evidence]:
-    """Ask each sink what it holds."""
+    """Ask each sink what it holds; one that is behind by its own checkpoint."""
     if state.checkpoint is None:
         return []
-    commits = [entry for entry in state.entries if entry.action == "commit"]
-    hashes = {entry.batch: entry.plan_hash for entry in commits if entry.plan_hash}
+    behind = services.store.sinks_behind(flow.name)
     found = []
     for spec in flow.sinks:
         name = spec.sink_name
+        own = services.store.of_sink(name)
+        alone = [entry for entry in own.history(flow.name, _OWN_BATCHES) if entry.action == "commit"]
+        commits = [*(entry for entry in state.entries if entry.action == "commit"), *alone]
+        hashes = {entry.batch: entry.plan_hash for entry in commits if entry.plan_hash}
+        checkpoint, plan = state.checkpoint, state.plan
+        if name in behind:
+            checkpoint, plan = own.load(flow.name) or checkpoint, own.pending_plan(flow.name)
         sink = spec.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
         try:
             if not isinstance(sink, EvidentSink):
                 found.append(Evidence(f"sink {name}", (f"a sink of kind {spec.kind} shows nothing",)))
                 continue
             receipts = [(e.batch, r) for e in commits for r in e.receipts if r.get("sink") == name]
-            found.append(sink.evidence(SinkClaim(flow.name, state.checkpoint, state.plan, hashes, receipts)))
+            found.append(sink.evidence(SinkClaim(flow.name, checkpoint, plan, hashes, receipts)))
         finally:
             sink.close()
     return found

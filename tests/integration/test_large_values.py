@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from databus.checkpoints.durable_folder import DurableFolder
 from databus.checkpoints.large_values import LARGE_BYTES, LargeValues, reference
 from databus.checkpoints.session import start_client
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.core.amendments import Amendment
 from databus.core.checkpoint import Checkpoint
 from databus.core.errors import CheckpointFormatError
+from databus.core.gaps import OPEN, SKIPPED, Gap
 from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.plan import Plan, SinkPlan
 from databus.core.protocols import Lease
@@ -72,12 +75,13 @@ class Large:
         return self.stack.enter_context(ZooKeeperCheckpoints(connection, large=large))
 
     def nodes(self) -> dict[str, bytes]:
-        """Every node of the flow, as it is stored."""
+        """Every node of the flow itself, as it is stored."""
         client = start_client(self.world.connections.get("zookeeper_default"))
         try:
             home = f"{self.root}/flows/{FLOW}"
-            names = [n for n in client.get_children(home) if n not in {"history", "waiters", "lease"}]
-            names += [f"history/{n}" for n in client.get_children(f"{home}/history")]
+            lists = {"history", "gaps"} & set(client.get_children(home))
+            names = [n for n in client.get_children(home) if n not in {"waiters", "lease", "sinks", *lists}]
+            names += [f"{parent}/{n}" for parent in lists for n in client.get_children(f"{home}/{parent}")]
             return {name: client.get(f"{home}/{name}")[0] for name in names}
         finally:
             client.stop()
@@ -131,14 +135,83 @@ def test_values_go_with_the_history(large: Large) -> None:
     store = large.store()
     lease = started(store)
     for batch in range(1, 7):
+        store.recorded(FLOW, batch)  # all entries so far have ledger pages
         move(store, lease, batch)
         assert set(large.values.names()) == large.referred()
     # The checkpoint and three entries.
     assert len(large.values.names()) == HISTORY + 1
     lease.release()
-    large.store(history=1).claim(FLOW, "run-2", 0)
+    fewer = large.store(history=1)
+    fewer.claim(FLOW, "run-2", 0)
+    fewer.recorded(FLOW, 7)
     assert set(large.values.names()) == large.referred()
     assert len(large.values.names()) == 2
+
+
+def test_values_of_entries_without_a_page_stay(large: Large) -> None:
+    store = large.store(history=1)
+    lease = started(store)
+    for batch in range(1, 4):
+        move(store, lease, batch)
+    assert len(store.history(FLOW, 10)) == 4
+    assert set(large.values.names()) == large.referred()
+    assert len(large.values.names()) == 5
+
+
+def test_a_sink_behind_has_values_of_its_own(large: Large) -> None:
+    """The plan in flight becomes the plan of both; what the flow lets go of is not what the sink holds."""
+    store = large.store()
+    lease = started(store)
+    move(store, lease, 1)
+    shared = plan_of(2)
+    store.write_plan(lease, shared)
+    own = store.detach(FLOW, lease, "kafka", "away")
+    own_values = DurableFolder(f"{large.folder}/_content/default/{FLOW}@kafka")
+    assert len(own_values.names()) == 3  # checkpoint, plan, entry
+    store.commit(lease, shared, outcome(shared, lease.epoch), receipts_of(2), COUNTS)
+    assert set(large.values.names()) == large.referred()
+    assert large.store().of_sink("kafka").pending_plan(FLOW) == shared
+    lease.release()
+    store = large.store()
+    lease = store.claim(FLOW, "run-2", 0)  # sweeps
+    sink = store.of_sink("kafka")
+    assert (sink.load(FLOW), sink.pending_plan(FLOW), len(own_values.names())) == (own, shared, 3)
+    assert store.highest_batch(FLOW) == 2
+    sink.commit(lease, shared, outcome(shared, lease.epoch), receipts_of(2), COUNTS)
+    joined = store.join(FLOW, lease, "kafka", "run-2")
+    assert large.store().load(FLOW) == joined
+    assert [entry.action for entry in large.store().of_sink("kafka").history(FLOW, 9)] == ["join", "commit", "detach"]
+    assert len(own_values.names()) == 3  # of the entries
+    lease.release()
+    large.store().claim(FLOW, "run-3", 0)
+    assert len(own_values.names()) == 3
+    assert set(large.values.names()) == large.referred()
+
+
+def test_pauses_and_gaps_keep_their_values(large: Large) -> None:
+    store = large.store()
+    lease = started(store)
+    move(store, lease, 1)
+    standing = store.load(FLOW)
+    store.pause(FLOW, "ada", "maintenance")
+    gap = Gap(0, offset(1), offset(2), "purged", OPEN, "run", "gone", NOON)
+    named = store.note_gap(FLOW, lease, gap)
+    skip = Amendment("skip", "ada", "gone", offset(2), gap=replace(gap, decision=SKIPPED))
+    assert store.load(FLOW) == standing
+    lease.release()
+    store = large.store()
+    lease = store.claim(FLOW, "ada", 0)  # sweeps
+    assert store.gaps(FLOW) == (named,)
+    amended = store.amend(FLOW, lease, skip)
+    store.resume(FLOW, "ada", "done")
+    lease.release()
+    other = large.store()
+    other.claim(FLOW, "run-2", 0)
+    assert other.load(FLOW) == amended
+    assert [entry.action for entry in other.history(FLOW, 9)] == ["resume", "skip", "pause", "commit", "start"]
+    (found,) = other.gaps(FLOW)
+    assert (found.decision, found.end, other.paused(FLOW)) == (SKIPPED, offset(2), None)
+    assert set(large.values.names()) == large.referred()
 
 
 @pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER])

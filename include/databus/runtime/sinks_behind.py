@@ -159,8 +159,8 @@ class SinksBehind:
         return checkpoint
 
     def idle(self) -> bool:
-        """Tell whether no sink can catch up at the moment."""
-        return not any(
+        """Tell whether no sink can catch up at the moment; without ZooKeeper none can."""
+        return is_detached(self.session) or not any(
             sink.error is None and sink.failures < _FAILURES and sink.probe.first_answer(_FIRST_ANSWER_S)
             for sink in self._behind.values()
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from databus.checkpoints.spool import PlanSpool
 from databus.core.checkpoint import Checkpoint
-from databus.core.errors import MarkersAheadError, StaleEpochError
+from databus.core.errors import MarkersAheadError, SinkUnavailableError, StaleEpochError
 from databus.core.flow import Flow
 from databus.core.marks import ClaimRegister, SlotMark
 from databus.core.plan import Plan
@@ -96,6 +96,8 @@ def slots_ahead(
 ) -> Sequence[Ahead]:
     """Return the slots that hold a batch that is neither committed, nor in flight, nor closed before the plan was made.
 
+    A sink that is away is left out: it may be the one that the others go on without, and its writers compare again.
+
     Args:
         store: checkpoint store; asked for the sinks that are behind, each of which has a checkpoint of its own.
         flow: the flow.
@@ -106,7 +108,12 @@ def slots_ahead(
     for name in marked_sinks(sinks):
         own = store.of_sink(name) if name in behind else None
         checkpoint, pending = (own.load(flow.name), own.pending_plan(flow.name)) if own else stands
-        for slot, mark in enumerate(marks_of(flow, sinks, name, checkpoint)):
+        try:
+            marks = marks_of(flow, sinks, name, checkpoint)
+        except SinkUnavailableError as error:
+            log.warning("flow %s: markers of sink %s are not compared: %s", flow.name, name, error)
+            continue
+        for slot, mark in enumerate(marks):
             if mark is not None and _is_ahead(mark, checkpoint, pending, _before(pending, name, slot)):
                 found.append(Ahead(name, slot, mark))
     return found

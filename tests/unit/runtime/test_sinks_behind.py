@@ -17,7 +17,6 @@ import pytest
 
 from databus import Batching, Flow, __version__
 from databus.connections.environment import EnvironmentConnections
-from databus.core.checkpoint import HistoryEntry
 from databus.core.errors import MarkerDivergedError, SinkSettingError, SinkUnavailableError
 from databus.core.findings import Finding, Level
 from databus.core.flow import SinkSpec
@@ -182,12 +181,6 @@ class Reports:
 
     def quarantine(self, *_: Any) -> None:
         raise AssertionError("nothing is held back here")
-
-    def paged(self, _flow: str) -> int:
-        return 0
-
-    def page(self, _flow: str, entries: Sequence[HistoryEntry]) -> int:
-        return entries[-1].number
 
 
 MADE = MockSplit.read_text

@@ -81,6 +81,10 @@ class PlanSpool:
         plan = outcome.plan
         self._folder.put(_name(plan.batch, plan.hash, "outcome"), encode(outcome.to_json()))
 
+    def holds(self, plan: Plan) -> bool:
+        """Tell whether a plan is written down here."""
+        return self._folder.get(_name(plan.batch, plan.hash, "plan")) is not None
+
     def is_empty(self) -> bool:
         """Tell whether nothing was ever written down, or all of it is reconciled."""
         return not self._folder.names()

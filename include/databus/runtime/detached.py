@@ -77,7 +77,7 @@ class DetachableStore(AttachedOnlyStore):
         self._pending: Plan | None = None
         self._looked = False
         self._pause: Pause | None = None
-        self._behind: Sequence[str] = ()
+        self._behind: Sequence[str] | None = None
         self._highest = 0
         self._absence: _Absence | None = None
 
@@ -90,7 +90,7 @@ class DetachableStore(AttachedOnlyStore):
         """Take the lease; what the claim before it knew is forgotten."""
         self._lease = self._patience(lambda: self._store.claim(flow, who, wait_s))
         self._committed, self._pending, self._looked, self._absence = None, None, False, None
-        self._pause, self._behind, self._highest = None, (), 0
+        self._pause, self._behind, self._highest = None, None, 0
         return DetachableLease(self._lease, self, flow)
 
     def load(self, flow: str) -> Checkpoint | None:
@@ -156,6 +156,13 @@ class DetachableStore(AttachedOnlyStore):
             self._absence.announced = None
         self._committed, self._pending, self._looked = checkpoint, None, True
 
+    def reconcile(
+        self, lease: Lease, flow: str, outcomes: Sequence[PlanOutcome], pending: Plan | None
+    ) -> Checkpoint | None:
+        """Catch up with what a former holder moved; what was known before is forgotten."""
+        self._committed, self._looked = None, False
+        return super().reconcile(lease, flow, outcomes, pending)
+
     def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
         """Write the first checkpoint, which only ZooKeeper can hold."""
         self._committed = super().start(flow, lease, offset, who)
@@ -174,11 +181,13 @@ class DetachableStore(AttachedOnlyStore):
 
     def sinks_behind(self, flow: str) -> Sequence[str]:
         """Return the sinks that have a checkpoint of their own, as far as is known."""
-        if self._absence is None:
-            self._behind = super().sinks_behind(flow)
-            if self._behind:
-                self.note_batch(super().highest_batch(flow))
-        return self._behind
+        if self._absence is not None and self._behind is not None:
+            return self._behind
+        found = super().sinks_behind(flow)
+        if found:
+            self.note_batch(super().highest_batch(flow))
+        self._behind = found
+        return found
 
     def highest_batch(self, flow: str) -> int:
         """Return the highest batch number of all checkpoints and plans; away from ZooKeeper only ours grow."""
@@ -262,8 +271,8 @@ class DetachableStore(AttachedOnlyStore):
         absence.announced = plan
 
     def _detach(self, flow: str, error: CheckpointUnavailableError) -> None:
-        if self._committed is None or not self._looked or self._lease is None:
-            raise error
+        if self._committed is None or not self._looked or self._behind is None or self._lease is None:
+            raise error  # where the flow stands is not known
         self._absence = _Absence(time.monotonic(), error)
         log.warning(
             "flow %s: going on without ZooKeeper after batch %d, for up to %g s and %d batches: %s",

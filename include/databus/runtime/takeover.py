@@ -156,6 +156,10 @@ def _reconcile(claimed: Claimed, spool: PlanSpool, register: ClaimRegister) -> N
     if said is None or checkpoint is None or said.batch <= checkpoint.batch:
         spool.clear()
         return
+    pending = claimed.store.pending_plan(flow)
+    stands = pending is not None and (pending.batch, pending.hash) == (said.batch, said.plan_hash)
+    if pending is not None and stands and not spool.holds(pending):
+        return  # a claimer put it there, and did not come to finish it
     chain = spool.chain(checkpoint, said)
     claimed.store.reconcile(lease, flow, chain.outcomes, chain.pending)
     log.warning(

@@ -228,7 +228,8 @@ class _Window:
                     continue
                 behind.went_well()
                 if report is None:
-                    self._upkeep.idle(behind.joined, result.checkpoint.updated_at)
+                    if not is_detached(session):  # markers are written again under a lease only
+                        self._upkeep.idle(behind.joined, result.checkpoint.updated_at)
                     if self.control.limits.until_caught_up and behind.idle():
                         break
                     continue
@@ -237,10 +238,10 @@ class _Window:
                 if result.batches % PAGE_EVERY == 0:
                     _page_out(session)
                 self.control.on_batch(report)
-            if result.batches > before:
-                _page_out(session)
             result.behind = behind.offsets()
             if not self.lost:
+                if result.batches > before:
+                    _page_out(session)
                 behind.require_well()
         return not self.lost
 

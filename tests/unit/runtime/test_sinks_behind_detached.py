@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +14,7 @@ import pytest
 
 from databus import __version__
 from databus.connections.environment import EnvironmentConnections
-from databus.core.errors import CheckpointUnavailableError, SinkUnavailableError
+from databus.core.errors import CheckpointUnavailableError, SinkUnavailableError, StaleEpochError
 from databus.core.marks import SlotMark
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
@@ -25,6 +28,8 @@ from tests.unit.runtime.test_sinks_behind import (
     Broker,
     Engine,
     Installation,
+    Killed,
+    Killing,
     Marked,
     MarkedSink,
     brokers,
@@ -71,10 +76,12 @@ class Detachable(Installation):
         )
         self.line: Any = None
 
-    def go(self, on_batch: Callable[[int], None] = lambda _: None, **limits: Any) -> WindowResult:
+    def go(
+        self, on_batch: Callable[[int], None] = lambda _: None, line: Callable[[Any], Any] = Line, **limits: Any
+    ) -> WindowResult:
         """Run a window; `on_batch` gets the number of batches so far, and may cut `line`."""
         kept, seen = MemoryCheckpoints(self.server), [0]
-        self.line = Line(kept)
+        self.line = line(kept)
         settings = Settings("test", str(self.folder), "")
         services = Services(settings, EnvironmentConnections({}), self.line, None, self.reports, SystemClock())  # type: ignore[arg-type]
 
@@ -163,3 +170,85 @@ def test_a_run_begins_although_a_sink_is_away(flow: Detachable) -> None:
     BROKERS["b"].down = False
     flow.go()
     flow.assert_each_holds_all_once()
+
+
+class Shaky(Line):
+    """A line that is cut and mended at random, before or after a call was applied."""
+
+    def __init__(self, store: Any, chance: random.Random, line: Line | None = None):
+        super().__init__(store, line)
+        self._chance = chance
+
+    def __getattr__(self, name: str) -> Any:
+        found, line, chance = getattr(self._store, name), self._line, self._chance
+
+        def call(*args: Any) -> Any:
+            before = line.cut = chance.random() < (0.8 if line.cut else 0.03)
+            if before:
+                raise CheckpointUnavailableError("not sent")
+            done = found(*args)
+            line.cut = chance.random() < 0.03
+            if line.cut:
+                raise CheckpointUnavailableError("no answer")
+            return done
+
+        return call
+
+    def of_sink(self, sink: str) -> Shaky:
+        return Shaky(self._store.of_sink(sink), self._chance, self._line)
+
+    def connected(self) -> bool:
+        return not self._line.cut or self._chance.random() < 0.3
+
+
+@pytest.mark.parametrize("option", ["stop", "continue"])
+@pytest.mark.parametrize("seed", range(int(os.environ.get("DATABUS_TEST_SEEDS", "10"))))
+def test_kills_outages_and_lost_stores_at_random(tmp_path: Path, seed: int, option: str) -> None:
+    chance = random.Random(seed)
+    flow = Detachable(tmp_path, "a", "b", "c")
+    flow.flow = flow.flow.model_copy(update={"on_zookeeper_loss": option})
+    for name in "abc":
+        BROKERS[name].chance = chance
+    for _ in range(40):
+        for name in "abc":
+            BROKERS[name].down = chance.random() < 0.25
+        try:
+            flow.go(line=lambda kept: Killing(Shaky(kept, chance), chance), max_batches=chance.randrange(1, 5))
+        except (Killed, SinkUnavailableError, CheckpointUnavailableError):
+            continue
+    for name in "abc":
+        BROKERS[name].down, BROKERS[name].chance = False, None
+    flow.go()
+    flow.assert_each_holds_all_once()
+    assert flow.store.sinks_behind("shop") == ()
+    entries = flow.store.history("shop", 999)[::-1]
+    numbers = [entry.batch for entry in entries if entry.action == "commit"]
+    assert numbers == sorted(set(numbers))
+    for before, after in itertools.pairwise(entries):
+        assert after.previous == before.offset
+
+
+@pytest.mark.parametrize("option", ["stop", "continue"])
+def test_a_lost_lease_is_claimed_again_with_its_sinks_behind(flow: Detachable, option: str) -> None:
+    flow.flow = flow.flow.model_copy(update={"on_zookeeper_loss": option})
+    flow.go(max_batches=2)
+    BROKERS["b"].down = True
+
+    def expire(batches: int) -> None:
+        if batches == 3:
+            flow.server.flow("shop").holder, BROKERS["b"].down = None, False
+
+    result = flow.go(expire)
+    assert (flow.store.history("shop", 1)[0].epoch, result.behind) == (3, {})
+    flow.assert_each_holds_all_once()
+
+
+def test_a_lost_lease_that_another_has_ends_the_run(flow: Detachable) -> None:
+    def expire(batches: int) -> None:
+        if batches == 2:
+            flow.server.flow("shop").holder = None
+            MemoryCheckpoints(flow.server).claim("shop", "another", 0)
+
+    with pytest.raises(StaleEpochError, match="another"):
+        flow.go(expire)
+    assert flow.store.load("shop").batch == 2  # type: ignore[union-attr]

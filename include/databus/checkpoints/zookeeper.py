@@ -18,6 +18,7 @@ from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.dump_turns import ZooKeeperDumpTurns
 from databus.checkpoints.flow_nodes import FlowNodes
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
+from databus.checkpoints.history import ZooKeeperHistory
 from databus.checkpoints.holder import LeaseHolder, read_holder
 from databus.checkpoints.large_values import LargeValues
 from databus.checkpoints.layout import FlowPaths, Layout
@@ -28,7 +29,7 @@ from databus.checkpoints.server_ids import ZooKeeperServerIds
 from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.splits import ZooKeeperSplits
 from databus.checkpoints.transaction import Operation, RefusedError, check, create, delete, set_data
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.connections import Connection
 from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
@@ -46,7 +47,7 @@ class _UtcClock:
         return datetime.now(UTC)
 
 
-class ZooKeeperCheckpoints(ZooKeeperMediation, ZooKeeperCatchingUp):
+class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchingUp):
     """Implements `databus.core.protocols.CheckpointStore` on ZooKeeper 3.5 or newer.
 
     Connects at first use, or by `open`. Safe for several threads, which share one session; not across a fork.
@@ -137,25 +138,6 @@ class ZooKeeperCheckpoints(ZooKeeperMediation, ZooKeeperCatchingUp):
         """Return who holds the lease, None when it is free."""
         node = self._session.read(self._paths(flow).lease, sync=True)[0]
         return read_holder(node.data, flow) if node else None
-
-    def history(self, flow: str, last: int) -> Sequence[HistoryEntry]:
-        """Return the newest entries, newest first."""
-        paths = self._paths(flow)
-        names = self._session.children(paths.history)[-last:] if last > 0 else []
-        nodes = self._nodes.read(paths, *(f"{paths.history}/{name}" for name in reversed(names)))
-        what = f"history of flow {flow}"
-        return tuple(decode_as(node.data, what, HistoryEntry.from_json) for node in nodes if node)
-
-    def recorded(self, flow: str, number: int) -> None:
-        """Let history entries up to `number` go, those above the number kept: they have ledger pages.
-
-        The first call under a lease deletes what is left over from times when pages could not be written, or when more
-        were kept; later ones only remember, and each commit deletes one.
-        """
-        first = flow not in self._recorded
-        self._recorded[flow] = number
-        if first:
-            self._trim_history(flow)
 
     def gaps(self, flow: str) -> Sequence[Gap]:
         """Return the flow's named gaps, oldest first; none for a flow that never had one."""
@@ -321,22 +303,3 @@ class ZooKeeperCheckpoints(ZooKeeperMediation, ZooKeeperCatchingUp):
             f"{what} was cut off {_ROUNDS} times without being applied",
             hint=f"Check the network to {self._options.hosts}.",
         )
-
-    def _trim(self, flow: str, number: int, refused: Exception | None) -> list[Operation]:
-        """Return the delete of the entry that falls out of the history, unless it has no page or is gone already.
-
-        The history of a sink that is behind has no pages: the flow's pages show its ranges.
-        """
-        oldest = number - self._options.history
-        if oldest < 1 or (not self._sink and oldest > self._recorded.get(flow, 0)):
-            return []
-        operation = delete(self._paths(flow).history_entry(oldest))
-        gone = isinstance(refused, RefusedError) and refused.operation == operation
-        return [] if gone else [operation]
-
-    def _trim_history(self, flow: str) -> None:
-        """Delete what commits do not: entries left over from a time when they had no page, or more were kept."""
-        paths = self._layout.flow(flow)
-        for name in self._session.children(paths.history)[: -self._options.history]:
-            if int(name) <= self._recorded[flow]:
-                self._send(flow, [delete(f"{paths.history}/{name}")], "the trimming of history")

@@ -26,6 +26,7 @@ from databus.core.outcome import PlanOutcome
 from databus.core.plan import Plan
 from databus.core.protocols import CheckpointStore, Lease
 from databus.runtime.attached_only import AttachedOnlyStore
+from databus.runtime.detachable_lease import DetachableLease
 from databus.runtime.patience import Patience
 from databus.runtime.sink_view import SinkView
 
@@ -311,25 +312,3 @@ class DetachableStore(AttachedOnlyStore):
             hint="Bring ZooKeeper back: the next run adds these batches to it and goes on. "
             "zookeeper_loss_seconds and zookeeper_loss_batches of the flow set the limit.",
         )
-
-
-class DetachableLease:
-    """A lease that counts as held while its holder goes on without ZooKeeper: the register fences it then."""
-
-    def __init__(self, lease: Lease, store: DetachableStore, flow: str):
-        self.epoch: Epoch = lease.epoch
-        self._flow = flow
-        self._lease = lease
-        self._store = store
-
-    def held(self) -> bool:
-        """Tell whether the lease is still ours as far as this process knows."""
-        return self._store.detached or self._lease.held()
-
-    def successor_waiting(self) -> bool:
-        """Tell whether another run waits for it."""
-        return self._store.successor_waiting(self._flow, self._lease)
-
-    def release(self) -> None:
-        """Give it up."""
-        self._lease.release()

@@ -79,7 +79,7 @@ class Away:
             name=name,
             source=Mock(rows=self.rows, rows_per_transaction=PER_TRANSACTION),
             sinks=(Kafka(conn_id="kafka_east", topic=name, partitions=4, slots=2, tombstones=False),),
-            batching=Batching(max_rows=PER_BATCH, max_seconds=0.2),
+            batching=Batching(max_rows=PER_BATCH, max_seconds=0.2, dispatch_seconds=1e9),
             zookeeper=self.cut,
             **options,
         )

@@ -91,16 +91,16 @@ class WatchedStore(Watched):
 
     def write_plan(self, lease: Any, plan: Any) -> None:
         self._point.passed("write_plan.before")
-        self._wrapped.write_plan(lease._wrapped, plan)
+        self._wrapped.write_plan(lease, plan)
         self._tell_it("planned", batch=plan.batch)
         self._point.passed("write_plan.after")
 
     def start(self, flow: str, lease: Any, offset: Any, who: str) -> Any:
-        return self._wrapped.start(flow, lease._wrapped, offset, who)
+        return self._wrapped.start(flow, lease, offset, who)
 
     def commit(self, lease: Any, plan: Any, *rest: Any) -> None:
         self._point.passed("commit.before")
-        self._wrapped.commit(lease._wrapped, plan, *rest)
+        self._wrapped.commit(lease, plan, *rest)
         self._tell_it("committed", batch=plan.batch, epoch=lease.epoch)
         self._point.passed("commit.after")
 

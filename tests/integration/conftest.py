@@ -86,13 +86,16 @@ class World:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    home = tmp_path_factory.mktemp("world")
+    kept = os.environ.get("DATABUS_TEST_WORLD")  # home of a sandbox that stays up between runs
+    home = Path(kept) if kept else tmp_path_factory.mktemp("world")
     sandbox = Sandbox(home, ports_from=31_000, options=SandboxOptions())
     try:
-        sandbox.up(SERVERS)
+        if not kept:
+            sandbox.up(SERVERS)
         yield World(sandbox, home)
     finally:
-        sandbox.destroy()
+        if not kept:
+            sandbox.destroy()
 
 
 @pytest.fixture(scope="session")

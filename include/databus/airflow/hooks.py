@@ -8,6 +8,7 @@ from airflow.sdk import BaseHook
 
 from databus.airflow.connections import AirflowConnections
 from databus.core.findings import Level
+from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -39,9 +40,12 @@ class ZooKeeperHook(BaseHook):
 
     def get_conn(self) -> ZooKeeperCheckpoints:
         """Return the checkpoint store behind the connection; it connects at first use, the caller closes it."""
+        from databus.checkpoints.large_values import LargeValues
         from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 
-        return ZooKeeperCheckpoints(AirflowConnections().get(self.conn_id), SystemClock())
+        settings = Settings.from_environment()
+        large = LargeValues(settings.segment_store, settings.installation)
+        return ZooKeeperCheckpoints(AirflowConnections().get(self.conn_id), SystemClock(), large)
 
     def test_connection(self) -> tuple[bool, str]:
         """Connect and list the flows."""

@@ -14,6 +14,7 @@ from databus.core.errors import (
     ConfigError,
     OffsetInvalidError,
     OffsetPurgedError,
+    ServerIdTakenError,
     SourceAccessError,
     SourceDivergedError,
     SourceError,
@@ -52,6 +53,7 @@ _UNAVAILABLE = {
     3169,
 }
 _DUMP_REFUSED = 1236
+_ID_TAKEN = 4052  # MariaDB, ER_SLAVE_SAME_ID
 _PURGED_WORDS = ("purged", "could not find first log file name", "could not find gtid state", "could not open log file")
 _LOGIN_REFUSED = 1045
 _SECURE_TRANSPORT_REQUIRED = 3159
@@ -179,6 +181,8 @@ def server_error(code: int, text: str, where: str) -> SourceError:
     message = f"{where}: {text} (MySQL error {code})"
     if code == _DUMP_REFUSED:
         return _dump_refused(message, text)
+    if code == _ID_TAKEN:
+        return _server_id_taken(message)
     if code in _ACCESS:
         return SourceAccessError(message, hint="Check login, password and the host the account is for (SHOW GRANTS).")
     if code in _PRIVILEGE:
@@ -193,6 +197,14 @@ def server_error(code: int, text: str, where: str) -> SourceError:
     return SourceError(message)
 
 
+def _server_id_taken(message: str) -> ServerIdTakenError:
+    return ServerIdTakenError(
+        message,
+        hint="Another reader took this server id; the next attempt uses another. Keep the ids of replicas and other "
+        "tools apart from first_server_id to last_server_id of the ZooKeeper connection.",
+    )
+
+
 def _dump_refused(message: str, text: str) -> SourceError:
     low = text.lower()
     if any(words in low for words in _PURGED_WORDS):
@@ -205,9 +217,7 @@ def _dump_refused(message: str, text: str) -> SourceError:
             message, hint="The server lacks transactions that were read elsewhere: it is another history."
         )
     if "server_uuid/server_id" in low or "same server" in low:
-        return SourceUnavailableError(
-            message, hint="Another reader took this server id; the next attempt uses another."
-        )
+        return _server_id_taken(message)
     return OffsetInvalidError(
         message,
         hint="The position is not the start of an event of this log; take one from SHOW BINARY LOGS or a checkpoint.",

@@ -49,6 +49,12 @@ class FlowPaths:
     def _state(self) -> str:
         return f"{self.sinks}/{quote(self.sink, safe='')}" if self.sink else self.root
 
+    def values_folder(self, path: str) -> str:
+        """Return the name of the folder that keeps a node's large value: the flow's, or that of one sink of it."""
+        flow = self.root.rpartition("/flows/")[2].replace("/replays/", ".")
+        sink = path.removeprefix(f"{self.sinks}/").partition("/")[0] if path.startswith(f"{self.sinks}/") else ""
+        return f"{flow}@{sink}" if sink else flow
+
     @property
     def epoch(self) -> str:
         """Persistent; raised by each claim."""

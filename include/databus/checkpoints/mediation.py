@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from databus.checkpoints import amended, transitions
 from databus.checkpoints.codec import decode_as, encode
+from databus.checkpoints.flow_nodes import FlowNodes
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
 from databus.checkpoints.layout import Layout
 from databus.checkpoints.session import Node, ZooKeeperSession
@@ -29,17 +30,19 @@ class ZooKeeperMediation:
     """The part of the ZooKeeper store that people use; `databus.core.protocols.CheckpointStore` says what holds."""
 
     _session: ZooKeeperSession
+    _nodes: FlowNodes
     _layout: Layout
     _clock: Clock
     _read: Callable[..., FlowState]
     sinks_behind: Callable[[str], Sequence[str]]
-    _send: Callable[[Sequence[Operation], str], Exception | None]
+    _send: Callable[[str, Sequence[Operation], str], Exception | None]
     _trim: Callable[[str, int, Exception | None], list[Operation]]
     _gave_up: Callable[[str, Exception | None], CheckpointError]
 
     def paused(self, flow: str) -> Pause | None:
         """Return who paused the flow, None while it may run."""
-        return _pause(self._session.read(self._layout.flow(flow).paused, sync=True)[0], flow)
+        paths = self._layout.flow(flow)
+        return _pause(self._nodes.read(paths, paths.paused, sync=True)[0], flow)
 
     def pause(self, flow: str, who: str, why: str) -> Pause:
         """Pause a flow, also while it runs; returns the pause that was there already, if there was one.
@@ -66,7 +69,7 @@ class ZooKeeperMediation:
         former: list[Pause] = []
 
         def step(state: FlowState) -> tuple[list[Operation], HistoryEntry | None]:
-            node = self._session.read(paths.paused, sync=True)[0]
+            node = self._nodes.read(paths, paths.paused, sync=True)[0]
             found = _pause(node, flow)
             if node is None or found is None:
                 return [], None
@@ -91,7 +94,7 @@ class ZooKeeperMediation:
             named, operation = self._gap_write(flow, gap)
             if operation is None:
                 return named
-            cause = self._send([check(paths.epoch, state.epoch_version), operation], f"a gap of flow {flow}")
+            cause = self._send(flow, [check(paths.epoch, state.epoch_version), operation], f"a gap of flow {flow}")
             if cause is None:
                 return named
         raise self._gave_up(f"flow {flow}: naming a gap", cause) from cause
@@ -129,7 +132,7 @@ class ZooKeeperMediation:
                 *([gap] if gap else []),
                 *self._trim(flow, number, cause),
             ]
-            cause = self._send(operations, f"the {amendment.action} of flow {flow}")
+            cause = self._send(flow, operations, f"the {amendment.action} of flow {flow}")
             if cause is None:
                 return checkpoint
         raise self._gave_up(f"flow {flow}: the {amendment.action}", cause) from cause
@@ -157,6 +160,7 @@ class ZooKeeperMediation:
             if entry is None or node is None:
                 return
             cause = self._send(
+                flow,
                 [
                     check(paths.epoch, state.epoch_version),
                     set_data(paths.checkpoint, stored_checkpoint(checkpoint, entry.number), node.version),
@@ -173,8 +177,7 @@ class ZooKeeperMediation:
     def _gap_write(self, flow: str, gap: Gap) -> tuple[Gap, Operation | None]:
         """Return the gap with its number, and what writes it; None when it stands there as it is."""
         paths = self._layout.flow(flow)
-        names = self._session.children(paths.gaps)
-        nodes = self._session.read(*(f"{paths.gaps}/{name}" for name in names)) if names else []
+        nodes = self._nodes.children(paths, paths.gaps)
         found = [(node, decode_as(node.data, f"gaps of flow {flow}", Gap.from_json)) for node in nodes if node]
         named, known = amended.numbered(gap, [other for _, other in found])
         if not known:

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from databus.checkpoints import split_transitions as transitions
 from databus.checkpoints.codec import encode
+from databus.checkpoints.flow_nodes import FlowNodes
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
 from databus.checkpoints.layout import FlowPaths
 from databus.checkpoints.options import ZooKeeperOptions
 from databus.checkpoints.session import ZooKeeperSession
-from databus.checkpoints.transaction import (
-    Operation,
-    OutcomeUnknownError,
-    RefusedError,
-    check,
-    create,
-    delete,
-    set_data,
-)
+from databus.checkpoints.transaction import Operation, RefusedError, check, create, delete, set_data
 from databus.checkpoints.transitions import check_epoch
 from databus.core.checkpoint import Checkpoint
 from databus.core.errors import CheckpointConflictError, CheckpointUnavailableError
 from databus.core.protocols import Clock, Lease
-
-_log = logging.getLogger(__name__)
 
 _ROUNDS = 4
 
@@ -36,8 +26,9 @@ Round = tuple[Checkpoint, Sequence[Operation]]
 class ZooKeeperSplits:
     """Detaches sinks from their flow and joins them again; works in rounds as `ZooKeeperCheckpoints` does."""
 
-    def __init__(self, session: ZooKeeperSession, options: ZooKeeperOptions, clock: Clock):
+    def __init__(self, session: ZooKeeperSession, nodes: FlowNodes, options: ZooKeeperOptions, clock: Clock):
         self._session = session
+        self._nodes = nodes
         self._options = options
         self._clock = clock
 
@@ -50,7 +41,7 @@ class ZooKeeperSplits:
     def highest_batch(self, paths: FlowPaths) -> int:
         """Return the highest batch number of all checkpoints and plans."""
         places = [paths, *(paths.of_sink(name) for name in self.behind(paths))]
-        states = [self._state("", place, sync=True) for place in places]
+        states = [self._nodes.state("", place, sync=True) for place in places]
         return max(
             (kept.batch for state in states for kept in (state.checkpoint, state.plan) if kept is not None), default=0
         )
@@ -123,18 +114,15 @@ class ZooKeeperSplits:
     ) -> Checkpoint:
         cause: Exception | None = None
         for attempt in range(_ROUNDS):
-            sinks = self._state(flow, own, sync=attempt > 0)
-            flows = self._state(flow, paths, sync=attempt > 0)
+            sinks = self._nodes.state(flow, own, sync=attempt > 0)
+            flows = self._nodes.state(flow, paths, sync=attempt > 0)
             check_epoch(flow, lease.epoch, flows.epoch)
             checkpoint, operations = look(flows, sinks)
             if not operations:
                 return checkpoint
-            try:
-                self._session.write([check(paths.epoch, flows.epoch_version), *operations], f"flow {flow}: {what}")
-            except (OutcomeUnknownError, RefusedError) as error:
-                _log.warning("flow %s: %s: %s; reading what is there before anything else is done", flow, what, error)
-                cause = error
-            else:
+            operations = [check(paths.epoch, flows.epoch_version), *operations]
+            cause = self._nodes.send(paths, operations, f"flow {flow}: {what}")
+            if cause is None:
                 return checkpoint
         if isinstance(cause, RefusedError):
             raise CheckpointConflictError(
@@ -145,10 +133,6 @@ class ZooKeeperSplits:
             f"flow {flow}: {what} was cut off {_ROUNDS} times without being applied",
             hint=f"Check the network to {self._options.hosts}.",
         ) from cause
-
-    def _state(self, flow: str, paths: FlowPaths, *, sync: bool) -> FlowState:
-        checkpoint, plan, epoch = self._session.read(paths.checkpoint, paths.plan, paths.epoch, sync=sync)
-        return FlowState(flow, checkpoint, plan, epoch)
 
     def _next_number(self, own: FlowPaths) -> int:
         return 1 + max((int(name) for name in self._session.children(own.history)), default=0)

@@ -7,17 +7,20 @@ or due; send it. When the answer is lost the next round's read, brought up to da
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Self
 
 from databus.checkpoints import transitions
+from databus.checkpoints.catching_up import ZooKeeperCatchingUp
 from databus.checkpoints.claimant import LeaseClaimant
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.dump_turns import ZooKeeperDumpTurns
+from databus.checkpoints.flow_nodes import FlowNodes
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
+from databus.checkpoints.history import ZooKeeperHistory
 from databus.checkpoints.holder import LeaseHolder, read_holder
+from databus.checkpoints.large_values import LargeValues
 from databus.checkpoints.layout import FlowPaths, Layout
 from databus.checkpoints.lease import ZooKeeperLease
 from databus.checkpoints.mediation import ZooKeeperMediation
@@ -25,17 +28,8 @@ from databus.checkpoints.options import ZooKeeperOptions
 from databus.checkpoints.server_ids import ZooKeeperServerIds
 from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.splits import ZooKeeperSplits
-from databus.checkpoints.transaction import (
-    Operation,
-    OperationKind,
-    OutcomeUnknownError,
-    RefusedError,
-    check,
-    create,
-    delete,
-    set_data,
-)
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.checkpoints.transaction import Operation, RefusedError, check, create, delete, set_data
+from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.connections import Connection
 from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
@@ -45,8 +39,6 @@ from databus.core.offsets import Offset
 from databus.core.plan import Plan
 from databus.core.protocols import Clock, Lease
 
-_log = logging.getLogger(__name__)
-
 _ROUNDS = 4
 
 
@@ -55,14 +47,19 @@ class _UtcClock:
         return datetime.now(UTC)
 
 
-class ZooKeeperCheckpoints(ZooKeeperMediation):
+class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchingUp):
     """Implements `databus.core.protocols.CheckpointStore` on ZooKeeper 3.5 or newer.
 
     Connects at first use, or by `open`. Safe for several threads, which share one session; not across a fork.
     """
 
-    def __init__(self, connection: Connection, clock: Clock | None = None):
+    def __init__(self, connection: Connection, clock: Clock | None = None, large: LargeValues | None = None):
         """Read the connection's options; no I/O.
+
+        Args:
+            connection: where ZooKeeper is.
+            clock: tells the time.
+            large: keeps values that are too large for an atomic write; without it they are refused.
 
         Raises:
             ConfigError: a bad or unknown option.
@@ -73,11 +70,12 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
         self._clock = clock or _UtcClock()
         self._server_ids = ZooKeeperServerIds(self._session, self._layout)
         self._recorded: dict[str, int] = {}
-        self._splits = ZooKeeperSplits(self._session, self._options, self._clock)
+        self._nodes = FlowNodes(self._session, large)
+        self._splits = ZooKeeperSplits(self._session, self._nodes, self._options, self._clock)
         self._sink = ""
 
     @classmethod
-    def open(cls, connection: Connection, clock: Clock | None = None) -> Self:
+    def open(cls, connection: Connection, clock: Clock | None = None, large: LargeValues | None = None) -> Self:
         """Return a store that is connected.
 
         Raises:
@@ -85,7 +83,7 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
             CheckpointError: it denies access.
             ConfigError: a bad or unknown option.
         """
-        store = cls(connection, clock)
+        store = cls(connection, clock, large)
         try:
             store.list_flows()
         except CheckpointError:
@@ -141,37 +139,19 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
         node = self._session.read(self._paths(flow).lease, sync=True)[0]
         return read_holder(node.data, flow) if node else None
 
-    def history(self, flow: str, last: int) -> Sequence[HistoryEntry]:
-        """Return the newest entries, newest first."""
-        paths = self._paths(flow)
-        names = self._session.children(paths.history)[-last:] if last > 0 else []
-        nodes = self._session.read(*(f"{paths.history}/{name}" for name in reversed(names))) if names else []
-        what = f"history of flow {flow}"
-        return tuple(decode_as(node.data, what, HistoryEntry.from_json) for node in nodes if node)
-
-    def recorded(self, flow: str, number: int) -> None:
-        """Let history entries up to `number` go, those above the number kept: they have ledger pages.
-
-        The first call under a lease deletes what is left over from times when pages could not be written, or when more
-        were kept; later ones only remember, and each commit deletes one.
-        """
-        first = flow not in self._recorded
-        self._recorded[flow] = number
-        if first:
-            self._trim_history(flow)
-
     def gaps(self, flow: str) -> Sequence[Gap]:
         """Return the flow's named gaps, oldest first; none for a flow that never had one."""
         paths = self._layout.flow(flow)
-        names = self._session.children(paths.gaps)
-        nodes = self._session.read(*(f"{paths.gaps}/{name}" for name in names)) if names else []
+        nodes = self._nodes.children(paths, paths.gaps)
         return tuple(decode_as(node.data, f"gaps of flow {flow}", Gap.from_json) for node in nodes if node)
 
     def claim(self, flow: str, who: str, wait_s: float) -> ZooKeeperLease:
         """Take the lease and raise the epoch; waits up to `wait_s`, then raises LeaseBusyError naming the holder."""
-        paths = self._paths(flow)
+        paths = self._layout.flow(flow)
+        leftovers = self._nodes.leftovers(paths)
         lease = LeaseClaimant(self._session, flow, paths, self._clock).claim(who, wait_s)
         self._recorded.pop(flow, None)  # another holder may have found pages wrong since
+        self._nodes.sweep(paths, leftovers)
         return lease
 
     def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
@@ -197,7 +177,7 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
                 create(paths.checkpoint, stored_checkpoint(checkpoint, number)),
                 create(paths.history_entry(number), encode(entry.to_json())),
             ]
-            cause = self._send(operations, f"the start of flow {flow}")
+            cause = self._send(flow, operations, f"the start of flow {flow}")
             if cause is None:
                 return checkpoint
         raise self._gave_up(f"flow {flow}: the first checkpoint", cause) from cause
@@ -226,7 +206,7 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
                 check(paths.epoch, state.epoch_version),
                 set_data(paths.plan, content, node.version) if node else create(paths.plan, content),
             ]
-            cause = self._send(operations, f"the plan of flow {plan.flow}, batch {plan.batch}")
+            cause = self._send(plan.flow, operations, f"the plan of flow {plan.flow}, batch {plan.batch}")
             if cause is None:
                 return
         raise self._gave_up(f"flow {plan.flow}: the plan of batch {plan.batch}", cause) from cause
@@ -271,10 +251,14 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
                 create(paths.history_entry(number), encode(entry.to_json())),
                 *self._trim(plan.flow, number, cause),
             ]
-            cause = self._send(operations, f"the commit of flow {plan.flow}, batch {plan.batch}")
+            cause = self._send(plan.flow, operations, f"the commit of flow {plan.flow}, batch {plan.batch}")
             if cause is None:
                 return
         raise self._gave_up(f"flow {plan.flow}: the commit of batch {plan.batch}", cause) from cause
+
+    def connected(self) -> bool:
+        """Tell whether the store can be asked just now, as far as is known here; asks nothing."""
+        return self._session.online
 
     def of_sink(self, sink: str) -> ZooKeeperCheckpoints:
         """Return a view in which checkpoint, plan and history are those of a sink that is behind."""
@@ -302,18 +286,11 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
         return self._layout.flow(flow).of_sink(self._sink)
 
     def _read(self, flow: str, *, sync: bool) -> FlowState:
-        paths = self._paths(flow)
-        checkpoint, plan, epoch = self._session.read(paths.checkpoint, paths.plan, paths.epoch, sync=sync)
-        return FlowState(flow, checkpoint, plan, epoch)
+        return self._nodes.state(flow, self._paths(flow), sync=sync)
 
-    def _send(self, operations: Sequence[Operation], what: str) -> Exception | None:
+    def _send(self, flow: str, operations: Sequence[Operation], what: str) -> Exception | None:
         """Send a write once; return None when it was applied, else why the next round must look."""
-        try:
-            self._session.write(operations, what)
-        except (OutcomeUnknownError, RefusedError) as error:
-            _log.warning("%s: %s; reading what is there before anything else is done", what, error)
-            return error
-        return None
+        return self._nodes.send(self._paths(flow), operations, what)
 
     def _gave_up(self, what: str, cause: Exception | None) -> CheckpointError:
         """Return the error after the last round: each write was refused, or none was answered."""
@@ -326,23 +303,3 @@ class ZooKeeperCheckpoints(ZooKeeperMediation):
             f"{what} was cut off {_ROUNDS} times without being applied",
             hint=f"Check the network to {self._options.hosts}.",
         )
-
-    def _trim(self, flow: str, number: int, refused: Exception | None) -> list[Operation]:
-        """Return the delete of the entry that falls out of the history, unless it has no page or is gone already.
-
-        The history of a sink that is behind has no pages: the flow's pages show its ranges.
-        """
-        oldest = number - self._options.history
-        if oldest < 1 or (not self._sink and oldest > self._recorded.get(flow, 0)):
-            return []
-        operation = delete(self._paths(flow).history_entry(oldest))
-        gone = isinstance(refused, RefusedError) and refused.operation == operation
-        return [] if gone else [operation]
-
-    def _trim_history(self, flow: str) -> None:
-        """Delete what commits do not: entries left over from a time when they had no page, or more were kept."""
-        paths = self._layout.flow(flow)
-        for name in self._session.children(paths.history)[: -self._options.history]:
-            if int(name) <= self._recorded[flow]:
-                operation = Operation(OperationKind.DELETE, f"{paths.history}/{name}")
-                self._send([operation], "the trimming of history")

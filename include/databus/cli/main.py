@@ -11,6 +11,7 @@ import typer
 
 from databus import __version__
 from databus.cli import (
+    adopt,
     amending,
     bench,
     checkpoint,
@@ -36,6 +37,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(flows.app, name="flows")
+checkpoint.app.command("adopt")(adopt.adopt)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(sandbox.app, name="sandbox")

@@ -104,6 +104,12 @@ class ClaimError(SourceError):
     code = "claim_invalid"
 
 
+class ServerIdTakenError(SourceUnavailableError):
+    """Another reader uses this reader's replication server id, and the server ended one of the two."""
+
+    code = "source_server_id_taken"
+
+
 class SourceAccessError(SourceError):
     """The source refused the credentials or a privilege is missing."""
 
@@ -242,6 +248,12 @@ class SinkConflictError(SinkError):
         " has written: restored from a copy, or made anew. Compare `databus checkpoint show` with the version named."
         ' To move rows again over newer ones on purpose, set profile="at_least_once" for the sink.'
     )
+
+
+class MarkersAheadError(MarkerDivergedError):
+    """The sinks hold batches that the checkpoint store does not know: it was restored from an older copy, say."""
+
+    code = "checkpoint_behind_sinks"
 
 
 class RecordRejectedError(SinkError):

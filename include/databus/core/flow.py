@@ -21,7 +21,18 @@ if TYPE_CHECKING:
     from databus.core.protocols import Changes, Sink, Source
     from databus.core.report import CheckResult
 
-_WITHOUT_EFFECT_ON_OUTPUT = frozenset({"batching", "sink_outage_seconds", "zookeeper", "description"})
+_WITHOUT_EFFECT_ON_OUTPUT = frozenset(
+    {
+        "batching",
+        "sink_outage_seconds",
+        "zookeeper",
+        "on_zookeeper_loss",
+        "zookeeper_loss_seconds",
+        "zookeeper_loss_batches",
+        "description",
+    }
+)
+"""Fields that say how a flow is run, not what comes out."""
 _NAME = re.compile(r"^[a-z][a-z0-9_]{0,99}$")
 
 
@@ -215,6 +226,11 @@ class Flow(Spec):
         sink_outage_seconds: of several sinks, how long one may be unavailable or turn rows away before the others go on
             without it; it catches up by itself from a checkpoint of its own.
         zookeeper: conn_id of the checkpoint store.
+        on_zookeeper_loss: "stop" finishes the batch in hand, waits at its commit and fails when that takes long;
+            "continue" goes on without ZooKeeper, held together by the sinks' markers, and brings it up to date when it
+            is back. Needs a sink with markers (Kafka).
+        zookeeper_loss_seconds: how long it goes on so at most.
+        zookeeper_loss_batches: how many batches at most.
         lane: "auto" encodes rows where they are read if nothing of the flow needs them in Spark (no transform that
             looks at values, no row check, sinks that can); "spark" always goes through Spark's DataFrames.
         description: one line for lists and the UI.
@@ -230,6 +246,9 @@ class Flow(Spec):
     batching: Batching = Batching()
     sink_outage_seconds: float = Field(30.0, ge=0)
     zookeeper: str = "zookeeper_default"
+    on_zookeeper_loss: Literal["stop", "continue"] = "stop"
+    zookeeper_loss_seconds: float = Field(3600.0, gt=0)
+    zookeeper_loss_batches: int = Field(10_000, gt=0)
     lane: Literal["auto", "spark"] = "auto"
     description: str = ""
 
@@ -262,6 +281,9 @@ class Flow(Spec):
             "batching": self.batching.model_dump(mode="json"),
             "sink_outage_seconds": self.sink_outage_seconds,
             "zookeeper": self.zookeeper,
+            "on_zookeeper_loss": self.on_zookeeper_loss,
+            "zookeeper_loss_seconds": self.zookeeper_loss_seconds,
+            "zookeeper_loss_batches": self.zookeeper_loss_batches,
             "lane": self.lane,
             "description": self.description,
         }

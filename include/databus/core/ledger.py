@@ -15,6 +15,9 @@ from databus.core.counts import TableCounts
 from databus.core.gaps import Gap
 from databus.core.offsets import BinlogOffset, Offset, Ordering, PreparedTransaction
 
+_FIRST = ("start", "adopt")
+"""Actions that can begin a history; "adopt" does so where ZooKeeper had lost the flow."""
+
 
 class SpanState(enum.StrEnum):
     """What became of the log bytes of a span; exactly one holds for each byte.
@@ -45,7 +48,7 @@ class Span:
         bytes: log bytes; None when they are not known: a gap, a hole, a part of a batch, an entry of an older version.
         tables: counts by table.
         partial: a rewind went into the middle of this batch; counts and bytes are the whole batch's, or unknown.
-        cause: of a gap.
+        cause: of a gap, or of a range that the history tells of but did not count.
     """
 
     start: Offset
@@ -159,8 +162,10 @@ class _Chain:
         return Ledger(self._flow, self._start, end, spans, pending, problems, self._replayed)
 
     def add(self, entry: HistoryEntry) -> None:
+        if entry.action == "adopt":
+            entry = self._remembered(entry)
         self._follow(entry)
-        if entry.action == "start":
+        if entry.action in _FIRST and entry.previous is None:
             self._spans, self._start = [], entry.offset
         elif entry.action == "commit":
             self._commit(entry)
@@ -169,10 +174,18 @@ class _Chain:
         self._last = entry
         self._batch = max(self._batch, entry.batch)
 
+    def _remembered(self, entry: HistoryEntry) -> HistoryEntry:
+        """Let an adoption go on from what pages know: ZooKeeper came back from a copy that was older than they are."""
+        last, before = self._last, entry.previous
+        if last is None or before is None or last.offset.compare(before) is not Ordering.AFTER:
+            return entry
+        beyond = last.offset.compare(entry.offset) in (Ordering.AFTER, Ordering.DIVERGED)
+        return entry if beyond else replace(entry, previous=last.offset)
+
     def _follow(self, entry: HistoryEntry) -> None:
         """Compare an entry with the one before it."""
         last = self._last
-        if entry.previous is None and entry.action != "start":
+        if entry.previous is None and entry.action not in _FIRST:
             self._wrong(entry, "has no offset before it, and is not the start")
         if last is None:
             self._start = entry.previous or entry.offset
@@ -181,7 +194,7 @@ class _Chain:
             self._wrong(entry, f"comes after entry {last.number}")
         elif entry.number != last.number + 1:
             self._wrong(entry, f"follows {last.number}: entries {last.number + 1}–{entry.number - 1} are missing")
-        if entry.epoch < last.epoch:
+        if entry.epoch < last.epoch and entry.action != "adopt":  # a restored ZooKeeper counts again from the copy's
             self._wrong(entry, f"is of epoch {entry.epoch}, the one before it of {last.epoch}")
         if entry.action == "start":
             if entry.number != 1:
@@ -248,7 +261,15 @@ class _Chain:
         if before is None:
             return
         order = entry.offset.compare(before)
-        if order is Ordering.AFTER:
+        if order is Ordering.AFTER and entry.action == "adopt":
+            self._wrong(
+                entry,
+                f"adopts ({before}, {entry.offset}] from the sinks' markers: they hold its rows, but the entries that "
+                "counted them were lost with a former state of ZooKeeper",
+            )
+            unknown = Span(before, entry.offset, SpanState.UNKNOWN, entry.number, entry.batch, cause=entry.action)
+            self._spans.append(unknown)
+        elif order is Ordering.AFTER:
             gap = _named(self._gaps, before, entry.offset)
             if gap is None:
                 self._wrong(entry, f"moves from {before} on to {entry.offset}, and no named gap covers that")

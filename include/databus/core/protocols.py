@@ -14,6 +14,7 @@ from databus.core.flow import Batching
 from databus.core.gaps import Gap
 from databus.core.lag import Headroom, Lag
 from databus.core.offsets import Offset, OffsetRange
+from databus.core.outcome import PlanOutcome
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.core.report import BatchReport
@@ -249,6 +250,49 @@ class CheckpointStore(Protocol):
         counts: Mapping[str, TableCounts],
     ) -> None:
         """Move the checkpoint, delete the plan and append history in one atomic step, or raise and change nothing."""
+        ...
+
+    def reconcile(
+        self, lease: Lease, flow: str, outcomes: Sequence[PlanOutcome], pending: Plan | None
+    ) -> Checkpoint | None:
+        """Catch up with batches that were moved while the store was away; those it has already change nothing.
+
+        Checkpoint, history and plan in flight move together, in one atomic step as far as it fits the bound on its
+        size, else in several, each of which is a state that the flow was in.
+
+        Args:
+            lease: the claim; its epoch is checked.
+            flow: flow name.
+            outcomes: in order, the first continues the checkpoint or lies before it.
+            pending: the plan after them, in flight; None for none.
+
+        Returns:
+            The checkpoint as it stands then.
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+            CheckpointConflictError: they do not continue what is stored.
+        """
+        ...
+
+    def adopt(self, lease: Lease, flow: str, checkpoint: Checkpoint, why: str, after: int = 0) -> None:
+        """Set the checkpoint to where the sinks stand, drop the plan in flight, and say so in the history.
+
+        Args:
+            lease: the claim; its epoch is checked.
+            flow: flow name.
+            checkpoint: where the sinks stand.
+            why: reason.
+            after: number of the newest history entry that is known elsewhere (ledger pages); the new one follows it.
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+            CheckpointConflictError: the checkpoint stands at this batch or a later one.
+        """
+        ...
+
+    def connected(self) -> bool:
+        """Tell whether the store can be asked just now, as far as is known here; asks nothing."""
         ...
 
     def history(self, flow: str, last: int) -> Sequence[HistoryEntry]:

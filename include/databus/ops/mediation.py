@@ -15,6 +15,7 @@ from databus.ops.ends import Ends, opened_ends
 from databus.ops.moves import Move, look
 from databus.ops.targets import Target
 from databus.runtime.context import Services
+from databus.runtime.takeover import Claimed, take_over
 
 log = logging.getLogger(__name__)
 
@@ -56,12 +57,15 @@ def execute(flow: Flow, services: Services, action: Action, target: Target, said
         LeaseBusyError: a run holds the flow.
         SinkSettingError: a sink refuses the move, and the user did not consent.
         MarkerDivergedError: a sink's marker has nothing to do with the plan in flight.
+        MarkersAheadError: sinks hold batches that ZooKeeper does not know.
     """
     if services.store.load(flow.name) is None:
         preview(flow, services, action, target)  # raises, before a claim makes nodes for a flow that never ran
     lease = _claimed(flow, services, f"{action} by {said.who}")
     try:
         with opened_ends(flow, services) as ends:
+            # What a holder has moved without ZooKeeper belongs to the checkpoint; from here on it moves nothing more.
+            take_over(Claimed(flow, services.settings, services.store, ends.sinks, lease))
             move = look(flow, services, ends, action, target)
             _require_consent(move, said)
             slots = _closed(flow, ends, move.pending)

@@ -20,13 +20,15 @@ def open_services(flow: Flow, connections: ConnectionSource, settings: Settings 
         CheckpointUnavailableError: ZooKeeper does not answer.
         ConnectionMissingError: the flow's ZooKeeper conn_id is unknown.
     """
+    from databus.checkpoints.large_values import LargeValues
     from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
     from databus.records.recorder import SqlRecorder
 
     settings = settings or Settings.from_environment()
     clock = SystemClock()
+    large = LargeValues(settings.segment_store, settings.installation)
     with (
-        ZooKeeperCheckpoints.open(connections.get(flow.zookeeper), clock) as store,
+        ZooKeeperCheckpoints.open(connections.get(flow.zookeeper), clock, large) as store,
         SqlRecorder.open(settings.records_url) as recorder,
     ):
         yield Services(

@@ -11,6 +11,7 @@ from typing import Any
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow import DumpTurns, Flow, FlowContext, ServerIds, SinkSpec
+from databus.core.marks import ClaimRegister
 from databus.core.protocols import CheckpointStore, Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
 
@@ -49,6 +50,7 @@ class FlowSession:
         every_sink: all sinks of the flow: which rows are dispatched is decided by them, whichever a view moves rows to.
         reopen_sink: opens a further client of a sink, for another thread.
         split: whether some sink is behind, so that batch numbers are drawn from all of the flow's plans.
+        register: what tells holders apart while ZooKeeper is away; None unless the flow goes on then.
     """
 
     flow: Flow
@@ -63,6 +65,7 @@ class FlowSession:
     every_sink: Mapping[str, Sink] = field(default_factory=dict)
     reopen_sink: Callable[[str], Sink] | None = None
     split: bool = False
+    register: ClaimRegister | None = None
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __post_init__(self) -> None:

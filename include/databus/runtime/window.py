@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -10,17 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.checkpoint import Checkpoint
-from databus.core.errors import FlowPausedError, OffsetPurgedError, SinkError, StaleEpochError
+from databus.core.errors import FlowPausedError, LeaseBusyError, OffsetPurgedError, SinkError, StaleEpochError
 from databus.core.lag import Headroom
 from databus.core.protocols import Lease
 from databus.core.report import BatchReport
 from databus.runtime.batch import run_batch
-from databus.runtime.catch_up import SinksBehind
 from databus.runtime.context import FlowSession
 from databus.runtime.drain import Drain
 from databus.runtime.page_out import PAGE_EVERY, page_out
 from databus.runtime.purged import note_purged
+from databus.runtime.sinks_behind import SinksBehind
+from databus.runtime.takeover import Claimed, take_over
 from databus.runtime.upkeep import Upkeep
+from databus.runtime.zookeeper_loss import is_detached, outlasting
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +37,15 @@ class WindowLimits:
         max_batches: no new batch is begun after this many; None for no bound.
         until_caught_up: end when the source has nothing new.
         lease_wait_s: how long to wait for another holder's lease before giving up.
+        store_wait_s: how long to wait for a checkpoint store that is away before the run fails; what it has planned
+            stays for the next.
     """
 
     max_seconds: float = 50.0
     max_batches: int | None = None
     until_caught_up: bool = False
     lease_wait_s: float = 30.0
+    store_wait_s: float = 60.0
 
     @classmethod
     def of_a_run(cls, seconds: float) -> WindowLimits:
@@ -139,59 +145,143 @@ class WindowResult:
 def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
     """Claim the flow and run batches until a limit, a waiting successor or a drain; the lease is always given back.
 
+    A lease that is lost (a session that ended while ZooKeeper was away) is claimed again when nobody else has it.
+
     Raises:
         FlowPausedError: a person has paused the flow; nothing was begun.
         LeaseBusyError: another run held the lease for longer than `lease_wait_s`.
+        StaleEpochError: the lease was lost, and another run has it now.
         DatabusError: a batch failed; the checkpoint stands at the last committed batch.
     """
+    with outlasting(session, control.drain, control.limits.store_wait_s) as outlasting_session:
+        return _run(outlasting_session, control)
+
+
+def _run(session: FlowSession, control: WindowControl) -> WindowResult:
     flow, limits = session.flow.name, control.limits
     refuse_paused(session)
     lease = session.store.claim(flow, session.identity.run_id, limits.lease_wait_s)
     try:
         refuse_paused(session)  # it may have been paused while this run waited for the lease
         session.interrupt_orphans()
-        checkpoint = session.store.load(flow) or _start(session, lease)
-        page_out(session.store, session.recorder, flow)
-        result = WindowResult(flow, checkpoint)
-        ends = time.monotonic() + limits.max_seconds
+        window = _Window(session, control, WindowResult(flow, _begin(session, lease)))
+        while not window.move(lease):
+            lease = _claim_again(session, lease)
+            window.result.checkpoint = _begin(session, lease)
+        window.result.drained = control.drain.requested
+        return window.result
+    except OffsetPurgedError as error:
+        note_purged(session.store, flow, lease, error, (session.identity.run_id, session.clock.now()))
+        raise
+    finally:
+        lease.release()
+
+
+def _begin(session: FlowSession, lease: Lease) -> Checkpoint:
+    """Bring ZooKeeper and the ledger up to date under a new claim; return where the flow goes on from."""
+    checkpoint = take_over(Claimed.of(session, lease)) or _start(session, lease)
+    _page_out(session)
+    return checkpoint
+
+
+@dataclass
+class _Window:
+    """Batches back to back, under one claim after the other.
+
+    Attributes:
+        session: the flow, open.
+        control: when to end.
+        result: what was done so far.
+        ends: monotonic time after which no batch is begun.
+        lost: whether the claim was lost before the window was over.
+    """
+
+    session: FlowSession
+    control: WindowControl
+    result: WindowResult
+    ends: float = field(init=False)
+    lost: bool = False
+    _upkeep: Upkeep = field(default_factory=Upkeep)
+
+    def __post_init__(self) -> None:
+        self.ends = time.monotonic() + self.control.limits.max_seconds
+
+    def move(self, lease: Lease) -> bool:
+        """Move batches under a claim; return True when the window is over, False when the claim was lost."""
+        session, result = self.session, self.result
 
         def over() -> bool:
-            return _over(lease, control, result, ends) or _paused(session, result)
+            return self._over(lease)
 
         def caught_up(sink: str, report: BatchReport) -> None:
             result.add_of_sink(sink, report)
-            control.on_batch(report)
+            self.control.on_batch(report)
 
-        upkeep = Upkeep()
+        self.lost, before = False, result.batches
         with closing(SinksBehind(session, lease, caught_up, over)) as behind:
             while not over():
                 result.checkpoint = behind.turn(result.checkpoint)
                 try:
                     report = run_batch(behind.joined, lease, result.checkpoint)
                 except SinkError as error:
-                    behind.endure(error, result.checkpoint, control.drain.wait)
+                    behind.endure(error, result.checkpoint, self.control.drain.wait)
                     continue
                 behind.went_well()
                 if report is None:
-                    upkeep.idle(behind.joined, result.checkpoint.updated_at)
-                    if limits.until_caught_up and behind.idle():
+                    if not is_detached(session):  # markers are written again under a lease only
+                        self._upkeep.idle(behind.joined, result.checkpoint.updated_at)
+                    if self.control.limits.until_caught_up and behind.idle():
                         break
                     continue
                 result.add(report)
                 result.checkpoint = _reload(session, report)
                 if result.batches % PAGE_EVERY == 0:
-                    page_out(session.store, session.recorder, flow)
-                control.on_batch(report)
-            if result.batches:
-                page_out(session.store, session.recorder, flow)
-            result.drained, result.behind = control.drain.requested, behind.offsets()
-            behind.require_well()
-        return result
-    except OffsetPurgedError as error:
-        note_purged(session.store, flow, lease, error, (session.identity.run_id, session.clock.now()))
-        raise
-    finally:
-        lease.release()
+                    _page_out(session)
+                self.control.on_batch(report)
+            result.behind = behind.offsets()
+            if not self.lost:
+                if result.batches > before:
+                    _page_out(session)
+                behind.require_well()
+        return not self.lost
+
+    def _over(self, lease: Lease) -> bool:
+        control = self.control
+        # Without ZooKeeper no successor can take over: the window has no end of its own then.
+        ends = math.inf if is_detached(self.session) else self.ends
+        if control.drain.requested or time.monotonic() >= ends:
+            return True
+        if control.limits.max_batches is not None and self.result.batches >= control.limits.max_batches:
+            return True
+        if not lease.held():
+            self.session.store.load(self.result.flow)  # waits until the store can be asked, or goes on without it
+            self.lost = not lease.held()
+            if self.lost:
+                return True
+        return lease.successor_waiting() or _paused(self.session, self.result)
+
+
+def _page_out(session: FlowSession) -> None:
+    """Write ledger pages; without ZooKeeper there is no history to read."""
+    if not is_detached(session):
+        page_out(session.store, session.recorder, session.flow.name)
+
+
+def _claim_again(session: FlowSession, lost: Lease) -> Lease:
+    """Return a new claim after one was lost.
+
+    Raises:
+        StaleEpochError: another run holds the flow now.
+    """
+    flow = session.flow.name
+    log.warning("flow %s: the lease of epoch %d was lost, claiming it again", flow, lost.epoch)
+    lost.release()
+    try:
+        return session.store.claim(flow, session.identity.run_id, 0)
+    except LeaseBusyError as error:
+        raise StaleEpochError(
+            f"flow {flow}: the lease of epoch {lost.epoch} was lost, and another run has it now: {error.message}"
+        ) from error
 
 
 def refuse_paused(session: FlowSession) -> None:
@@ -230,14 +320,3 @@ def _reload(session: FlowSession, report: BatchReport) -> Checkpoint:
             f"not at {report.plan.batch} that was just committed: another run took over"
         )
     return checkpoint
-
-
-def _over(lease: Lease, control: WindowControl, result: WindowResult, ends: float) -> bool:
-    limits = control.limits
-    if control.drain.requested or time.monotonic() >= ends:
-        return True
-    if limits.max_batches is not None and result.batches >= limits.max_batches:
-        return True
-    if not lease.held():
-        raise StaleEpochError(f"flow {result.flow}: the lease of epoch {lease.epoch} was lost")
-    return lease.successor_waiting()

@@ -67,6 +67,10 @@ def _zookeeper(server: Endpoint) -> dict[str, Any]:
     return {"conn_type": "zookeeper", "host": server.host, "port": server.port}
 
 
+def _ensemble(server: Endpoint) -> dict[str, Any]:
+    return {"conn_type": "zookeeper", "extra": {"hosts": server.address}}
+
+
 def _registry(server: Endpoint) -> dict[str, Any]:
     return {"conn_type": "http", "host": server.host, "port": server.port, "schema": "http"}
 
@@ -81,6 +85,7 @@ _CONNECTIONS: dict[str, tuple[str, Callable[[Endpoint], dict[str, Any]]]] = {
     "elasticsearch": ("elasticsearch_default", _search("elasticsearch")),
     "spark": ("spark_connect_default", _spark_connect),
     "zookeeper": ("zookeeper_default", _zookeeper),
+    "zookeeper-3": ("zookeeper_three", _ensemble),
     "apicurio": ("schema_registry_default", _registry),
 }
 

@@ -19,13 +19,21 @@ from databus.binlog.schema_history.store import HistoryStore
 from databus.binlog.segment_store import SegmentStore
 from databus.binlog.segments import RangeIndex
 from databus.core.connections import Connection
-from databus.core.errors import DatabusError, OffsetInvalidError, OffsetPurgedError, SourceDivergedError
+from databus.core.errors import (
+    DatabusError,
+    OffsetInvalidError,
+    OffsetPurgedError,
+    SegmentStoreFullError,
+    SourceDivergedError,
+    SourceUnavailableError,
+)
 from databus.core.findings import Finding, Level
 from databus.core.flow import Batching, FlowContext
 from databus.core.lag import Headroom, Lag
 from databus.core.offsets import BinlogOffset, Offset, OffsetRange, Ordering
 from databus.core.plan import SourcePlan
 from databus.sources.claim_rules import ClaimRules
+from databus.sources.dump_retries import DumpRetries
 from databus.sources.mysql_binlog import MysqlBinlog
 from databus.sources.mysql_definitions import DefinitionMissingError, MysqlDefinitions
 from databus.sources.mysql_failover import MysqlFailover, Resumption
@@ -228,10 +236,13 @@ class MysqlBinlogSource:
         if self._dumping is not None:
             self._dumping.close()
             self._dumping = None
+        self._return_server_id()
+        self._server.close()
+
+    def _return_server_id(self) -> None:
         if self._server_id and self._context.server_ids is not None:
             self._context.server_ids.release(self._address(), self._server_id)
         self._server_id = 0
-        self._server.close()
 
     def _continued(self, offset: BinlogOffset) -> Resumption | None:
         """Return how a checkpoint of another server is read on; check one of this server, and return None."""
@@ -285,11 +296,18 @@ class MysqlBinlogSource:
         bounds = dataclasses.replace(bounds, fetch_prepare=finder.fetch)
         if switch is not None:
             bounds = dataclasses.replace(bounds, without=switch.delivered)
+        identity, retries = self._server.identity, DumpRetries(self._server.place, self._return_server_id)
         while True:
             try:
                 index = self._stage_once(start, after, bounds, deadline)
             except DefinitionMissingError as missing:
                 self._definitions.learn(missing, start)
+            except SegmentStoreFullError:
+                raise
+            except SourceUnavailableError as lost:
+                retries.after(lost)
+                if self._server.identity != identity:  # file and position mean something else there
+                    raise
             else:
                 return index
 

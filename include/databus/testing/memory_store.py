@@ -22,6 +22,7 @@ from databus.core.gaps import Gap
 from databus.core.offsets import Offset
 from databus.core.plan import Plan
 from databus.core.protocols import Clock, Lease
+from databus.testing.memory_catching_up import MemoryCatchingUp
 from databus.testing.memory_mediation import MemoryMediation
 
 
@@ -89,7 +90,7 @@ class _UtcClock:
         return datetime.now(UTC)
 
 
-class MemoryCheckpoints(MemoryMediation):
+class MemoryCheckpoints(MemoryMediation, MemoryCatchingUp):
     """Implements `databus.core.protocols.CheckpointStore` without durability; atomic through one lock."""
 
     def __init__(self, server: MemoryServer | None = None, clock: Clock | None = None, history: int = 1000):
@@ -212,6 +213,10 @@ class MemoryCheckpoints(MemoryMediation):
             entry = transitions.commit_entry(own.history_number + 1, previous, checkpoint, receipts, counts)
             self._put(own, checkpoint, entry, f"the commit of batch {plan.batch}")
             own.plan = None
+
+    def connected(self) -> bool:
+        """Return True: nothing can be cut."""
+        return True
 
     def of_sink(self, sink: str) -> MemoryCheckpoints:
         """Return a view in which checkpoint, plan and history are those of a sink that is behind."""

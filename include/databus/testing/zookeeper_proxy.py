@@ -56,6 +56,7 @@ class ZooKeeperProxy:
             port: its client port.
         """
         self._target = (host, port)
+        self.target_port = port
         self._faults: list[_Armed] = []
         self._lock = threading.Lock()
         self._down = False

@@ -228,3 +228,32 @@ def test_bytes_of_prepared_transactions_are_pending() -> None:
     ledger = build("orders", entries)
     assert ledger.pending == (prepared,)
     assert {s: b for s, b in ledger.bytes_by_state.items() if b} == {"filtered": 160, "pending": 40}
+
+
+def test_an_adoption_after_what_pages_know_says_only_the_rest_is_not_counted() -> None:
+    """Pages hold batches 1 to 3, ZooKeeper came back from a copy of after batch 1, the sinks stand after batch 4."""
+    log = moved([("commit", 10, 5, 0, 0, 0)] * 3)
+    copied = log.entries[1]
+    adoption = replace(
+        log.entries[-1], number=5, action="adopt", previous=copied.offset, offset=SequenceOffset(60), batch=4, epoch=1,
+        counts={}, receipts=(), bytes=None,
+    )  # fmt: skip
+    ledger = build("orders", [*log.entries, adoption])
+    (problem,) = ledger.problems
+    assert "adopts (50, 60] from the sinks' markers" in problem.problem
+    last = ledger.spans[-1]
+    assert (last.state, last.start, last.end, last.cause) == (
+        SpanState.UNKNOWN, SequenceOffset(50), SequenceOffset(60), "adopt",
+    )  # fmt: skip
+    assert [span.state for span in ledger.spans[:-1]] == [SpanState.DISPATCHED] * 3
+    known = build("orders", [*log.entries, replace(adoption, offset=SequenceOffset(50), batch=3)])
+    assert (known.problems, known.end) == ((), SequenceOffset(50))
+    without_pages = build("orders", [*log.entries[:2], adoption])
+    assert [span.state for span in without_pages.spans] == [SpanState.DISPATCHED, SpanState.UNKNOWN]
+    assert any("adopts (30, 60]" in problem.problem for problem in without_pages.problems)
+
+
+def test_a_history_may_begin_with_an_adoption() -> None:
+    first = replace(Log(20).entries[0], action="adopt", previous=None, batch=7)
+    ledger = build("orders", [first])
+    assert (ledger.problems, ledger.start, ledger.end) == ((), SequenceOffset(20), SequenceOffset(20))

@@ -25,7 +25,7 @@ from databus.core.receipts import WriteReceipt
 from databus.core.report import BatchReport
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
-from databus.runtime import catch_up, direct, outage, probe
+from databus.runtime import direct, outage, probe, sinks_behind
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.window import WindowControl, WindowLimits, WindowResult, run_window
 from databus.sinks.kafka.markers import Marker, compare
@@ -200,7 +200,7 @@ def rows_of(split: MockSplit) -> list[pa.RecordBatch]:
 
 @pytest.fixture(autouse=True)
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Broker]]:
-    for module, name in ((probe, "PAUSE_S"), (catch_up, "_FIRST_PAUSE_S"), (outage, "FIRST_PAUSE_S")):
+    for module, name in ((probe, "PAUSE_S"), (sinks_behind, "_FIRST_PAUSE_S"), (outage, "FIRST_PAUSE_S")):
         monkeypatch.setattr(module, name, 0.001)
     monkeypatch.setattr(direct, "overlapped", lambda items, _ahead: (item for item in items))
     monkeypatch.setattr(MockSplit, "read_text", lambda split, _columns: iter(rows_of(split)))

@@ -32,7 +32,7 @@ def test_kafka_listens_with_tls_only(tmp_path: Path) -> None:
 
 
 def test_zookeeper_has_no_plain_client_port(tmp_path: Path) -> None:
-    settings = ZOOKEEPER_TLS.settings(context_of(ZOOKEEPER_TLS, tmp_path))
+    settings = ZOOKEEPER_TLS.settings(context_of(ZOOKEEPER_TLS, tmp_path), 1)
     assert settings["secureClientPort"] == 12281
     assert "clientPort" not in settings
     assert str(settings["serverCnxnFactory"]).endswith("NettyServerCnxnFactory")

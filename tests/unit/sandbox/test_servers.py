@@ -17,7 +17,7 @@ from databus.sandbox.servers.opensearch import OPENSEARCH
 from databus.sandbox.servers.protocol import Context, Server
 from databus.sandbox.servers.spark import SPARK
 from databus.sandbox.servers.sql import render_options
-from databus.sandbox.servers.zookeeper import ZOOKEEPER
+from databus.sandbox.servers.zookeeper import ZOOKEEPER, ZOOKEEPER_3
 from databus.sandbox.state import SandboxOptions
 from databus.sandbox.versions import load_versions
 
@@ -49,7 +49,7 @@ def test_names_are_put_in_order_once() -> None:
 
 
 def test_roles_of_a_server_are_unique(tmp_path: Path) -> None:
-    for server in (ZOOKEEPER, KAFKA, KAFKA_3, OPENSEARCH, SPARK):
+    for server in (ZOOKEEPER, ZOOKEEPER_3, KAFKA, KAFKA_3, OPENSEARCH, SPARK):
         roles = [command.role for command in server.commands(context_of(server, tmp_path))]
         assert len(roles) == len(set(roles)) > 0
 
@@ -67,6 +67,21 @@ def test_zookeeper_writes_its_ports_and_paths(tmp_path: Path) -> None:
     [command] = ZOOKEEPER.commands(context)
     assert str(context.folder / "zoo.cfg") in command.argv
     assert "-Xmx128m" in command.argv
+
+
+def test_three_zookeepers_know_each_other_and_share_nothing(tmp_path: Path) -> None:
+    context = context_of(ZOOKEEPER_3, tmp_path)
+    ZOOKEEPER_3.prepare(context)
+    found = [
+        dict(line.split("=", 1) for line in (context.folder / f"zoo-{n}.cfg").read_text().splitlines())
+        for n in (1, 2, 3)
+    ]
+    assert len({c["clientPort"] for c in found}) == len({c["dataDir"] for c in found}) == 3
+    assert {c["server.2"] for c in found} == {f"127.0.0.1:{context.ports['quorum-2']}:{context.ports['election-2']}"}
+    assert [(Path(c["dataDir"]) / "myid").read_text() for c in found] == ["1\n", "2\n", "3\n"]
+    assert len(set(context.ports.values())) == len(context.ports) == 9
+    assert ZOOKEEPER_3.address(context.ports, "h") == "h:12381,h:12382,h:12383"
+    assert [command.role for command in ZOOKEEPER_3.commands(context)] == ["server-1", "server-2", "server-3"]
 
 
 def test_one_kafka_node_votes_for_itself_and_keeps_one_replica(tmp_path: Path) -> None:

@@ -18,10 +18,11 @@ from databus.sandbox.servers.protocol import Server
 from databus.sandbox.servers.secured import KAFKA_TLS, MARIADB_TLS, MYSQL_TLS, ZOOKEEPER_TLS
 from databus.sandbox.servers.secured_opensearch import OPENSEARCH_TLS
 from databus.sandbox.servers.spark import SPARK
-from databus.sandbox.servers.zookeeper import ZOOKEEPER
+from databus.sandbox.servers.zookeeper import ZOOKEEPER, ZOOKEEPER_3
 
 _ALL: tuple[Server, ...] = (
     ZOOKEEPER,
+    ZOOKEEPER_3,
     KAFKA,
     KAFKA_B,
     KAFKA_3,

@@ -123,10 +123,10 @@ class SecuredMariaDb(_TlsFolder, MariaDb):
 class SecuredZooKeeper(ZooKeeper):
     """ZooKeeper on Netty with only its secure client port, which wants a client certificate."""
 
-    def settings(self, context: Context) -> dict[str, object]:
+    def settings(self, context: Context, node: int) -> dict[str, object]:
         """zoo.cfg (ZooKeeper Administrator's Guide, "Encryption, Authentication, Authorization Options")."""
         known, pair = server_pair(context)
-        plain = super().settings(context)
+        plain = super().settings(context, node)
         host, port = plain.pop("clientPortAddress"), plain.pop("clientPort")
         return plain | {
             "secureClientPort": port,

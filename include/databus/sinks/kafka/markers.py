@@ -48,6 +48,9 @@ class Marker:
         done: input rows consumed so far, rejected ones included.
         written: records written so far.
         outputs: "topic[partition]" → (first offset, last offset, records) so far; None when they did not fit.
+        end: where the rows end at the source, an offset in JSON; None when it did not fit.
+        at: the same place in words.
+        epoch: of a register, the claim that wrote it; None in the markers of slots.
     """
 
     batch: int
@@ -58,9 +61,19 @@ class Marker:
     done: int = 0
     written: int = 0
     outputs: Mapping[str, tuple[int, int, int]] | None = field(default_factory=dict)
+    end: Mapping[str, Any] | None = None
+    at: str = ""
+    epoch: int | None = None
 
     def metadata(self) -> str:
-        """Return the JSON that is committed; outputs are left out where it would exceed 1 KB."""
+        """Return the JSON that is committed; outputs, then `end`, are left out where it would exceed 1 KB."""
+        smaller = replace(self, outputs=None)
+        forms = (self, smaller, replace(smaller, end=None), replace(smaller, end=None, at=""))
+        texts = (form.whole_metadata() for form in forms)
+        return next(text for text in texts if len(text.encode()) <= MAX_METADATA_BYTES)
+
+    def whole_metadata(self) -> str:
+        """Return the JSON of all that is known, whatever its size."""
         data: dict[str, Any] = {
             "v": _FORMAT,
             "batch": self.batch,
@@ -72,8 +85,10 @@ class Marker:
             "written": self.written,
             "outputs": None if self.outputs is None else {name: list(facts) for name, facts in self.outputs.items()},
         }
-        text = json.dumps(data, separators=(",", ":"))
-        return text if len(text.encode()) <= MAX_METADATA_BYTES else replace(self, outputs=None).metadata()
+        data |= {"end": self.end} if self.end is not None else {}
+        data |= {"at": self.at} if self.at else {}
+        data |= {"epoch": self.epoch} if self.epoch is not None else {}
+        return json.dumps(data, separators=(",", ":"))
 
     @classmethod
     def parse(cls, offset: int, metadata: str | None) -> Marker:
@@ -96,6 +111,9 @@ class Marker:
                 data["done"],
                 data["written"],
                 None if outputs is None else {name: (f[0], f[1], f[2]) for name, f in outputs.items()},
+                data.get("end"),
+                data.get("at", ""),
+                data.get("epoch"),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise MarkerDivergedError(f"marker {metadata!r} at offset {offset} cannot be read: {error}") from error

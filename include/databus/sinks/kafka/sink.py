@@ -16,6 +16,7 @@ from databus.core.events import Op
 from databus.core.evidence import Evidence, SinkClaim
 from databus.core.findings import Finding
 from databus.core.flow import FlowContext
+from databus.core.marks import SlotMark
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder, SlotWriter
 from databus.core.tables import TableSchema
@@ -27,6 +28,7 @@ from databus.sinks.kafka.encoding import encode
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
 from databus.sinks.kafka.plain import PlainSlotWriter
 from databus.sinks.kafka.preflight import probe
+from databus.sinks.kafka.register import KafkaClaimRegister, mark_of
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.tally import DEFAULT_MAX_MESSAGE_BYTES
@@ -51,7 +53,8 @@ class KafkaSink:
         self._markers: Consumer | None = None
 
     @property
-    def _marked(self) -> bool:
+    def marked(self) -> bool:
+        """Whether it keeps markers: profile="exactly_once"."""
         return self.spec.profile == "exactly_once"
 
     def accepts(self) -> frozenset[str]:
@@ -81,19 +84,18 @@ class KafkaSink:
             SinkUnavailableError: no broker answers.
             MarkerDivergedError: a slot stands in the middle of a batch whose plan is gone.
         """
-        if not self._marked:
+        if not self.marked:
             wanted = [self.new_topic(topic) for topic in topics_of(self.spec.topic, outputs, self.context.flow)]
             return SinkPlan(self.spec.slots, (0,) * self.spec.slots, self.topics.ensure(wanted))
         wanted = [self.new_topic(topic) for topic in topics_of(self.spec.topic, outputs, self.context.flow)]
-        marker_topic = NewTopic(MARKER_TOPIC, max(_MARKER_PARTITIONS, self.spec.slots), self.spec.replication_factor)
-        partitions = self.topics.ensure([*wanted, marker_topic])
+        partitions = self.topics.ensure([*wanted, self._marker_topic()])
         if partitions.pop(MARKER_TOPIC) < self.spec.slots:
             self.topics.grow(MARKER_TOPIC, self.spec.slots)
         return SinkPlan(self.spec.slots, tuple(self._standing()), partitions)
 
     def wrote_any_of(self, plan: Plan) -> bool:
         """Tell whether any slot holds this plan, in whole or in chunks; False where nothing was ever written."""
-        if not self._marked or MARKER_TOPIC not in self.topics.partitions():
+        if not self.marked or MARKER_TOPIC not in self.topics.partitions():
             return False
         markers = self.markers(plan.sinks[self.spec.sink_name].slots)
         return any(m is not None and (m.batch, m.hash) == (plan.batch, plan.hash) and m.chunk >= 0 for m in markers)
@@ -109,7 +111,7 @@ class KafkaSink:
     def writer(self, plan: Plan) -> SlotWriter:
         """Return the plan's writer; it carries the topics' size limits and the connection."""
         limits = self.topics.max_message_bytes(sorted(plan.sinks[self.spec.sink_name].partitions))
-        if not self._marked:
+        if not self.marked:
             return PlainSlotWriter(self.spec.sink_name, plan, self._producer(limits), limits, self.spec.profile)
         return KafkaSlotWriter(self.spec.sink_name, plan, self._producer(limits), limits, self.spec.chunk_rows)
 
@@ -134,6 +136,17 @@ class KafkaSink:
         looked_at = f"markers of {slots} slots; ends of {len(outputs)} partitions; {len(claim.receipts)} receipts"
         return Evidence(f"sink {name}", (looked_at,), tuple(problems))
 
+    def marks(self, slots: int) -> Sequence[SlotMark | None]:
+        """Return what each of the first `slots` slots holds, None where there is no marker."""
+        if not self.marked or MARKER_TOPIC not in self.topics.partitions():
+            return (None,) * slots
+        return tuple(None if marker is None else mark_of(marker) for marker in self.markers(slots))
+
+    def register(self) -> KafkaClaimRegister:
+        """Return the flow's register; makes the marker topic when it is missing."""
+        self.topics.ensure([self._marker_topic()])
+        return KafkaClaimRegister(self.key, self._producer({}))
+
     def abandon(self, plan: Plan) -> dict[int, str]:
         """Close a plan that will not be finished, before a skip or rewind; idempotent.
 
@@ -145,7 +158,7 @@ class KafkaSink:
         Raises:
             MarkerDivergedError: a slot's marker has nothing to do with the plan.
         """
-        if not self._marked:
+        if not self.marked:
             return {}
         slots = plan.sinks[self.spec.sink_name].slots
         return {slot: abandon_slot(self.key, slot, self._producer({}), plan) for slot in range(slots)}
@@ -160,7 +173,7 @@ class KafkaSink:
         Returns:
             Number of markers refreshed.
         """
-        if not self._marked:
+        if not self.marked:
             return 0
         return sum(refresh_slot(self.key, slot, self._producer({})) for slot in range(self.spec.slots))
 
@@ -181,6 +194,9 @@ class KafkaSink:
         if self._markers is not None:
             self._markers.close()
             self._markers = None
+
+    def _marker_topic(self) -> NewTopic:
+        return NewTopic(MARKER_TOPIC, max(_MARKER_PARTITIONS, self.spec.slots), self.spec.replication_factor)
 
     def _standing(self) -> list[int]:
         standing = []

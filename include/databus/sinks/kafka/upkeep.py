@@ -22,7 +22,9 @@ def abandon_slot(key: MarkerKey, slot: int, settings: ProducerSettings, plan: Pl
         resume = compare(marker, plan, key.sink, slot)
         if resume.finished:
             return "written"
-        committed = resume.marker or Marker(plan.batch, plan.hash, chunk=-1, last=False)
+        start = plan.range.start
+        nothing = Marker(plan.batch, plan.hash, chunk=-1, last=False, end=start.to_json(), at=str(start))
+        committed = resume.marker or nothing
         session.begin()
         session.commit(replace(committed, state="abandoned"))
         return "abandoned"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
@@ -147,10 +147,9 @@ class KafkaSlotWriter:
     def _commit(self, session: Session, chunk: int, tally: Tally, *, last: bool) -> None:
         # Acknowledged first: the marker carries the offsets that the brokers gave.
         session.flush()
-        marker = Marker(
-            self.plan.batch, self.plan.hash, "written", chunk, last, tally.done, tally.written, tally.offsets()
-        )
-        session.commit(marker)
+        plan, end = self.plan, self.plan.range.end
+        marker = Marker(plan.batch, plan.hash, "written", chunk, last, tally.done, tally.written, tally.offsets())
+        session.commit(replace(marker, end=end.to_json(), at=str(end)))
 
     def _restore(self, marker: Marker, slot: int, tally: Tally) -> None:
         """Take the offsets of committed chunks from the marker, after checking that the input is still the same.

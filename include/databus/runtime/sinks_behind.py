@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from databus.core.checkpoint import Checkpoint
-from databus.core.errors import SinkError, SinkFencedError, SourceError
+from databus.core.errors import CheckpointUnavailableError, SinkError, SinkFencedError, SourceError
 from databus.core.flow import Batching
 from databus.core.offsets import Offset, Ordering
 from databus.core.plan import SourcePlan
@@ -19,6 +19,7 @@ from databus.runtime.batch import run_batch
 from databus.runtime.context import FlowSession
 from databus.runtime.outage import Outage, is_outage
 from databus.runtime.probe import Probe
+from databus.runtime.zookeeper_loss import goes_on, is_detached
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +63,14 @@ class _Behind:
         checkpoint: where it stands.
         probe: asks whether it is there again.
         failures: batches in a row that it did not take.
+        unsure: whether its checkpoint has to be read again, because ZooKeeper went away in its batch.
         error: what stops it until a person has acted, None while it can go on.
     """
 
     checkpoint: Checkpoint
     probe: Probe
     failures: int = 0
+    unsure: bool = False
     error: SinkError | SourceError | None = None
 
     @property
@@ -123,7 +126,8 @@ class SinksBehind:
         """Judge an error of a joined sink: wait for another attempt of the same plan, or go on without the sink.
 
         Raises:
-            SinkError: the error, when it is no outage, or no other sink is joined.
+            SinkError: the error, when it is no outage, no other sink is joined, or ZooKeeper is away: only there can
+                a sink stand apart from the others, so its outage stops the flow.
         """
         flow = self.session.flow
         if not is_outage(error) or error.sink not in self.joined.sinks or len(self.joined.sinks) < 2:
@@ -145,14 +149,18 @@ class SinksBehind:
         wait(pause_s)
 
     def turn(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Give each sink that is behind a turn; return the flow's checkpoint, which a joining has changed."""
+        """Give each sink that is behind a turn; return the flow's checkpoint, which a joining has changed.
+
+        A holder that goes on without ZooKeeper gives no turns: a sink behind has its checkpoint only there.
+        """
         for name in list(self._behind):
-            checkpoint = self._turn(name, checkpoint)
+            if not is_detached(self.session):
+                checkpoint = self._turn(name, checkpoint)
         return checkpoint
 
     def idle(self) -> bool:
-        """Tell whether no sink can catch up at the moment."""
-        return not any(
+        """Tell whether no sink can catch up at the moment; without ZooKeeper none can."""
+        return is_detached(self.session) or not any(
             sink.error is None and sink.failures < _FAILURES and sink.probe.first_answer(_FIRST_ANSWER_S)
             for sink in self._behind.values()
         )
@@ -176,7 +184,11 @@ class SinksBehind:
 
     def _detach(self, error: SinkError, checkpoint: Checkpoint) -> None:
         flow, name = self.session.flow.name, error.sink
-        own = self.session.store.detach(flow, self.lease, name, str(error))
+        try:
+            own = self.session.store.detach(flow, self.lease, name, str(error))
+        except CheckpointUnavailableError as away:
+            log.error("flow %s: ends, for no sink can fall behind without ZooKeeper: %s", flow, away)
+            raise error from away
         log.error("flow %s: goes on without sink %s, which stays at %s: %s", flow, name, checkpoint.offset, error)
         self._behind[name] = _Behind(own, self._probe(name))
 
@@ -199,7 +211,20 @@ class SinksBehind:
         source = cast("Source", UpTo(self.session.source, checkpoint.offset))
         view = self.session.of_sink(name, source)
         try:
+            if sink.unsure:
+                sink.checkpoint, sink.unsure = view.store.load(flow) or sink.checkpoint, False
             report = run_batch(view, self.lease, sink.checkpoint)
+            if report is not None:
+                sink.failures, sink.unsure = 0, True
+                self.on_batch(name, report)
+                sink.checkpoint, sink.unsure = view.store.load(flow) or sink.checkpoint, False
+                log.info("flow %s: sink %s caught up to %s", flow, name, sink.checkpoint.offset)
+        except CheckpointUnavailableError as error:
+            if not goes_on(self.session):
+                raise
+            log.warning("flow %s: sink %s waits for ZooKeeper: %s", flow, name, error)
+            sink.unsure = True
+            return None
         except (SinkError, SourceError) as error:
             if isinstance(error, SourceError) and error.retryable:
                 raise
@@ -212,11 +237,6 @@ class SinksBehind:
             log.error("flow %s: sink %s cannot catch up: %s", flow, name, error)
             sink.error = error
             return None
-        if report is not None:
-            sink.failures = 0
-            sink.checkpoint = view.store.load(flow) or sink.checkpoint
-            log.info("flow %s: sink %s caught up to %s", flow, name, sink.checkpoint.offset)
-            self.on_batch(name, report)
         return report
 
     def _join(self, name: str, checkpoint: Checkpoint) -> Checkpoint:

@@ -1,0 +1,71 @@
+"""Setting a checkpoint to where the markers of the sinks stand. Pure functions."""
+
+from __future__ import annotations
+
+from databus.checkpoints.codec import encode
+from databus.checkpoints.flow_state import FlowState, stored_checkpoint
+from databus.checkpoints.layout import FlowPaths
+from databus.checkpoints.reconciliation import Step, Trim
+from databus.checkpoints.transaction import check, create, delete, set_data
+from databus.core.checkpoint import Checkpoint, HistoryEntry
+from databus.core.errors import CheckpointConflictError
+
+
+def check_adoption(flow: str, previous: Checkpoint | None, checkpoint: Checkpoint) -> None:
+    """Refuse to go back.
+
+    Raises:
+        CheckpointConflictError: the checkpoint stands at this batch under another plan, or at a later one.
+    """
+    if previous is not None and previous.batch >= checkpoint.batch:
+        raise CheckpointConflictError(
+            f"flow {flow}: the checkpoint stands at batch {previous.batch}, which is not before "
+            f"batch {checkpoint.batch} of the sinks"
+        )
+
+
+def adoption_entry(number: int, previous: Checkpoint | None, checkpoint: Checkpoint, why: str) -> HistoryEntry:
+    """Return the history entry of an adoption."""
+    return HistoryEntry(
+        number=number,
+        action="adopt",
+        who=checkpoint.run_id,
+        why=why,
+        previous=previous.offset if previous else None,
+        offset=checkpoint.offset,
+        batch=checkpoint.batch,
+        epoch=checkpoint.epoch,
+        counts={},
+        receipts=(),
+        at=checkpoint.updated_at,
+    )
+
+
+def adopt_step(paths: FlowPaths, state: FlowState, adopted: tuple[Checkpoint, str, int], trim: Trim) -> Step | None:
+    """Return the write that sets the checkpoint to where the sinks stand, None when it stands there already.
+
+    Args:
+        paths: the flow's, or those of a sink that is behind.
+        state: as it was read.
+        adopted: the checkpoint, why, and the number of the newest history entry that is known elsewhere.
+        trim: history number → delete of the entry that falls out with it.
+
+    Raises:
+        CheckpointConflictError: see `check_adoption`.
+    """
+    (checkpoint, why, after), previous = adopted, state.checkpoint
+    if previous == checkpoint:
+        return None
+    check_adoption(state.flow, previous, checkpoint)
+    number = 1 + max(state.history_number, after)
+    entry = adoption_entry(number, previous, checkpoint, why)
+    stored, node = stored_checkpoint(checkpoint, number), state.checkpoint_node
+    operations = [
+        check(paths.epoch, state.epoch_version),
+        set_data(paths.checkpoint, stored, node.version) if node else create(paths.checkpoint, stored),
+        create(paths.history_entry(number), encode(entry.to_json())),
+        *trim(number),
+    ]
+    if state.plan_node is not None:
+        operations.append(delete(paths.plan, state.plan_node.version))
+    return Step(operations, last=True)

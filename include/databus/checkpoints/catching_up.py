@@ -1,0 +1,72 @@
+"""Moves of a checkpoint in ZooKeeper to what happened without it: each step is one multi that checks the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from databus.checkpoints import transitions
+from databus.checkpoints.adoption import adopt_step
+from databus.checkpoints.flow_state import FlowState
+from databus.checkpoints.layout import FlowPaths
+from databus.checkpoints.reconciliation import Step, Trim, catch_up_step
+from databus.checkpoints.transaction import Operation
+from databus.core.checkpoint import Checkpoint
+from databus.core.outcome import PlanOutcome
+from databus.core.plan import Plan
+from databus.core.protocols import Lease
+
+if TYPE_CHECKING:
+    from databus.core.errors import CheckpointError
+
+_ROUNDS = 4
+
+
+class ZooKeeperCatchingUp:
+    """The part of the ZooKeeper store for ZooKeeper's own absence; see `databus.core.protocols.CheckpointStore`."""
+
+    _paths: Callable[[str], FlowPaths]
+    _read: Callable[..., FlowState]
+    _send: Callable[[str, Sequence[Operation], str], Exception | None]
+    _trim: Callable[[str, int, Exception | None], list[Operation]]
+    _gave_up: Callable[[str, Exception | None], CheckpointError]
+
+    def reconcile(
+        self, lease: Lease, flow: str, outcomes: Sequence[PlanOutcome], pending: Plan | None
+    ) -> Checkpoint | None:
+        """Catch up with batches that were moved while ZooKeeper was away (see `CheckpointStore.reconcile`)."""
+        paths = self._paths(flow)
+
+        def step(state: FlowState, trim: Trim) -> Step | None:
+            return catch_up_step(paths, state, outcomes, pending, trim)
+
+        return self._in_steps(lease, flow, step, "catching up")
+
+    def adopt(self, lease: Lease, flow: str, checkpoint: Checkpoint, why: str, after: int = 0) -> None:
+        """Set the checkpoint to where the sinks stand (see `CheckpointStore.adopt`)."""
+        paths = self._paths(flow)
+
+        def step(state: FlowState, trim: Trim) -> Step | None:
+            return adopt_step(paths, state, (checkpoint, why, after), trim)
+
+        self._in_steps(lease, flow, step, "adopting")
+
+    def _in_steps(
+        self, lease: Lease, flow: str, step_of: Callable[[FlowState, Trim], Step | None], what: str
+    ) -> Checkpoint | None:
+        """Read, send the next step, and read again until no step is left; the epoch is checked in each."""
+        cause: Exception | None = None
+        fruitless = 0
+        while fruitless < _ROUNDS:
+            state = self._read(flow, sync=True)
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            step = step_of(state, partial(self._trim_one, flow, cause))
+            if step is None:
+                return state.checkpoint
+            cause = self._send(flow, step.operations, f"{what} of flow {flow}")
+            fruitless = 0 if cause is None else fruitless + 1
+        raise self._gave_up(f"flow {flow}: {what}", cause) from cause
+
+    def _trim_one(self, flow: str, refused: Exception | None, number: int) -> list[Operation]:
+        return self._trim(flow, number, refused)

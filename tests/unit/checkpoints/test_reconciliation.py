@@ -1,0 +1,66 @@
+"""Steps of a catch-up, as values."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from databus.checkpoints.codec import encode
+from databus.checkpoints.flow_state import FlowState, stored_checkpoint
+from databus.checkpoints.layout import Layout
+from databus.checkpoints.reconciliation import RECONCILED, catch_up_step
+from databus.checkpoints.session import Node
+from databus.checkpoints.transaction import Operation, OperationKind
+from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.errors import CheckpointConflictError
+from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.core.outcome import PlanOutcome
+from databus.core.plan import Plan, SinkPlan
+
+NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
+PATHS = Layout().flow("orders")
+
+
+def plan_of(batch: int, start: int, spec: str = "spec") -> Plan:
+    covered = OffsetRange(SequenceOffset(start), SequenceOffset(start + 1))
+    return Plan("default", "orders", batch, covered, {"kafka": SinkPlan(1, (1,))}, spec, NOON)
+
+
+def done(plan: Plan) -> Checkpoint:
+    return Checkpoint(plan.range.end, plan.batch, Epoch(1), "run", plan.hash, {}, NOON, NOON, {"kafka": (plan.batch,)})
+
+
+def state_of(pending: Plan | None) -> FlowState:
+    checkpoint = Node(stored_checkpoint(done(plan_of(1, 0)), 2), 5, 0)
+    plan = Node(encode(pending.to_json()), 3, 0) if pending else None
+    return FlowState("orders", checkpoint, plan, None)
+
+
+def step(pending: Plan | None, *moved: Plan) -> dict[str, Operation]:
+    outcomes = [PlanOutcome(plan, done(plan), [], {}) for plan in moved]
+    found = catch_up_step(PATHS, state_of(pending), outcomes, None, lambda _number: [])
+    assert found is not None
+    assert found.last
+    return {operation.path: operation for operation in found.operations}
+
+
+def test_a_plan_of_a_former_definition_goes_with_the_batch_that_took_its_place() -> None:
+    operations = step(plan_of(2, 1, "former"), plan_of(3, 1))
+    assert (operations[PATHS.plan].kind, operations[PATHS.plan].version) == (OperationKind.DELETE, 3)
+    assert operations[PATHS.checkpoint].version == 5
+    assert RECONCILED.encode() in operations[PATHS.history_entry(3)].data
+
+
+@pytest.mark.parametrize("batch", [2, 3])
+def test_another_plan_in_flight_of_the_same_or_a_later_number_is_a_conflict(batch: int) -> None:
+    with pytest.raises(CheckpointConflictError, match=f"batch {batch} .* is in flight"):
+        step(plan_of(batch, 1, "another"), plan_of(2, 1))
+
+
+def test_large_values_of_a_flow_and_of_its_sinks_lie_apart() -> None:
+    own = PATHS.of_sink("back up")
+    assert PATHS.values_folder(PATHS.plan) == own.values_folder(PATHS.history_entry(7)) == "orders"
+    assert PATHS.values_folder(own.plan) == own.values_folder(own.history_entry(7)) == "orders@back%20up"
+    replays = Layout("/flows/x").flow("orders.quarantine")
+    assert replays.values_folder(replays.checkpoint) == "orders.quarantine"

@@ -1,0 +1,280 @@
+"""A holder that goes on without its store, over a store in memory that can be cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from databus.checkpoints.spool import PlanSpool
+from databus.core.amendments import Amendment
+from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.errors import CheckpointUnavailableError, MarkersAheadError, SinkUnavailableError, StaleEpochError
+from databus.core.flow import Flow
+from databus.core.gaps import OPEN, Gap
+from databus.core.marks import Announcement, SlotMark
+from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.core.plan import Plan, SinkPlan
+from databus.core.protocols import CheckpointStore
+from databus.core.settings import Settings
+from databus.runtime.detached import DetachableStore, Terms
+from databus.runtime.drain import Drain
+from databus.runtime.patience import Patience, PatientStore
+from databus.runtime.takeover import Claimed, take_over
+from databus.sinks.noop import Noop
+from databus.sources.mock import Mock
+from databus.testing.memory_store import MemoryCheckpoints, MemoryServer
+
+FLOW = "shop"
+NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
+
+
+class Line:
+    """The way to a store: while it is cut, each call fails before it is applied."""
+
+    def __init__(self, store: Any, line: Line | None = None):
+        self._store, self._line = store, line or self
+        self.cut = False
+
+    def __getattr__(self, name: str) -> Any:
+        found, line = getattr(self._store, name), self._line
+
+        def call(*args: Any) -> Any:
+            if line.cut:
+                raise CheckpointUnavailableError("no answer")
+            return found(*args)
+
+        return call
+
+    def of_sink(self, sink: str) -> Line:
+        return Line(self._store.of_sink(sink), self._line)
+
+    def connected(self) -> bool:
+        return not self._line.cut
+
+
+class Register:
+    """A register in this process, compared and set as Kafka's."""
+
+    def __init__(self) -> None:
+        self.said: Announcement | None = None
+
+    def take(self, epoch: Epoch, *, force: bool = False) -> Announcement | None:
+        before = self.said
+        if before is not None and before.epoch > epoch and not force:
+            raise StaleEpochError(f"epoch {before.epoch} is there")
+        self.said = Announcement(epoch, before.batch if before else 0, before.plan_hash if before else "")
+        return before
+
+    def announce(self, said: Announcement) -> None:
+        if self.said is not None and self.said.epoch != said.epoch:
+            raise StaleEpochError(f"epoch {self.said.epoch} is there")
+        self.said = said
+
+    def close(self) -> None:
+        pass
+
+
+class Slots:
+    """A sink of two slots that shows its markers."""
+
+    marked = True
+
+    def __init__(self, *marks: tuple[int, str]):
+        self.held = list(marks)
+        self.away = False
+
+    def marks(self, slots: int) -> Sequence[SlotMark | None]:
+        if self.away:
+            raise SinkUnavailableError("nobody answers")
+        return [SlotMark(*mark) for mark in self.held][:slots] + [None] * (slots - len(self.held))
+
+    def register(self) -> Register:
+        return Register()
+
+
+def plan_of(batch: int, *sinks: str, prev: int | None = None, spec: str = "spec") -> Plan:
+    covered = OffsetRange(SequenceOffset(batch - 1), SequenceOffset(batch))
+    before = batch - 1 if prev is None else prev
+    return Plan(
+        "test", FLOW, batch, covered, {name: SinkPlan(1, (before,)) for name in sinks or ("a", "b")}, spec, NOON
+    )
+
+
+def done(plan: Plan, epoch: Epoch) -> Checkpoint:
+    slots = dict.fromkeys(plan.sinks, (plan.batch,))
+    return Checkpoint(plan.range.end, plan.batch, epoch, "run", plan.hash, {}, NOON, NOON, slots)
+
+
+def move(store: CheckpointStore, lease: Any, plan: Plan) -> Plan:
+    store.write_plan(lease, plan)
+    store.commit(lease, plan, done(plan, lease.epoch), [], {})
+    return plan
+
+
+class Holder:
+    """A holder that goes on, after batch 1; `line.cut` cuts it off."""
+
+    def __init__(self, folder: Path):
+        self.server, self.register = MemoryServer(), Register()
+        self.real = MemoryCheckpoints(self.server)
+        self.line: Any = Line(self.real)
+        self.spool = PlanSpool(str(folder), "test", FLOW)
+        patience = Patience(0.0, Drain())
+        self.store = DetachableStore(self.line, patience, Terms(60, 100), self.spool, self.register)
+        self.lease = self.store.claim(FLOW, "run", 0)
+        self.register.take(self.lease.epoch)
+        self.store.start(FLOW, self.lease, SequenceOffset(0), "run")
+        assert self.store.pending_plan(FLOW) is None
+        assert self.store.sinks_behind(FLOW) == ()
+        move(self.store, self.lease, plan_of(1))
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[Holder]:
+    found = Holder(tmp_path)
+    yield found
+    found.store.close()
+
+
+def test_a_pause_is_seen_as_it_was_known_last(holder: Holder) -> None:
+    assert holder.store.paused(FLOW) is None
+    holder.line.cut = True
+    holder.real.pause(FLOW, "ada", "maintenance")  # by somebody who reaches the store
+    assert holder.store.paused(FLOW) is None
+    assert holder.store.detached
+    move(holder.store, holder.lease, plan_of(2))
+    holder.line.cut = False
+    pause = holder.store.paused(FLOW)
+    assert pause is not None
+    assert (pause.who, holder.store.detached, holder.real.load(FLOW)) == (
+        "ada", False, done(plan_of(2), holder.lease.epoch),
+    )  # fmt: skip
+    assert [e.action for e in holder.real.history(FLOW, 9)] == ["commit", "pause", "commit", "start"]
+
+
+def test_what_only_the_store_can_hold_is_refused_by_name(holder: Holder) -> None:
+    holder.line.cut = True
+    move(holder.store, holder.lease, plan_of(2))
+    gap = Gap(0, SequenceOffset(1), SequenceOffset(2), "purged", OPEN, "run", "", NOON)
+    amendment = Amendment("rewind", "ada", "", SequenceOffset(0))
+    for act, named in (
+        (lambda: holder.store.amend(FLOW, holder.lease, amendment), r"cannot be moved \(rewind\)"),
+        (lambda: holder.store.note_gap(FLOW, holder.lease, gap), "cannot be named"),
+        (lambda: holder.store.detach(FLOW, holder.lease, "b", "away"), "sink b cannot fall behind"),
+        (lambda: holder.store.join(FLOW, holder.lease, "b", "run"), "sink b cannot join"),
+        (lambda: holder.store.pause(FLOW, "ada", ""), "cannot be paused"),
+        (lambda: holder.store.resume(FLOW, "ada", ""), "pause cannot be ended"),
+        (lambda: holder.store.history(FLOW, 1), "history cannot be read"),
+        (lambda: holder.store.gaps(FLOW), "gaps cannot be read"),
+        (lambda: holder.store.adopt(holder.lease, FLOW, done(plan_of(9), holder.lease.epoch), ""), "adopted"),
+        (lambda: holder.store.of_sink("b").load(FLOW), "stand still"),
+    ):
+        with pytest.raises(CheckpointUnavailableError, match=named):
+            act()
+    holder.store.recorded(FLOW, 1)
+    assert holder.server.flow(FLOW).recorded == 0
+
+
+def test_numbers_used_by_a_sink_behind_are_not_used_again_without_the_store(holder: Holder) -> None:
+    shared = plan_of(2)
+    holder.store.write_plan(holder.lease, shared)
+    holder.store.detach(FLOW, holder.lease, "b", "away")
+    holder.store.commit(holder.lease, shared, done(shared, holder.lease.epoch), [], {})
+    own = holder.store.of_sink("b")
+    assert own.pending_plan(FLOW) == shared
+    assert own.highest_batch(FLOW) == holder.store.highest_batch(FLOW) == 2
+    holder.line.cut = True
+    with pytest.raises(CheckpointUnavailableError):
+        own.write_plan(holder.lease, plan_of(3, "b"))  # nobody knows whether it is there
+    assert holder.store.highest_batch(FLOW) == 3
+    assert holder.store.detached
+    assert holder.store.sinks_behind(FLOW) == ()  # as at the claim; who fell behind since is the window's to know
+
+
+def test_a_patient_store_has_all_of_the_store(tmp_path: Path) -> None:
+    names = {name for name in vars(CheckpointStore) if not name.startswith("_")}
+    assert names <= {name for name in dir(PatientStore) if not name.startswith("_")}
+    assert names > {"paused", "of_sink", "recorded", "reconcile", "amend"}
+    view = PatientStore(MemoryCheckpoints(), Patience(0.0, Drain())).of_sink("a")  # type: ignore[arg-type]
+    assert isinstance(view, PatientStore)
+
+
+class Flows:
+    """A flow of two marked sinks, claimed."""
+
+    def __init__(self, folder: Path):
+        self.store = MemoryCheckpoints()
+        self.flow = Flow(name=FLOW, source=Mock(rows=10), sinks=(Noop(name="a"), Noop(name="b")))
+        self.settings = Settings("test", str(folder), "")
+        self.lease = self.store.claim(FLOW, "run", 0)
+        self.store.start(FLOW, self.lease, SequenceOffset(0), "run")
+        self.sinks = {"a": Slots(), "b": Slots()}
+
+    def take_over(self) -> Checkpoint | None:
+        sinks: Any = self.sinks
+        return take_over(Claimed(self.flow, self.settings, self.store, sinks, self.lease))
+
+    def hold(self, plan: Plan, *sinks: str) -> None:
+        for name in sinks or plan.sinks:
+            self.sinks[name].held = [(plan.batch, plan.hash)]
+
+
+@pytest.fixture
+def flows(tmp_path: Path) -> Flows:
+    return Flows(tmp_path)
+
+
+def test_a_sink_behind_is_compared_with_its_own_checkpoint_and_plan(flows: Flows) -> None:
+    flows.hold(move(flows.store, flows.lease, plan_of(1)))
+    shared = plan_of(2)
+    flows.store.write_plan(flows.lease, shared)
+    flows.store.detach(FLOW, flows.lease, "b", "away")
+    flows.store.commit(flows.lease, shared, done(plan_of(2), flows.lease.epoch), [], {})
+    flows.hold(shared, "a")
+    assert flows.take_over() == flows.store.load(FLOW)
+    flows.hold(shared, "b")  # its own plan in flight
+    assert flows.take_over() is not None
+    flows.hold(plan_of(3, "b"), "b")
+    with pytest.raises(MarkersAheadError, match="sink b, slot 0: batch 3"):
+        flows.take_over()
+    flows.sinks["b"].away = True
+    assert flows.take_over() is not None
+    flows.hold(plan_of(3, "a"), "a")
+    with pytest.raises(MarkersAheadError, match="sink a, slot 0: batch 3"):
+        flows.take_over()
+
+
+def test_plans_closed_by_markers_are_not_ahead(flows: Flows) -> None:
+    flows.hold(move(flows.store, flows.lease, plan_of(1)))
+    former = plan_of(2, spec="former")
+    flows.store.write_plan(flows.lease, former)
+    flows.hold(former)  # closed, and the move of the checkpoint was cut off
+    assert flows.take_over() is not None
+    covered = OffsetRange(SequenceOffset(1), SequenceOffset(2))
+    anew = Plan("test", FLOW, 3, covered, {name: SinkPlan(1, (2,)) for name in "ab"}, "spec", NOON)
+    flows.store.write_plan(flows.lease, anew)  # takes the place of the plan that was closed
+    assert flows.take_over() is not None
+    flows.sinks["a"].held = [(3, "of another plan")]
+    with pytest.raises(MarkersAheadError, match="of another plan"):
+        flows.take_over()
+    flows.hold(anew)
+    amendment = Amendment("rewind", "ada", "again", SequenceOffset(0), closed=anew, slots={"a": (3,), "b": (3,)})
+    flows.store.amend(FLOW, flows.lease, amendment)
+    checkpoint = flows.take_over()
+    assert checkpoint is not None
+    assert (checkpoint.batch, checkpoint.offset) == (3, SequenceOffset(0))
+
+
+def test_a_plan_of_a_former_definition_does_not_hinder_the_reconciliation(holder: Holder) -> None:
+    holder.store.write_plan(holder.lease, plan_of(2, spec="former"))
+    holder.line.cut = True
+    covered = OffsetRange(SequenceOffset(1), SequenceOffset(2))
+    anew = Plan("test", FLOW, 3, covered, {name: SinkPlan(1, (2,)) for name in "ab"}, "spec", NOON)
+    move(holder.store, holder.lease, anew)
+    holder.line.cut = False
+    assert holder.store.load(FLOW) == holder.real.load(FLOW) == done(anew, holder.lease.epoch)
+    assert (holder.real.pending_plan(FLOW), holder.spool.is_empty()) == (None, True)

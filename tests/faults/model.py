@@ -36,9 +36,11 @@ from databus.checkpoints.transaction import ANY_VERSION, Operation, OperationKin
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.connections import Connection
 from databus.core.errors import DatabusError, LeaseBusyError
+from databus.core.flow import Batching
 from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.runtime import commit as runtime_commit
+from databus.runtime.pace import Pace
 from databus.runtime.plan import PlannedBatch
 from databus.sinks.kafka import markers
 from databus.sinks.kafka.markers import Marker
@@ -381,9 +383,13 @@ class Model:
         plan = _PLANS[process.plan]
         batch = PlannedBatch(plan, SourcePlan(plan.range, (), 0, 0), _CHECKPOINTS[process.checkpoint], 1)
         session: Any = SimpleNamespace(
-            store=self.store, clock=SimpleNamespace(now=lambda: NOW), identity=SimpleNamespace(run_id="run")
+            store=self.store,
+            clock=SimpleNamespace(now=lambda: NOW),
+            identity=SimpleNamespace(run_id="run"),
+            sinks=plan.sinks,
+            flow=SimpleNamespace(batching=Batching()),
         )
-        runtime_commit.commit(session, lease, batch, {}, ())
+        runtime_commit.commit(session, lease, batch, {}, (), Pace())
         # As the window does: what is committed is read again.
         checkpoint = self.store.load(FLOW)
         if checkpoint is None or checkpoint.batch != plan.batch:

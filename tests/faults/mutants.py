@@ -140,6 +140,7 @@ def _plan_of_another_in_flight(plant: Callable[[Any, str, Any], None]) -> None:
 
 def _commit_before_dispatch(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.runtime import batch
+    from databus.runtime.pace import Pace
 
     right_plan, right_commit, right_move = batch.next_plan, batch.commit, batch._move
     held: list[Any] = []
@@ -149,7 +150,7 @@ def _commit_before_dispatch(plant: Callable[[Any, str, Any], None]) -> None:
         return right_plan(session, lease, checkpoint)
 
     def move(session: Any, planned: Any, times: Any) -> Any:
-        held.append(right_commit(session, held[0], planned, {}, ()))
+        held.append(right_commit(session, held[0], planned, {}, (), Pace()))
         return right_move(session, planned, times)
 
     plant(batch, "next_plan", next_plan)
@@ -235,8 +236,8 @@ def _quarantine_after_commit(plant: Callable[[Any, str, Any], None]) -> None:
 
     right = batch.commit
 
-    def commit(session: Any, lease: Any, planned: Any, tables: Any, receipts: Any) -> Any:
-        done = right(session, lease, planned, tables, receipts)
+    def commit(session: Any, lease: Any, planned: Any, tables: Any, receipts: Any, pace: Any) -> Any:
+        done = right(session, lease, planned, tables, receipts, pace)
         rejected = tuple(row for receipt in receipts for row in receipt.rejected)
         session.recorder.quarantine(session.flow.name, planned.plan.batch, rejected)
         return done

@@ -237,14 +237,15 @@ class MysqlBinlogSource:
         """Return how a checkpoint of another server is read on; check one of this server, and return None."""
         if self._failover.concerns(offset):
             return self._failover.resume(offset)
+        if self._positions.is_deleted(offset) and self._relay.log_from(offset):
+            return None
         try:
             self._positions.check(offset)
         except OffsetPurgedError as error:
-            if not self._relay.log_from(offset):
-                kept = self._relay.first_after(offset)
-                if kept is None or error.missing is None or kept.compare(error.missing.end) is not Ordering.BEFORE:
-                    raise
-                raise purged(self._server.place, offset, kept) from None
+            kept = self._relay.first_after(offset)
+            if kept is None or error.missing is None or kept.compare(error.missing.end) is not Ordering.BEFORE:
+                raise
+            raise purged(self._server.place, offset, kept) from None
         return None
 
     def _index(self, planned: OffsetRange) -> RangeIndex:

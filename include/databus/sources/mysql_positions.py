@@ -81,6 +81,11 @@ class MysqlPositions:
                 "of another one. Compare SHOW BINARY LOGS.",
             )
 
+    def is_deleted(self, offset: BinlogOffset) -> bool:
+        """Tell whether an offset lies in a file before the first that the server still has; reads no file."""
+        earliest = self._server.log_files()[0]
+        return _of_one_log(offset, earliest) and offset.file_number < earliest.number
+
     def at_position(self, file: str, pos: int) -> BinlogOffset:
         """Return a place given by file and position, with the GTIDs executed there.
 
@@ -225,8 +230,7 @@ class MysqlPositions:
 
     def _missing(self, offset: BinlogOffset, files: list[LogFile]) -> None:
         earliest, place = files[0], self._server.place
-        same_log = offset.file.rpartition(".")[0] == earliest.name.rpartition(".")[0]
-        if same_log and offset.file_number < earliest.number:
+        if _of_one_log(offset, earliest) and offset.file_number < earliest.number:
             raise purged(place, offset, self.file_start(earliest))
         raise OffsetInvalidError(
             f"{place}: the server has no log file {offset.file}; it has {earliest.name} to {files[-1].name}",
@@ -291,3 +295,7 @@ def _previous_gtids(piece: Stretch) -> str:
         return ""
     size = parse_header(piece.events[:HEADER_BYTES].tobytes()).size_bytes
     return str(decode_gtid_set(piece.events[HEADER_BYTES:size].tobytes()))
+
+
+def _of_one_log(offset: BinlogOffset, file: LogFile) -> bool:
+    return offset.file.rpartition(".")[0] == file.name.rpartition(".")[0]

@@ -9,19 +9,20 @@ import random
 import struct
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import jsonschema
 import pyarrow as pa
 import pytest
 
-from databus import DropColumns, Flow, Project, RenameColumns, Route, __version__
+from databus import AcceptedValues, DropColumns, Flow, InRange, NotNull, Project, RenameColumns, Route, __version__
 from databus.binlog.table_batch import TableBatch, TableEvent
 from databus.connections.environment import EnvironmentConnections
 from databus.core.connections import Connection
 from databus.core.flow import FlowContext
 from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.plan import Plan, SinkPlan
+from databus.core.receipts import RejectedRow
 from databus.core.report import BatchReport
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
@@ -29,7 +30,7 @@ from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import VARIANT_FORM, ImageForm, json_form
 from databus.runtime.batch import run_batch
 from databus.runtime.context import RunIdentity, Services, open_session
-from databus.runtime.direct import is_direct
+from databus.runtime.direct import may_be_direct
 from databus.sinks import envelope
 from databus.sinks.kafka import Kafka
 from databus.sinks.kafka.encoding import COLUMNS
@@ -192,10 +193,13 @@ def test_the_encoders_agree(spark: Any, shape: str, gtid: bool) -> None:
 
 
 class Recorder:
-    """Keeps reports."""
+    """Keeps reports, and the rows held back."""
+
+    last: ClassVar[Recorder]
 
     def __init__(self) -> None:
         self.reports: list[BatchReport] = []
+        self.held: list[RejectedRow] = []
 
     def record(self, report: BatchReport) -> None:
         self.reports.append(report)
@@ -207,7 +211,7 @@ class Recorder:
         return 0
 
     def quarantine(self, flow: str, batch: int, rows: Any) -> None:
-        raise AssertionError("nothing is held back here")
+        self.held.extend(rows)
 
 
 @pytest.fixture
@@ -220,7 +224,7 @@ def store() -> Iterator[str]:
 def moved(spark: Any, flow: Flow) -> tuple[list[dict[str, Any]], list[BatchReport]]:
     """Run a flow to its end; return what its memory sinks hold and its reports."""
     clear("lanes")
-    recorder = Recorder()
+    recorder = Recorder.last = Recorder()
     checkpoints = MemoryCheckpoints()
     services = Services(
         Settings("test", "", ""), EnvironmentConnections({}), checkpoints, None, recorder, SystemClock()
@@ -256,7 +260,7 @@ def test_both_lanes_deliver_and_count_the_same(spark: Any, store: str) -> None:
         ),
         sinks=(Memory(store=store), Memory(name="people", store="people", routes=("shop.people",))),
     )
-    assert is_direct(flow)
+    assert may_be_direct(flow)
     direct, (ours,) = moved(spark, flow)
     through_spark, (theirs,) = moved(spark, flow.model_copy(update={"lane": "spark"}))
 
@@ -264,6 +268,36 @@ def test_both_lanes_deliver_and_count_the_same(spark: Any, store: str) -> None:
     assert list(map(comparable, direct)) == list(map(comparable, through_spark))
     assert ours.tables == theirs.tables
     assert [r.to_json() for r in ours.receipts] == [r.to_json() for r in theirs.receipts]
+
+
+def test_both_lanes_hold_the_same_rows_back(spark: Any, store: str) -> None:
+    kinds = {"customer_id": "bigint", "status": "varchar", "amount": "decimal(12,2)", "weight": "double"}
+    flow = Flow(
+        name="lanes",
+        source=Mock(tables=("shop.orders", "shop.people"), rows=300, columns=kinds, null_ratio=0.2, seed=5),
+        transforms=(RenameColumns({"customer_id": "buyer"}),),
+        checks=(
+            NotNull("status"),
+            NotNull("weight", severity="warn"),
+            InRange("amount", minimum="100", tables=("shop.orders",)),
+            InRange("buyer", maximum=10.5, severity="warn"),
+            AcceptedValues("status", ("x", "paid"), severity="warn"),
+        ),
+        sinks=(Memory(store=store), Memory(name="people", store="people", routes=("shop.people",))),
+    )
+    direct, ours = moved(spark, flow)
+    held = Recorder.last.held
+    through_spark, theirs = moved(spark, flow.model_copy(update={"lane": "spark"}))
+
+    assert list(map(comparable, direct)) == list(map(comparable, through_spark))
+    assert [report.tables for report in ours] == [report.tables for report in theirs]
+    assert [report.checks for report in ours] == [report.checks for report in theirs]
+    assert [quarantined(row) for row in held] == [quarantined(row) for row in Recorder.last.held]
+    assert 0 < len(held) < 300
+
+
+def quarantined(row: RejectedRow) -> tuple[Any, ...]:
+    return (row.event_id, row.table, row.key, row.cause, row.stage, row.position, json.loads(row.payload))
 
 
 def test_rows_no_sink_takes_are_filtered(spark: Any, store: str) -> None:

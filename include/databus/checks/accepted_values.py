@@ -6,9 +6,12 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from databus.checks.arrow_bounds import can_compare, is_one_of
 from databus.checks.literals import Plain, has_value, literal
 from databus.checks.row_check import RowCheck
+from databus.core.tables import ColumnSchema
 from databus.rows import fields
+from databus.rows.marks import ColumnValues, Mask
 
 
 class AcceptedValues(RowCheck):
@@ -35,3 +38,11 @@ class AcceptedValues(RowCheck):
         """Not NULL and none of the values; a value without a typed form is none of them."""
         listed = ", ".join(literal(value, field.column.spark_type) for value in self.values)
         return f"{has_value(field)} AND NOT coalesce({field.typed('after')} IN ({listed}), false)"
+
+    def reads(self, column: ColumnSchema) -> bool:
+        """Tell whether the values can be compared with the column without Spark."""
+        return can_compare(self.values, column)
+
+    def violated_by(self, values: ColumnValues) -> Mask:
+        """Not NULL and none of the values."""
+        return values.given & ~is_one_of(values.array, self.values, values.column)

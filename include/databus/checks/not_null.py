@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from databus.checks.row_check import RowCheck
 from databus.rows.fields import Field
+from databus.rows.marks import ColumnValues, Mask
 
 
 class NotNull(RowCheck):
@@ -16,3 +17,7 @@ class NotNull(RowCheck):
     def violated_when(self, field: Field) -> str:
         """Present and NULL."""
         return f"is_variant_null({field.raw('after')})"
+
+    def violated_by(self, values: ColumnValues) -> Mask:
+        """Present and NULL."""
+        return values.present & ~values.given

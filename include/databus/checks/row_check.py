@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from databus.core.errors import ConfigError
 from databus.core.flow import CheckSpec
-from databus.core.tables import TableSchema
+from databus.core.tables import ColumnSchema, TableSchema
 from databus.rows.changes import Changes
 from databus.rows.fields import Field
+from databus.rows.marks import ColumnValues, Mask
 from databus.rows.selection import EVERY_TABLE, matches
 
 if TYPE_CHECKING:
@@ -69,6 +70,25 @@ class RowCheck(CheckSpec):
 
         looked_at = F.col("op").isin("c", "u", "r") & ~F.col("filtered")
         return F.coalesce(looked_at, F.lit(False)) & changes.per_table(violated, otherwise=False)
+
+    def source_column(self, changes: Changes, schema: TableSchema) -> str | None:
+        """Return the source's name of the column that is looked at in a table, None where none is.
+
+        Raises:
+            ConfigError: a table meant by name does not have the column.
+        """
+        if not self.applies_to(schema.full_name):
+            return None
+        field = self._field(changes, schema)
+        return None if field is None else field.source
+
+    def reads(self, column: ColumnSchema) -> bool:  # noqa: ARG002 - a check without options reads all types
+        """Tell whether `violated_by` can judge a column of this type."""
+        return True
+
+    @abstractmethod
+    def violated_by(self, values: ColumnValues) -> Mask:
+        """Return bool[images], true where a value of a decoded batch violates: the same as `violated_when`."""
 
     @abstractmethod
     def violated_when(self, field: Field) -> str:

@@ -52,7 +52,9 @@ class Split(Protocol):
 class DirectSplit(Split, Protocol):
     """A split that can write its row images as JSON text, for sinks that take them so."""
 
-    def read_text(self, columns: Mapping[int, Sequence[tuple[str, str]]]) -> Iterator[pa.RecordBatch]:
+    def read_text(
+        self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: Any | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `read`, the same at every call, with `before` and `after` as JSON objects (binary).
 
         The objects say what Spark's `to_json` of the VARIANT images says: the same fields, equal values.
@@ -60,6 +62,7 @@ class DirectSplit(Split, Protocol):
         Args:
             columns: schema_id → (name at the source, name in the image) of the columns wanted; a schema that is not
                 named gives all of them.
+            marks: `ImageMarks`, what row checks say of the after-images; then there is a column `marks` of them.
         """
         ...
 

@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 
 from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent, Transactions
 from databus.core.events import Op
-from databus.rows.columns import text
+from databus.rows.columns import Ints, text
 from databus.rows.flags import no_flags, row_flags
 from databus.rows.image_form import VARIANT_FORM, ImageForm, Images
 from databus.rows.keys import KeyEncoder, key_encoder
+from databus.rows.marks import MARKS
 from databus.rows.murmur2 import key_hashes
 from databus.rows.schema import arrow_schema
 
@@ -37,6 +38,7 @@ class _Origin:
     transactions: Transactions
     server: str
     form: ImageForm
+    marks: Ints | None
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,9 @@ def emit(
     encoder = key_encoder(batch)
     images = form.encode(batch)
     rows = _rows(batch, encoder)
-    origin = _Origin(batch, transactions, server, form)
+    # What a batch without images (all left out by a filter) gives has no after-image to look up.
+    marks = None if form.marks is None else np.append(form.marks.of(batch), 0)
+    origin = _Origin(batch, transactions, server, form, marks)
     return [_record_batch(origin, images, encoder, piece) for piece in _pieces(rows, images)]
 
 
@@ -99,6 +103,8 @@ def emit_events(
         "statement": pa.array([event.statement for event in ordered]),
         "flags": no_flags(n),
     }
+    if form.marks is not None:
+        columns[MARKS] = pa.array(np.zeros(n, np.int64))
     transaction = np.array([event.transaction for event in ordered], np.int64)
     ordinal = np.array([event.ordinal for event in ordered], np.int64)
     columns |= _provenance(transactions, server, transaction, ordinal, np.zeros(n, np.int16))
@@ -171,6 +177,8 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         "statement": pa.nulls(n, pa.string()),
         "flags": row_flags(batch, rows.before, rows.after),
     }
+    if origin.marks is not None:
+        columns[MARKS] = pa.array(np.where(rows.after < 0, 0, origin.marks[rows.after]))
     place = rows.change
     columns |= _provenance(
         origin.transactions, origin.server, batch.transaction[place], batch.ordinal[place], rows.part
@@ -219,4 +227,6 @@ def _constant(value: str, n: int) -> pa.StringArray:
 
 def _assemble(columns: dict[str, pa.Array], form: ImageForm) -> pa.RecordBatch:
     schema = arrow_schema(form.kind)
+    if form.marks is not None:
+        schema = schema.append(pa.field(MARKS, pa.int64()))
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

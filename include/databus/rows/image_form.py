@@ -15,6 +15,7 @@ from databus.binlog.table_batch import MAX_IMAGES, TableBatch
 from databus.rows import json_images, variant
 from databus.rows.columns import Ints
 from databus.rows.json_images import ImageColumns
+from databus.rows.marks import ImageMarks
 from databus.rows.schema import VARIANT, null_variants
 
 JSON_CHANGES = 16_384
@@ -44,22 +45,25 @@ class ImageForm:
         encode: writes all images of a batch.
         nulls: makes a column of so many nulls.
         changes_at_once: row changes that are written together.
+        marks: what row checks say of the images; None for flows without.
     """
 
     kind: pa.DataType
     encode: Callable[[TableBatch], Images]
     nulls: Callable[[int], pa.Array]
     changes_at_once: int = MAX_IMAGES
+    marks: ImageMarks | None = None
 
 
 VARIANT_FORM = ImageForm(VARIANT, variant.encode, null_variants)
 
 
-def json_form(columns: ImageColumns) -> ImageForm:
+def json_form(columns: ImageColumns, marks: ImageMarks | None = None) -> ImageForm:
     """Return the form whose images are JSON objects (binary, UTF-8) of the given columns, of all where none are."""
     return ImageForm(
         pa.binary(),
         partial(json_images.encode, columns=columns),
         lambda count: pa.nulls(count, pa.binary()),
         JSON_CHANGES,
+        marks,
     )

@@ -94,7 +94,7 @@ def _next_pace(session: FlowSession, batch: PlannedBatch, moved: _Moved, times: 
 def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:
     """Read, transform, check and dispatch the rows of a planned range."""
     flow, planned = session.flow, batch.source
-    if is_direct(flow):
+    if is_direct(flow, planned):
         return _move_direct(session, batch, times)
     names = counts.table_names(planned)
     with times.stage("read"):
@@ -135,12 +135,17 @@ def _move_direct(session: FlowSession, batch: PlannedBatch, times: StageTimes) -
         whole = check.evaluate_batch_checks(flow, planned, batch.plan.clock)
         check.enforce(flow, whole)
     with times.stage("dispatch"):
-        done = dispatch_direct(session, batch)
+        done, held = dispatch_direct(session, batch)
     observed = next(iter(done.values())).observed
     receipts = {name: (d.given, d.receipts) for name, d in done.items()}
     tables = counts.reconcile(flow, planned, observed, counts.table_counts(names, observed), receipts)
     written = tuple(r for d in done.values() for r in d.receipts)
-    return _Moved(tables, written, whole, tuple(row for r in written for row in r.rejected))
+    return _Moved(
+        tables,
+        written,
+        (*counts.check_results(flow, names, observed), *whole),
+        (*held, *(row for r in written for row in r.rejected)),
+    )
 
 
 def _move_nothing(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:

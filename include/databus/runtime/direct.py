@@ -1,8 +1,8 @@
 """The direct lane: rows are encoded where they are read and go straight to the writer, without a row inside the JVM.
 
-A flow takes it when nothing of it needs a row as a DataFrame: decided by the flow's definition alone, so that every
-attempt of a plan takes the same lane. One Spark task per slot reads the plan's splits in log order, keeps its slot's
-rows, and hands them to the same writer as the other lane.
+A batch takes it when nothing of its flow needs a row as a DataFrame. That follows from the flow's definition and the
+plan's tables alone, so that every attempt of a plan takes the same lane. One Spark task per slot reads the
+splits in log order, keeps its slot's rows, and hands them to the same writer as the other lane.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from databus.core.errors import DatabusError, DecodeError, ReconciliationError
 from databus.core.flow import Flow
 from databus.core.plan import SourcePlan
 from databus.core.protocols import DirectEncoder, DirectSink, DirectSplit, SlotWriter
-from databus.core.receipts import WriteReceipt
-from databus.rows.changes import Changes
-from databus.rows.fields import fields_of
-from databus.runtime.check import row_checks
+from databus.core.receipts import RejectedRow, WriteReceipt
+from databus.rows.marks import ImageMarks
 from databus.runtime.context import FlowSession
 from databus.runtime.dispatch import Dispatched
+from databus.runtime.image_checks import can_mark, image_marks, without_rows
 from databus.runtime.outage import naming
 from databus.runtime.overlap import overlapped
 from databus.runtime.plan import PlannedBatch
@@ -39,19 +38,23 @@ AHEAD = 2
 Columns = Mapping[int, tuple[tuple[str, str], ...]]
 
 
-def is_direct(flow: Flow) -> bool:
-    """Tell whether a flow takes the direct lane.
+def may_be_direct(flow: Flow) -> bool:
+    """Tell whether a flow's definition allows the direct lane.
 
-    It does, unless it says otherwise, when its source writes images as text, its transforms look at no value, it has no
-    row checks, and every sink encodes text.
+    It does, unless it says otherwise, when its source writes images as text, its transforms look at no value, and every
+    sink encodes text.
     """
     return (
         flow.lane == "auto"
         and flow.source.direct
         and all(spec.by_table for spec in flow.transforms)
-        and not row_checks(flow)
         and all(spec.direct for spec in flow.sinks)
     )
+
+
+def is_direct(flow: Flow, planned: SourcePlan) -> bool:
+    """Tell whether a batch takes the direct lane: its flow may, and its row checks can be judged on decoded columns."""
+    return may_be_direct(flow) and can_mark(flow, planned)
 
 
 def image_columns(flow: Flow, planned: SourcePlan) -> Columns:
@@ -60,17 +63,15 @@ def image_columns(flow: Flow, planned: SourcePlan) -> Columns:
     Raises:
         TransformError: what the transform raises in the other lane too.
     """
-    changes = Changes(None, planned.tables, {schema.schema_id: fields_of(schema) for schema in planned.tables})
-    for spec in flow.transforms:
-        changes = spec.reshape(changes)  # type: ignore[assignment] # the only implementation
+    changes = without_rows(flow, planned)
     return {
         schema_id: tuple((field.source, field.column.name) for field in changes.fields[schema_id])
         for schema_id in changes.edited
     }
 
 
-def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> dict[str, Dispatched]:
-    """Read the batch once per sink and slot, write it, and return what each sink confirmed.
+def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> tuple[dict[str, Dispatched], tuple[RejectedRow, ...]]:
+    """Read the batch once per sink and slot, write it; return what each sink confirmed, and the rows checks held back.
 
     Raises:
         DatabusError: what reading or writing raised.
@@ -80,7 +81,9 @@ def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> dict[str, Disp
     takers = tuple(Taker(spec.routes, session.every_sink[spec.sink_name].accepts()) for spec in flow.sinks)
     columns = image_columns(flow, planned)
     splits = cast("Sequence[DirectSplit]", splits_of(session, planned))
+    marks = image_marks(flow, planned)
     done: dict[str, Dispatched] = {}
+    held: tuple[RejectedRow, ...] = ()
     for number, name in enumerate(session.every_sink):
         if name not in session.sinks:
             continue
@@ -91,13 +94,17 @@ def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> dict[str, Disp
                 planned=planned,
                 splits=tuple(splits),
                 columns=columns,
+                marks=marks,
                 takers=takers,
                 mine=number,
+                keeps_held=not done,
                 encoder=cast("DirectSink", sink).encoder(batch.plan),
                 writer=sink.writer(batch.plan),
             )
-            done[name] = _gathered(name, _run(session.spark, task, batch.plan.sinks[name].slots))
-    return done
+            answers = _run(session.spark, task, batch.plan.sinks[name].slots)
+            done[name] = _gathered(name, answers)
+            held += tuple(row for _, seen in answers for row in seen.held)
+    return done, held
 
 
 @dataclass(frozen=True)
@@ -109,8 +116,10 @@ class DirectTask:
         planned: the source's plan, for the tables' names.
         splits: what to read, in log order.
         columns: see `image_columns`.
+        marks: see `image_marks`.
         takers: what each sink of the flow takes.
         mine: which of the takers is this sink.
+        keeps_held: whether its first slot brings back the rows that checks hold back; each task of a batch sees them.
         encoder: the sink's encoder.
         writer: the sink's writer.
     """
@@ -119,8 +128,10 @@ class DirectTask:
     planned: SourcePlan
     splits: tuple[DirectSplit, ...]
     columns: Columns
+    marks: ImageMarks | None
     takers: tuple[Taker, ...]
     mine: int
+    keeps_held: bool
     encoder: DirectEncoder
     writer: SlotWriter
 
@@ -132,7 +143,7 @@ class DirectTask:
         Raises:
             DatabusError: what reading or writing raised.
         """
-        counter = RowCounter(self.flow, self.planned, self.takers, self.mine)
+        counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=self.keeps_held and slot == 0)
         with closing(overlapped(self._encoded(slot, counter), AHEAD)) as rows:
             # The first batch is made before the writer opens a transaction, whose time is limited.
             first = list(islice(rows, 1))
@@ -140,7 +151,7 @@ class DirectTask:
         return receipt, counter.observed
 
     def _encoded(self, slot: int, counter: RowCounter) -> Iterator[pa.RecordBatch]:
-        for rows in in_order(batch for split in self.splits for batch in split.read_text(self.columns)):
+        for rows in in_order(batch for split in self.splits for batch in split.read_text(self.columns, self.marks)):
             taken = counter.take(rows)
             if taken.num_rows:
                 encoded = self.encoder.encode(taken, slot)

@@ -14,8 +14,13 @@ import numpy.typing as npt
 from databus.core.events import RowState
 from databus.core.flow import Flow
 from databus.core.plan import SourcePlan
+from databus.core.receipts import RejectedRow
 from databus.core.tables import TableSchema
+from databus.rows.columns import Ints
+from databus.rows.marks import MARKS
+from databus.runtime.check import row_checks
 from databus.runtime.counts import STATEMENTS, table_names
+from databus.runtime.image_checks import held_rows, holding
 from databus.runtime.routing import route_of
 
 if TYPE_CHECKING:
@@ -40,28 +45,37 @@ class Observed:
     """What a task saw.
 
     Attributes:
-        read: the aggregates of `counts.aggregates` of a flow without row checks, by their names.
+        read: the aggregates of `counts.aggregates`, by their names.
         mine: rows the sink takes, by table.
         given: rows handed to this task's writer.
+        held: rows that checks hold back; kept by one task of a batch alone.
     """
 
     read: Counter[str] = field(default_factory=Counter)
     mine: Counter[str] = field(default_factory=Counter)
     given: int = 0
+    held: list[RejectedRow] = field(default_factory=list)
 
 
 class RowCounter:
     """Counts the rows of one task on their way, and picks those that its sink takes."""
 
-    def __init__(self, flow: Flow, planned: SourcePlan, takers: tuple[Taker, ...], mine: int):
+    def __init__(
+        self, flow: Flow, planned: SourcePlan, takers: tuple[Taker, ...], mine: int, *, keep_held: bool = False
+    ):
         self.observed = Observed()
         self._flow, self._takers, self._mine = flow, takers, mine
+        self._checks, self._holding, self._keep_held = row_checks(flow), holding(flow), keep_held
         names = table_names(planned)
         self._numbers = {name: number for number, name in enumerate(names)}
         self._tables = {schema.schema_id: schema for schema in planned.tables}
         self.observed.read["changes"] = 0
         for number in range(len(names)):
             self.observed.read.update({f"{number}_{state}": 0 for state in RowState})
+            self.observed.read[f"{number}_checked"] = 0
+            for bit, check in enumerate(self._checks):
+                if check.applies_to(names[number]):
+                    self.observed.read[f"{number}_violates_{bit}"] = 0
 
     def take(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Count the rows and return those that the sink takes, with their `route`."""
@@ -74,20 +88,40 @@ class RowCounter:
         routes = [route_of(self._flow, table) for table in tables]
         accepted = [_accepted(rows, group, routes, taker) for taker in self._takers]
         taken = np.logical_or.reduce(accepted)
+        marks = np.asarray(rows[MARKS]) if self._checks else np.zeros(rows.num_rows, np.int64)
+        held = taken & ((marks & self._holding) != 0)
         for number, table in enumerate(tables):
             here = group == number
             name = table.full_name if table.schema_id >= 0 else STATEMENTS
-            dispatched = int(np.count_nonzero(here & taken))
-            self._add(name, RowState.DISPATCHED, dispatched)
-            self._add(name, RowState.FILTERED, int(np.count_nonzero(here)) - dispatched)
-            if mine := int(np.count_nonzero(here & accepted[self._mine])):
+            self._add(name, RowState.DISPATCHED, here & taken & ~held)
+            self._add(name, RowState.QUARANTINED, here & held)
+            self._add(name, RowState.FILTERED, here & ~taken)
+            self._judge(name, rows, here, marks)
+            if mine := int(np.count_nonzero(here & accepted[self._mine] & ~held)):
                 self.observed.mine[name] += mine
         routed = rows.append_column("route", pa.array(routes, pa.string()).take(pa.array(group)))
-        chosen = accepted[self._mine]
+        if self._keep_held and held.any():
+            self.observed.held += held_rows(self._flow, rows.filter(pa.array(held)))
+        chosen = accepted[self._mine] & ~held
         return routed if chosen.all() else routed.filter(pa.array(chosen))
 
-    def _add(self, name: str, state: RowState, rows: int) -> None:
-        self.observed.read[f"{self._numbers[name]}_{state}"] += rows
+    def _add(self, name: str, state: RowState, rows: npt.NDArray[np.bool_]) -> None:
+        self.observed.read[f"{self._numbers[name]}_{state}"] += int(np.count_nonzero(rows))
+
+    def _judge(self, name: str, rows: pa.RecordBatch, here: npt.NDArray[np.bool_], marks: Ints) -> None:
+        """Count the rows that checks look at, and those that violate each."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not self._checks:
+            return
+        number = self._numbers[name]
+        looked_at = np.asarray(pc.is_in(rows["op"], pa.array(["c", "u", "r"]))) & here
+        self.observed.read[f"{number}_checked"] += int(np.count_nonzero(looked_at))
+        for bit, check in enumerate(self._checks):
+            if check.applies_to(name):
+                violated = int(np.count_nonzero(here & (marks >> bit & 1 != 0)))
+                self.observed.read[f"{number}_violates_{bit}"] += violated
 
     def give(self, rows: pa.RecordBatch) -> None:
         """Count rows that go to the writer."""

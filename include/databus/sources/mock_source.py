@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from databus.rows.image_form import ImageForm
+    from databus.rows.marks import ImageMarks
 
 SERVER = "mock"
 _BATCH_ROWS = 20_000
@@ -52,11 +53,13 @@ class MockSplit:
 
         yield from self._rows(VARIANT_FORM)
 
-    def read_text(self, columns: Mapping[int, Sequence[tuple[str, str]]]) -> Iterator[pa.RecordBatch]:
+    def read_text(
+        self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: ImageMarks | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`)."""
         from databus.rows.image_form import json_form
 
-        yield from self._rows(json_form(columns))
+        yield from self._rows(json_form(columns, marks))
 
     def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from databus.rows.image_form import ImageForm
+    from databus.rows.marks import ImageMarks
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,13 @@ class SegmentSplit:
 
         yield from self._rows(VARIANT_FORM)
 
-    def read_text(self, columns: Mapping[int, Sequence[tuple[str, str]]]) -> Iterator[pa.RecordBatch]:
+    def read_text(
+        self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: ImageMarks | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`)."""
         from databus.rows.image_form import json_form
 
-        yield from self._rows(json_form(columns))
+        yield from self._rows(json_form(columns, marks))
 
     def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
         from databus.binlog.segment_store import load_segment

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from databus import DropColumns, Filter, Flow, NotNull, Route, __version__
+from databus import AcceptedValues, DropColumns, Filter, Flow, InRange, NotNull, Route, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import DecodeError, ReconciliationError, SinkUnavailableError, TransformError
 from databus.core.flow import FlowContext
@@ -20,7 +20,7 @@ from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.runtime import direct
 from databus.runtime.context import RunIdentity, Services, open_session
-from databus.runtime.direct import image_columns, in_order, is_direct
+from databus.runtime.direct import image_columns, in_order, is_direct, may_be_direct
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.sinks.kafka import Kafka
 from databus.sinks.noop import Noop
@@ -105,7 +105,7 @@ def dispatched(monkeypatch: pytest.MonkeyPatch, encoder: Any, writer: Any, **cha
         checkpoint = checkpoints.start(flow.name, lease, session.source.start_offset(), "run")
         batch = next_plan(session, lease, checkpoint)
         assert isinstance(batch, PlannedBatch)
-        return direct.dispatch_direct(session, batch)["noop"]
+        return direct.dispatch_direct(session, batch)[0]["noop"]
 
 
 def test_each_slot_reads_all_and_writes_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,9 +123,9 @@ def test_shares_that_are_not_the_whole_fail(monkeypatch: pytest.MonkeyPatch) -> 
 def test_slots_that_read_different_rows_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     read, calls = MockSplit.read_text, iter((1,))
 
-    def uneven(self: MockSplit, columns: Any) -> Iterator[pa.RecordBatch]:
+    def uneven(self: MockSplit, columns: Any, marks: Any) -> Iterator[pa.RecordBatch]:
         less = next(calls, 0)
-        return (rows.slice(less) for rows in read(self, columns))
+        return (rows.slice(less) for rows in read(self, columns, marks))
 
     monkeypatch.setattr(MockSplit, "read_text", uneven)
     with pytest.raises(ReconciliationError, match="did not read the same rows"):
@@ -139,7 +139,7 @@ def test_what_the_writer_raises_comes_back_with_its_class_and_hint(monkeypatch: 
 
 
 def test_what_reading_raises_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: MockSplit, columns: Any) -> Iterator[pa.RecordBatch]:
+    def broken(self: MockSplit, columns: Any, marks: Any) -> Iterator[pa.RecordBatch]:
         raise DecodeError("log.000001:4: damaged")
         yield
 
@@ -176,14 +176,14 @@ def test_order_is_checked_inside_and_between_batches() -> None:
         (True, {}),
         (True, {"transforms": (DropColumns("a"), Route({"*": "x"}))}),
         (False, {"transforms": (DropColumns("a"), Filter("a > 1"))}),
-        (False, {"checks": (NotNull("a"),)}),
+        (True, {"checks": (NotNull("a"),)}),
         (False, {"lane": "spark"}),
     ],
 )
 def test_the_lane_follows_from_the_definition(expected: bool, changes: dict[str, Any]) -> None:
     flow = Flow(name="one", source=Mock(rows=1), sinks=(Kafka(conn_id="k"),))
 
-    assert is_direct(flow.model_copy(update=changes)) is expected
+    assert may_be_direct(flow.model_copy(update=changes)) is expected
 
 
 def planned(flow: Flow) -> SourcePlan:
@@ -207,3 +207,20 @@ def test_a_column_that_no_table_has_is_refused_as_in_the_other_lane() -> None:
 
     with pytest.raises(TransformError, match="has no column 'nonsense'"):
         image_columns(flow, planned(flow))
+
+
+@pytest.mark.parametrize(
+    ("expected", "checks"),
+    [
+        (True, (NotNull("status"), InRange("amount", minimum="0.5"))),
+        (True, (NotNull("nowhere"),)),
+        (False, (NotNull("status", severity="fail"),)),
+        (False, (InRange("amount", minimum="half"),)),
+        (False, (AcceptedValues("at", ("1.5",)),)),
+    ],
+)
+def test_checks_that_decoded_columns_can_answer_stay_in_the_lane(expected: bool, checks: tuple[Any, ...]) -> None:
+    columns = {"status": "varchar", "amount": "decimal(12,2)", "at": "datetime(0)"}
+    flow = Flow(name="one", source=Mock(rows=1, columns=columns), checks=checks, sinks=(Kafka(conn_id="k"),))
+
+    assert is_direct(flow, planned(flow)) is expected

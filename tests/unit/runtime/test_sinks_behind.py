@@ -203,7 +203,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Broker]]:
     for module, name in ((probe, "PAUSE_S"), (sinks_behind, "_FIRST_PAUSE_S"), (outage, "FIRST_PAUSE_S")):
         monkeypatch.setattr(module, name, 0.001)
     monkeypatch.setattr(direct, "overlapped", lambda items, _ahead: (item for item in items))
-    monkeypatch.setattr(MockSplit, "read_text", lambda split, _columns: iter(rows_of(split)))
+    monkeypatch.setattr(MockSplit, "read_text", lambda split, *_: iter(rows_of(split)))
     BROKERS.update({name: Broker() for name in ("a", "b", "c")})
     yield BROKERS
     BROKERS.clear()

@@ -1,0 +1,83 @@
+"""Marks of row images: which of a flow's row checks an after-image violates, found where the rows are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from databus.binlog.table_batch import TableBatch
+from databus.core.tables import ColumnSchema
+from databus.rows.columns import Ints, validity
+from databus.rows.variant_columns import column_state
+from databus.rows.variant_kernels import ABSENT
+
+Mask = npt.NDArray[np.bool_]
+
+MARKS = "marks"
+"""Name of the column that carries them: bit i stands for the flow's i-th row check."""
+
+MOST_CHECKS = 63
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnValues:
+    """One column of all images of a batch.
+
+    Attributes:
+        array: the values, native Arrow type; null also where the image does not carry the column.
+        column: its name and type.
+        present: bool[images], whether the image carries the column.
+        untyped: bool[images], whether it holds a value that its type cannot express: a zero date, undecodable text.
+    """
+
+    array: pa.Array
+    column: ColumnSchema
+    present: Mask
+    untyped: Mask
+
+    @property
+    def given(self) -> Mask:
+        """Where there is a value, typed or not."""
+        return self.present & (validity(self.array) | self.untyped)
+
+    @classmethod
+    def of(cls, batch: TableBatch, number: int) -> ColumnValues:
+        """Return the column of a batch."""
+        array = batch.images.column(number)
+        present = column_state(batch, number, array) != ABSENT
+        untyped = np.zeros(len(array), np.bool_)
+        untyped[list(batch.exceptions.get(number, ()))] = True
+        return cls(array, batch.schema.columns[number], present, untyped & present)
+
+
+class ImageCheck(Protocol):
+    """Tells which values of a column violate; the same as the check's Column in the other lane."""
+
+    def violated_by(self, values: ColumnValues) -> Mask:
+        """Return bool[images], true where a value violates."""
+        ...
+
+
+@dataclass(frozen=True)
+class ImageMarks:
+    """The checks of a flow on the tables of one plan.
+
+    Attributes:
+        checks: schema_id → (bit, column's name at the source, check).
+    """
+
+    checks: Mapping[int, tuple[tuple[int, str, ImageCheck], ...]]
+
+    def of(self, batch: TableBatch) -> Ints:
+        """Return int64[images], the marks of each image if it is an after-image."""
+        marks = np.zeros(batch.images.num_rows, np.int64)
+        places = {column.name: number for number, column in enumerate(batch.schema.columns)}
+        for bit, name, check in self.checks.get(batch.schema.schema_id, ()):
+            violated = check.violated_by(ColumnValues.of(batch, places[name]))
+            marks |= violated.astype(np.int64) << bit
+        return marks

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from databus.checks.arrow_bounds import can_compare, is_one_of
 from databus.checks.literals import Plain, has_value, literal
 from databus.checks.row_check import RowCheck
 from databus.core.tables import ColumnSchema
 from databus.rows import fields
-from databus.rows.marks import ColumnValues, Mask
+
+if TYPE_CHECKING:
+    from databus.rows.marks import ColumnValues, Mask
 
 
 class AcceptedValues(RowCheck):
@@ -41,8 +42,12 @@ class AcceptedValues(RowCheck):
 
     def reads(self, column: ColumnSchema) -> bool:
         """Tell whether the values can be compared with the column without Spark."""
+        from databus.checks.arrow_bounds import can_compare
+
         return can_compare(self.values, column)
 
     def violated_by(self, values: ColumnValues) -> Mask:
         """Not NULL and none of the values."""
+        from databus.checks.arrow_bounds import is_one_of
+
         return values.given & ~is_one_of(values.array, self.values, values.column)

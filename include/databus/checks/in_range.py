@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 from pydantic import model_validator
 
-from databus.checks.arrow_bounds import at_least, at_most, can_compare
 from databus.checks.literals import Plain, has_value, literal
 from databus.checks.row_check import RowCheck
 from databus.core.tables import ColumnSchema
 from databus.rows import fields
-from databus.rows.marks import ColumnValues, Mask
+
+if TYPE_CHECKING:
+    from databus.rows.marks import ColumnValues, Mask
 
 Bound = Plain | None
 
@@ -58,14 +58,17 @@ class InRange(RowCheck):
 
     def reads(self, column: ColumnSchema) -> bool:
         """Tell whether the bounds can be compared with the column without Spark."""
+        from databus.checks.arrow_bounds import can_compare
+
         return can_compare([bound for bound in (self.minimum, self.maximum) if bound is not None], column)
 
     def violated_by(self, values: ColumnValues) -> Mask:
         """Not NULL and outside."""
+        from databus.checks.arrow_bounds import at_least, at_most
+
         inside = ~values.untyped
         if self.minimum is not None:
             inside &= at_least(values.array, self.minimum, values.column)
         if self.maximum is not None:
             inside &= at_most(values.array, self.maximum, values.column)
-        outside: Mask = values.given & np.logical_not(inside)
-        return outside
+        return values.given & ~inside

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from databus.checks.row_check import RowCheck
 from databus.rows.fields import Field
-from databus.rows.marks import ColumnValues, Mask
+
+if TYPE_CHECKING:
+    from databus.rows.marks import ColumnValues, Mask
 
 
 class NotNull(RowCheck):

@@ -10,11 +10,11 @@ from databus.core.flow import CheckSpec
 from databus.core.tables import ColumnSchema, TableSchema
 from databus.rows.changes import Changes
 from databus.rows.fields import Field
-from databus.rows.marks import ColumnValues, Mask
 from databus.rows.selection import EVERY_TABLE, matches
 
 if TYPE_CHECKING:
     from databus.core import protocols
+    from databus.rows.marks import ColumnValues, Mask
 
 
 class RowCheck(CheckSpec):

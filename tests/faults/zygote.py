@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +89,7 @@ def _warm(command: dict[str, Any]) -> int:
     from databus.observe.clock import SystemClock
     from databus.registry import flow_from_json
     from databus.runtime.direct import DirectTask, image_columns
+    from databus.runtime.image_checks import image_marks
     from databus.runtime.shares import RowCounter, Taker
     from databus.sinks.kafka.direct import KafkaEncoder
 
@@ -102,7 +103,8 @@ def _warm(command: dict[str, Any]) -> int:
         plan = Plan("faults", flow.name, 1, planned.range, sinks, "", SystemClock().now())
         takers = (Taker(spec.routes, frozenset("cudr")),)
         splits, columns = tuple(source.splits(planned, 8)), image_columns(flow, planned)
-        task = DirectTask(flow, planned, splits, columns, takers, 0, KafkaEncoder(spec, plan), None)  # type: ignore[arg-type]
+        marks, encoder, nobody = image_marks(flow, planned), KafkaEncoder(spec, plan), cast("Any", None)
+        task = DirectTask(flow, planned, splits, columns, marks, takers, 0, False, encoder, nobody)
         rows = sum(batch.num_rows for batch in task._encoded(0, RowCounter(flow, planned, takers, 0)))
         source.release(planned)
     finally:

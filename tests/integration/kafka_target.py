@@ -55,8 +55,8 @@ class KafkaAdapter(SinkAdapter):
         self.topic = f"test.{self.flow}"
         self.options: dict[str, Any] = {"topic": self.topic, "tombstones": False, "timeout_s": 20.0, **options}
 
-    def make_sink(self) -> KafkaSink:
-        return self._open({"bootstrap.servers": self.servers})
+    def make_sink(self, **options: Any) -> KafkaSink:
+        return self._open({"bootstrap.servers": self.servers}, **options)
 
     def make_unreachable_sink(self) -> KafkaSink:
         return self._open({"bootstrap.servers": "127.0.0.1:1"}, timeout_s=2.0)

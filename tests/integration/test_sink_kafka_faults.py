@@ -14,9 +14,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from databus.core.errors import MarkerDivergedError, SinkFencedError
+from databus.core.errors import MarkerDivergedError, SinkFencedError, SinkUnavailableError
 from databus.core.plan import Plan
 from databus.sinks.kafka import session
+from databus.sinks.kafka.markers import Marker
 from databus.sinks.kafka.sink import KafkaSink
 from tests.contract.sink_contract import Change, inserts, source_plan
 from tests.integration.kafka_target import (
@@ -41,6 +42,28 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def adapter(servers: str) -> Iterator[KafkaAdapter]:
     yield KafkaAdapter(servers)
     forget_kept()
+
+
+class TestMarks:
+    def test_an_open_transaction_is_waited_for_only_when_asked(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink()
+        adapter.write(sink, adapter.plan(sink, 1, 0), inserts(range(3), 1500))
+        forget_kept()
+        hasty = adapter.make_sink(timeout_s=3.0)
+        holder = session.Session(sink.key, 0, sink._producer({}))
+        try:
+            holder.begin(Marker(2, "next"))
+            (before,) = hasty.marks(1, settled=False)
+            with pytest.raises(SinkUnavailableError):
+                hasty.marks(1)
+            holder.commit(Marker(2, "next"))
+            (after,) = sink.marks(1)
+        finally:
+            holder.discard()
+        assert before is not None
+        assert before.batch == 1
+        assert after is not None
+        assert after.batch == 2
 
 
 class TestZombies:

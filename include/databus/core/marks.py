@@ -90,8 +90,12 @@ class MarkedSink(Protocol):
         """Whether it does; a sink that writes at least once may not."""
         ...
 
-    def marks(self, slots: int) -> Sequence[SlotMark | None]:
+    def marks(self, slots: int, *, settled: bool = True) -> Sequence[SlotMark | None]:
         """Return the committed marker of the first `slots` slots, None where there is none.
+
+        Args:
+            slots: how many.
+            settled: wait for the end of transactions that hold a marker; else return what was committed before them.
 
         Raises:
             SinkUnavailableError: no answer.

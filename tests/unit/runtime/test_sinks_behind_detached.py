@@ -54,7 +54,7 @@ class Keeping(Marked):
 class KeepingSink(MarkedSink):
     marked: bool = True
 
-    def marks(self, slots: int) -> Sequence[SlotMark | None]:
+    def marks(self, slots: int, *, settled: bool = True) -> Sequence[SlotMark | None]:
         broker = BROKERS[self.name]
         if broker.down:
             raise SinkUnavailableError("nobody answers")

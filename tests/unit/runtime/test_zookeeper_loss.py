@@ -87,7 +87,7 @@ class Slots:
         self.held = list(marks)
         self.away = False
 
-    def marks(self, slots: int) -> Sequence[SlotMark | None]:
+    def marks(self, slots: int, *, settled: bool = True) -> Sequence[SlotMark | None]:
         if self.away:
             raise SinkUnavailableError("nobody answers")
         return [SlotMark(*mark) for mark in self.held][:slots] + [None] * (slots - len(self.held))

@@ -146,17 +146,17 @@ class MarkerKey:
         """Return the transactional.id of a slot's writer; never contains the epoch, so that claims fence each other."""
         return f"{self.group}.{slot}"
 
-    def consumer(self, settings: ClientSettings, seen: LastError) -> Consumer:
+    def consumer(self, settings: ClientSettings, seen: LastError, *, settled: bool = True) -> Consumer:
         """Open the consumer that reads markers; it never subscribes.
 
         read_committed makes librdkafka ask for stable offsets (KIP-447): the marker of an open transaction is waited
-        for, not missed.
+        for, not missed. Without `settled` the marker before it is returned at once.
         """
         return settings.consumer(
             {
                 "group.id": self.group,
                 "enable.auto.commit": False,
-                "isolation.level": "read_committed",
+                "isolation.level": "read_committed" if settled else "read_uncommitted",
                 # While the transaction before is being closed, the answer is "unstable": ask again soon.
                 "retry.backoff.ms": 2,
                 "retry.backoff.max.ms": 20,

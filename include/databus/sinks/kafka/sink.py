@@ -136,11 +136,16 @@ class KafkaSink:
         looked_at = f"markers of {slots} slots; ends of {len(outputs)} partitions; {len(claim.receipts)} receipts"
         return Evidence(f"sink {name}", (looked_at,), tuple(problems))
 
-    def marks(self, slots: int) -> Sequence[SlotMark | None]:
+    def marks(self, slots: int, *, settled: bool = True) -> Sequence[SlotMark | None]:
         """Return what each of the first `slots` slots holds, None where there is no marker."""
         if not self.marked or MARKER_TOPIC not in self.topics.partitions():
             return (None,) * slots
-        return tuple(None if marker is None else mark_of(marker) for marker in self.markers(slots))
+        if settled:
+            found = self.markers(slots)
+        else:
+            with closing(self.key.consumer(self.settings, self._seen, settled=False)) as consumer:
+                found = self.key.read(consumer, self.settings, range(slots), self._seen)
+        return tuple(None if marker is None else mark_of(marker) for marker in found)
 
     def register(self) -> KafkaClaimRegister:
         """Return the flow's register; makes the marker topic when it is missing."""

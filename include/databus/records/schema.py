@@ -28,6 +28,17 @@ _FIRST = "0001"
 _one_at_a_time = threading.Lock()  # Alembic's `op` and `context` are one per process
 
 
+def is_newest(connection: sa.Connection) -> bool:
+    """Tell whether the database stands at the newest revision; needs no lock, and writes nothing."""
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    _quiet()
+    newest = ScriptDirectory.from_config(_config(connection)).get_current_head()
+    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+    return context.get_current_revision() == newest and _version(connection) == SCHEMA_VERSION
+
+
 def migrate(connection: sa.Connection, place: str) -> bool:
     """Bring the database to the newest revision; nothing is changed when it stands there, or when it is refused.
 
@@ -43,9 +54,7 @@ def migrate(connection: sa.Connection, place: str) -> bool:
     Raises:
         RecordingError: the database is newer than this code (`recording_schema_version`).
     """
-    logger = logging.getLogger("alembic")
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)  # it tells at INFO which plugins it has, at every start
+    _quiet()
     from alembic import command
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
@@ -72,6 +81,13 @@ def migrate(connection: sa.Connection, place: str) -> bool:
         command.upgrade(config, "head")
     log.info("%s: tables brought from revision %s to %s", place, current or "none", newest)
     return True
+
+
+def _quiet() -> None:
+    """Alembic tells at INFO which plugins it has, at every start."""
+    logger = logging.getLogger("alembic")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)
 
 
 def _config(connection: sa.Connection) -> Config:

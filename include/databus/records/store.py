@@ -23,10 +23,19 @@ from sqlalchemy.exc import (
 )
 
 from databus.core.errors import ConfigError, RecordingError
-from databus.records.schema import migrate
+from databus.records.schema import is_newest, migrate
 
-BUSY_TIMEOUT_MS = 30_000
-"""How long a writer to SQLite waits for another one."""
+BUSY_TIMEOUT_MS = 5_000
+"""How long a writer to SQLite waits for another one; one that was paused in its transaction must not stop the rest."""
+
+MIGRATION_TIMEOUT_MS = 60_000
+"""How long a process waits for another one that makes or migrates the tables."""
+
+_CONNECT: Mapping[str, Mapping[str, Any]] = {
+    "sqlite": {},
+    "postgresql": {"connect_timeout": 5, "tcp_user_timeout": 10_000, "options": "-c lock_timeout=5s"},
+}
+"""Bounds of a server that is away or of a lock that is not given back; seconds, milliseconds, PostgreSQL's settings."""
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _BUSY_PAUSE_S = 0.02
@@ -49,7 +58,10 @@ class RecordStore:
 
     def __init__(self, url: str) -> None:
         self.url = _parsed(url)
-        self.engine = sa.create_engine(self.url, pool_pre_ping=True)
+        bounds = {
+            name: value for name, value in _CONNECT[self.url.get_backend_name()].items() if name not in self.url.query
+        }
+        self.engine = sa.create_engine(self.url, pool_pre_ping=True, connect_args=bounds)
         if self.sqlite:
             sa.event.listen(self.engine, "connect", _tune_sqlite)
         self._ready = False
@@ -110,14 +122,25 @@ class RecordStore:
                     raise RecordingError(
                         f"{self!r}: {error}", hint="Set DATABUS_RECORDS_URL to a folder that can be written."
                     ) from error
-            with self.engine.begin() as connection:
-                # Two processes may come first at the same time: one makes or migrates the tables, the other finds them.
-                if self.sqlite:
-                    connection.exec_driver_sql("BEGIN IMMEDIATE")
-                else:
-                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
-                migrate(connection, repr(self))
+            with self.engine.connect() as connection:
+                newest = is_newest(connection)
+            if not newest:
+                self._migrate()
             self._ready = True
+
+    def _migrate(self) -> None:
+        with self.engine.begin() as connection:
+            # Two processes may come first at the same time: one makes or migrates the tables, the other finds them.
+            if self.sqlite:
+                connection.exec_driver_sql(f"PRAGMA busy_timeout = {MIGRATION_TIMEOUT_MS}")
+                try:
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                finally:
+                    connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+            else:
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {MIGRATION_TIMEOUT_MS}")
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+            migrate(connection, repr(self))
 
     def _translated(self, error: SQLAlchemyError) -> RecordingError:
         # The statement's parameters hold rows: only the driver's own words go into the message.

@@ -14,6 +14,7 @@ from databus.core.flow import DumpTurns, Flow, FlowContext, ServerIds, SinkSpec
 from databus.core.marks import ClaimRegister
 from databus.core.protocols import CheckpointStore, Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
+from databus.runtime.recorder_breaker import RecorderBreaker
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +154,7 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
             flow=flow,
             settings=services.settings,
             store=services.store,
-            recorder=services.recorder,
+            recorder=RecorderBreaker(services.recorder),
             clock=services.clock,
             spark=spark,
             identity=identity,

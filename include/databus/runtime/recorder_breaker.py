@@ -1,0 +1,66 @@
+"""A circuit breaker before the records store: a store that answers late or never does not hold the batches up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from databus.core.checkpoint import HistoryEntry
+from databus.core.errors import RecordingError
+from databus.core.protocols import Recorder
+from databus.core.receipts import RejectedRow
+from databus.core.report import BatchReport
+
+T = TypeVar("T")
+
+REST = 6
+"""How many times as long as a failed attempt took the store is left alone: it costs a seventh of the time at most."""
+
+
+class RecorderBreaker:
+    """Implements `databus.core.protocols.Recorder` around another one.
+
+    What may be stored later (reports, pages) is refused at once for a while after an attempt failed: history keeps what
+    they are made from. Held rows are always tried: their batch must not be committed without them.
+    """
+
+    def __init__(self, recorder: Recorder, monotonic: Callable[[], float] = time.monotonic):
+        """Begin closed.
+
+        Args:
+            recorder: where to store.
+            monotonic: seconds that only grow.
+        """
+        self._recorder, self._monotonic = recorder, monotonic
+        self._open_until = float("-inf")
+
+    def record(self, report: BatchReport) -> None:
+        """Store a report (see `Recorder.record`)."""
+        self._try(lambda: self._recorder.record(report))
+
+    def paged(self, flow: str) -> int:
+        """Return the number of the newest page (see `Recorder.paged`)."""
+        return self._try(lambda: self._recorder.paged(flow))
+
+    def page(self, flow: str, entries: Sequence[HistoryEntry]) -> int:
+        """Write ledger pages (see `Recorder.page`)."""
+        return self._try(lambda: self._recorder.page(flow, entries))
+
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
+        """Store held rows (see `Recorder.quarantine`)."""
+        self._recorder.quarantine(flow, batch, rows)
+
+    def _try(self, attempt: Callable[[], T]) -> T:
+        began = self._monotonic()
+        if began < self._open_until:
+            raise RecordingError(
+                f"the records store failed and is not asked for another {self._open_until - began:.0f} s",
+                hint="What is missing is filled in from history once it answers.",
+            )
+        try:
+            return attempt()
+        except RecordingError:
+            ended = self._monotonic()
+            self._open_until = ended + REST * (ended - began)
+            raise

@@ -13,11 +13,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer, TopicPartition
 
-from databus.core.errors import MarkerDivergedError, SinkFencedError, SinkUnavailableError
+from databus.core.errors import (
+    MarkerDivergedError,
+    SinkFencedError,
+    SinkTransactionHangingError,
+    SinkUnavailableError,
+)
 from databus.core.plan import Plan
 from databus.sinks.kafka import session
-from databus.sinks.kafka.markers import Marker
+from databus.sinks.kafka.markers import MARKER_TOPIC, Marker
 from databus.sinks.kafka.sink import KafkaSink
 from tests.contract.sink_contract import Change, inserts, source_plan
 from tests.integration.kafka_target import (
@@ -64,6 +70,31 @@ class TestMarks:
         assert before.batch == 1
         assert after is not None
         assert after.batch == 2
+
+    def test_a_transaction_that_nobody_ends_is_named(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink()
+        adapter.write(sink, adapter.plan(sink, 1, 0), inserts(range(3), 1500))
+        forget_kept()
+        hasty = adapter.make_sink(timeout_s=3.0)
+        own = session.Session(hasty.key, 0, hasty._producer({}))
+        # One of another transactional.id: no initialisation of the slot's writer ends it, as with one the broker lost.
+        foreign = Producer({"bootstrap.servers": adapter.servers, "transactional.id": f"lost.{adapter.flow}"})
+        foreign.init_transactions(30)
+        foreign.begin_transaction()
+        lost = TopicPartition(MARKER_TOPIC, 0, 2, metadata=Marker(2, "lost").metadata())
+        foreign.send_offsets_to_transaction([lost], own._group, 30)
+        try:
+            with pytest.raises(SinkTransactionHangingError, match="slot 0"):
+                own.marker()
+            foreign.abort_transaction(30)
+            wait_until(lambda: _batch(own) == 1, "the marker before")
+        finally:
+            own.discard()
+
+
+def _batch(own: session.Session) -> int:
+    marker = own.marker()
+    return marker.batch if marker else 0
 
 
 class TestZombies:

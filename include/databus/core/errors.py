@@ -197,6 +197,12 @@ class SinkUnavailableError(SinkError):
     retryable = True
 
 
+class SinkTransactionHangingError(SinkUnavailableError):
+    """A transaction that nobody holds any more keeps a marker back: the broker lost its end."""
+
+    code = "sink_transaction_hanging"
+
+
 class SinkAccessError(SinkError):
     """The sink refused the credentials or a privilege is missing."""
 

@@ -11,12 +11,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from databus.core.errors import SinkUnavailableError
+from databus.core.errors import SinkTransactionHangingError, SinkUnavailableError
 from databus.sinks.kafka.bounded import bounded
 from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
@@ -107,9 +108,18 @@ class Session:
         """Return this slot's committed marker.
 
         Read after init_transactions, which has finished or aborted whatever an earlier writer had left open.
+
+        Raises:
+            SinkTransactionHangingError: something is open all the same: the brokers lost the end of a transaction.
+            SinkUnavailableError: no answer in time.
         """
-        client = self.settings.client
-        return self.key.read(self._consumer, client, range(self.slot, self.slot + 1), self._seen)[0]
+        client, slots = self.settings.client, range(self.slot, self.slot + 1)
+        try:
+            return self.key.read(self._consumer, client, slots, self._seen)[0]
+        except SinkUnavailableError as error:
+            with closing(self.key.consumer(client, self._seen, settled=False)) as consumer:
+                self.key.read(consumer, client, slots, self._seen)
+            raise self._hanging() from error
 
     def begin(self, probe: Marker | None = None) -> None:
         """Begin a transaction; with `probe`, ask the coordinator at once whether this producer is still the slot's.
@@ -166,6 +176,16 @@ class Session:
                 timeout_s + _GRACE_S,
             ),
             within_s or self.settings.client.timeout_s,
+        )
+
+    def _hanging(self) -> SinkTransactionHangingError:
+        client = self.settings.client
+        return SinkTransactionHangingError(
+            f"{client.conn_id} ({client.servers}): a transaction keeps the marker of slot {self.slot} of group "
+            f"{self.key.group} back, although {self.key.transactional_id(self.slot)} has none open",
+            hint="The brokers lost its end, as a single replica does when it is restarted in mid-commit. Nothing was "
+            "written twice. Find it with `kafka-transactions.sh find-hanging --broker-id N`, and abort it in every "
+            "partition that is listed (`kafka-transactions.sh abort`); the batch is then written again.",
         )
 
     def _call(self, doing: str, call: Callable[[], Any]) -> None:

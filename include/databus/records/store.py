@@ -23,10 +23,17 @@ from sqlalchemy.exc import (
 )
 
 from databus.core.errors import ConfigError, RecordingError
-from databus.records.schema import migrate
+from databus.records.schema import is_newest, migrate
 
 BUSY_TIMEOUT_MS = 30_000
-"""How long a writer to SQLite waits for another one."""
+"""How long who makes or migrates the tables of an SQLite file waits for another one."""
+
+WRITE_TIMEOUT_MS = 5_000
+"""How long a writer to SQLite waits for another one. Records are never waited for longer: what is not written now is
+filled in from history later, and a process that was stopped in mid-write may keep the file for hours."""
+
+WRITE_AGAIN_TIMEOUT_MS = 250
+"""The same after a writer has waited in vain, until one succeeds: else every batch would wait anew."""
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _BUSY_PAUSE_S = 0.02
@@ -53,6 +60,7 @@ class RecordStore:
         if self.sqlite:
             sa.event.listen(self.engine, "connect", _tune_sqlite)
         self._ready = False
+        self._write_timeout_ms = WRITE_TIMEOUT_MS
         self._lock = threading.Lock()
 
     @property
@@ -73,8 +81,13 @@ class RecordStore:
         try:
             self._ensure_tables()
             with self.engine.begin() as connection:
+                if self.sqlite:
+                    connection.exec_driver_sql(f"PRAGMA busy_timeout = {self._write_timeout_ms}")
                 yield connection
+            self._write_timeout_ms = WRITE_TIMEOUT_MS
         except SQLAlchemyError as error:
+            if _is_busy(error):
+                self._write_timeout_ms = WRITE_AGAIN_TIMEOUT_MS
             raise self._translated(error) from error
 
     def upsert(
@@ -110,9 +123,14 @@ class RecordStore:
                     raise RecordingError(
                         f"{self!r}: {error}", hint="Set DATABUS_RECORDS_URL to a folder that can be written."
                     ) from error
+            with self.engine.connect() as connection:
+                self._ready = is_newest(connection, repr(self))
+            if self._ready:  # the rule: nobody waits for a writer to find that out
+                return
             with self.engine.begin() as connection:
                 # Two processes may come first at the same time: one makes or migrates the tables, the other finds them.
                 if self.sqlite:
+                    connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
                 else:
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
@@ -165,3 +183,8 @@ def _use_wal(cursor: Any) -> None:
             if error.sqlite_errorcode & 0xFF not in _BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(_BUSY_PAUSE_S)
+
+
+def _is_busy(error: SQLAlchemyError) -> bool:
+    cause = error.orig if isinstance(error, DBAPIError) else None
+    return isinstance(cause, sqlite3.OperationalError) and cause.sqlite_errorcode & 0xFF in _BUSY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import sys
@@ -32,6 +33,7 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.kinds) - EVERY.keys():
         parser.error(f"no fault {', '.join(unknown)}; there are {', '.join(EVERY)}")
+    logging.getLogger("databus").setLevel(logging.ERROR)  # what the oracle's own connections meet is no news
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # servers and mounts are cleared away on the way out
     with tempfile.TemporaryDirectory(prefix="databus-mixed-") as made:
         sandbox = Sandbox(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from databus.core.errors import SandboxError
 from tests.faults.mixed.cluster import ENGINE, KAFKA, MEMBERS, SEARCH, SOURCE, ZOOKEEPER, Cluster, until
 from tests.faults.mixed.step_clock import StepClock
 from tests.faults.mixed.supervisor import Supervisor
@@ -53,12 +54,21 @@ class Scene:
 
 
 def in_mid_batch(scene: Scene) -> Run:
-    """Return the present run at a random moment after it has planned a batch."""
-    run = scene.supervisor.claimed()
-    known = len(run.told("planned"))
-    run.wait_for("planned", timeout_s=10, count=known + 1)
-    time.sleep(scene.chance.uniform(0, 1.5))
-    return run
+    """Return the run that holds the lease at a random moment after it has planned a batch.
+
+    Raises:
+        TimeoutError: none plans any.
+    """
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        run = scene.supervisor.claimed()
+        known = len(run.told("planned"))
+        # A window may end here; then the next run is waited for.
+        if run.wait_for("planned", timeout_s=10, count=known + 1) is not None:
+            time.sleep(scene.chance.uniform(0, 1.5))
+            if run.status is None:
+                return run
+    raise TimeoutError("no run plans a batch")
 
 
 # --- the run and its executors ---
@@ -116,7 +126,7 @@ def connect_server_killed(scene: Scene) -> float:
     """Kill the Spark Connect server, and with it all executors."""
     in_mid_batch(scene)
     scene.world.sandbox.kill(ENGINE)
-    scene.world.sandbox.up([ENGINE], progress=quiet)
+    _up(scene, ENGINE)
     return time.time()
 
 
@@ -150,7 +160,7 @@ def member_killed(server: str, role: Callable[[Scene], str]) -> Callable[[Scene]
         scene.report.note(f"{server} {chosen} is killed")
         scene.world.sandbox.kill(server, chosen)
         scene.lasts()
-        scene.world.sandbox.restart(server, chosen, progress=quiet)
+        _again(scene, server, chosen)
         return time.time()
 
     return fault
@@ -158,7 +168,7 @@ def member_killed(server: str, role: Callable[[Scene], str]) -> Callable[[Scene]
 
 def member_restarted(server: str, role: Callable[[Scene], str]) -> Callable[[Scene], float]:
     def fault(scene: Scene) -> float:
-        scene.world.sandbox.restart(server, role(scene), progress=quiet)
+        _again(scene, server, role(scene))
         return time.time()
 
     return fault
@@ -181,7 +191,7 @@ def majority_lost(scene: Scene) -> float:
     for member in gone:
         scene.world.sandbox.kill(ZOOKEEPER, f"server-{member}")
     scene.lasts()
-    scene.world.sandbox.up([ZOOKEEPER], progress=quiet)
+    _up(scene, ZOOKEEPER)
     return time.time()
 
 
@@ -189,7 +199,7 @@ def server_killed(server: str) -> Callable[[Scene], float]:
     def fault(scene: Scene) -> float:
         scene.world.sandbox.kill(server)
         scene.lasts()
-        scene.world.sandbox.up([server], progress=quiet)
+        _up(scene, server)
         return time.time()
 
     return fault
@@ -197,7 +207,7 @@ def server_killed(server: str) -> Callable[[Scene], float]:
 
 def server_restarted(server: str) -> Callable[[Scene], float]:
     def fault(scene: Scene) -> float:
-        scene.world.sandbox.restart(server, progress=quiet)
+        _again(scene, server)
         return time.time()
 
     return fault
@@ -247,6 +257,28 @@ def partitioned(server: str) -> Callable[[Scene], float]:
         return time.time()
 
     return fault
+
+
+def _up(scene: Scene, server: str) -> None:
+    """Start a server; on a busy machine one may take longer than the sandbox waits for it."""
+    for left in (2, 1, 0):
+        try:
+            scene.world.sandbox.up([server], progress=quiet)
+        except SandboxError as error:
+            scene.report.note(f"{server} does not come up: {error.message[:300]}")
+            if not left:
+                raise
+        else:
+            return
+
+
+def _again(scene: Scene, server: str, process: str | None = None) -> None:
+    """Start a server or one of its processes anew; one that runs is stopped in order."""
+    try:
+        scene.world.sandbox.restart(server, process, progress=quiet)
+    except SandboxError as error:
+        scene.report.note(f"{server} does not come up: {error.message[:300]}")
+        _up(scene, server)
 
 
 def _any_broker(scene: Scene) -> str:

@@ -135,7 +135,11 @@ class MixedLoop:
         self._fault = kind
         self.report.note(f"round {number}: {kind}")
         began = time.time()
-        ended = EVERY[kind](scene)
+        try:
+            ended = EVERY[kind](scene)
+        except TimeoutError as error:
+            self.report.find("stuck", kind, f"{error}; {self.supervisor.last_told()}")
+            return
         self.report.note(f"round {number}: {kind} is over")
         took = self._recovered(ended, kind)
         self.report.rounds[kind] += 1

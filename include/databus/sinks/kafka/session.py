@@ -27,11 +27,12 @@ TRANSACTION_TIMEOUT_MS = 120_000
 _ABORT_TIMEOUT_S = 5.0
 _CAUSE_TIMEOUT_S = 2.0
 _GRACE_S = 1.0
-_MARKER_TIMEOUT_S = 8.0
-"""A marker not taken so long never will be (see `bounded`): all rows of its transaction were acknowledged before."""
-
 _PROBE_TIMEOUT_S = 5.0
 """A kept producer that does not answer so long is given up for a new one, which takes less than waiting for it."""
+
+_MARKER_SHARE = 4
+"""A marker gets this part of the time-out, but not less than a probe: all rows of its transaction were acknowledged
+before, and librdkafka may wait for the group's coordinator for ever (see `bounded`) where the next attempt does not."""
 
 _PRODUCER = {
     "acks": "all",
@@ -168,7 +169,7 @@ class Session:
                 lambda: self.producer.send_offsets_to_transaction([position], self._group, timeout_s),
                 timeout_s + _GRACE_S,
             ),
-            within_s or min(self.settings.client.timeout_s, _MARKER_TIMEOUT_S),
+            within_s or max(self.settings.client.timeout_s / _MARKER_SHARE, _PROBE_TIMEOUT_S),
         )
 
     def _call(self, doing: str, call: Callable[[], Any]) -> None:

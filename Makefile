@@ -35,7 +35,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit faults faults-mixed faults-spark faults-zombies mutants lint format docker-check bench bench-decode bench-e2e
+.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies mutants lint format docker-check bench bench-decode bench-e2e
 test: setup java ## The whole suite, on real servers that it starts itself
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -50,6 +50,9 @@ faults-mixed: setup java ## Mixed faults on clusters of its own, two sinks (MINU
 
 faults-spark: setup java ## The same with tasks in a real Spark Connect server, which is killed too; slow (MINUTES=15)
 	$(BIN)/python -m tests.faults.mixed --spark --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+faults-scheduler: setup java ## kill -9 of a real Airflow scheduler under a scheduled flow (ROUNDS=5 SEED=1)
+	$(BIN)/python -m tests.faults.mixed.scheduler --rounds $(or $(ROUNDS),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 faults-zombies: setup java ## 200 zombies (paused runs, orphaned tasks), half of them initialise late
 	$(BIN)/python -m tests.faults --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED)) --kinds "late initialiser" "late initialiser" \

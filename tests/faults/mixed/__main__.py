@@ -33,6 +33,8 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.kinds) - EVERY.keys():
         parser.error(f"no fault {', '.join(unknown)}; there are {', '.join(EVERY)}")
+    # Servers that are started again and again on few cores: the second compiler would cost more than it gives.
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
     logging.getLogger("databus").setLevel(logging.ERROR)  # what the oracle's own connections meet is no news
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # servers and mounts are cleared away on the way out
     with tempfile.TemporaryDirectory(prefix="databus-mixed-") as made:

@@ -19,8 +19,9 @@ from databus.core.errors import CheckpointUnavailableError
 from databus.sinks.kafka.markers import MarkerKey
 from tests.faults.changes import ChangeWriter
 from tests.faults.mixed.cluster import ENGINE, KAFKA, SEARCH, ZOOKEEPER, Cluster
-from tests.faults.mixed.faults import EVERY, Scene
+from tests.faults.mixed.faults import EVERY
 from tests.faults.mixed.index_oracle import IndexOracle
+from tests.faults.mixed.scene import Scene
 from tests.faults.mixed.step_clock import StepClock
 from tests.faults.mixed.supervisor import Supervisor
 from tests.faults.oracle import TopicOracle, judge_history, judge_index

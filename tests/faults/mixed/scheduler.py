@@ -17,7 +17,7 @@ from databus.demo.airflow_api import AirflowApi
 from databus.demo.shop import ShopWriter, create_shop
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.e2e.airflow_world import AirflowWorld, flow_file, shop_connection, until
-from tests.faults.mixed.faults import quiet
+from tests.faults.mixed.scene import quiet
 from tests.faults.report import Report
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -11,7 +11,8 @@ from opensearchpy.exceptions import NotFoundError
 from tests.faults.changes import TABLES, Key, text_of
 from tests.faults.oracle import Verdict
 
-_PAGE = 10_000
+_PAGE = 2_000
+_BY_ID = {"id": {"order": "asc", "unmapped_type": "long"}}
 
 
 class IndexOracle:
@@ -34,7 +35,7 @@ class IndexOracle:
         self._client.close()
 
     def documents(self) -> dict[Key, Mapping[str, Any]]:
-        """Return all documents as of now, each index in one answer.
+        """Return all documents, page by page in the order of their ids; each page is as of one moment.
 
         Raises:
             OpenSearchException: no answer.
@@ -44,13 +45,16 @@ class IndexOracle:
             index = f"{self._database}.{table}"
             try:
                 self._client.indices.refresh(index=index)
-                answer = self._client.search(index=index, body={"size": _PAGE, "query": {"match_all": {}}})
             except NotFoundError:  # nothing was written yet
                 continue
-            hits = answer["hits"]
-            if hits["total"]["value"] >= _PAGE:
-                raise ValueError(f"{index} holds {_PAGE} documents or more: one answer does not show them all")
-            found.update({(table, hit["_source"]["id"]): hit["_source"] for hit in hits["hits"]})
+            after = -1
+            while True:
+                body = {"size": _PAGE, "sort": [_BY_ID], "search_after": [after]}
+                hits = self._client.search(index=index, body=body)["hits"]["hits"]
+                found.update({(table, hit["_source"]["id"]): hit["_source"] for hit in hits})
+                if len(hits) < _PAGE:
+                    break
+                after = hits[-1]["sort"][0]
         return found
 
     def look(self, documents: Mapping[Key, Mapping[str, Any]], history: Mapping[Key, Sequence[str]]) -> None:

@@ -46,7 +46,7 @@ def majority_lost(scene: Scene) -> float:
     for member in gone:
         scene.world.sandbox.kill(ZOOKEEPER, f"server-{member}")
     scene.lasts()
-    bring_up(scene, ZOOKEEPER)
+    restart(scene, ZOOKEEPER, f"server-{gone[0]}")  # starts every member that is missing, and leaves the third alone
     return time.time()
 
 

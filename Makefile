@@ -35,7 +35,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit faults faults-zombies mutants lint format docker-check bench bench-decode bench-e2e
+.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies mutants lint format docker-check bench bench-decode bench-e2e
 test: setup java ## The whole suite, on real servers that it starts itself
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -44,6 +44,15 @@ test-unit: setup ## Unit tests only: no servers, no Spark
 
 faults: setup java ## Faults on servers of its own, table by fault (ROUNDS=100 SEED=1; ARGS="--minutes 60")
 	$(BIN)/python -m tests.faults --rounds $(or $(ROUNDS),100) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+faults-mixed: setup java ## Mixed faults on clusters of its own, two sinks (MINUTES=60 SEED=1; ARGS="--kinds 'run killed'")
+	$(BIN)/python -m tests.faults.mixed --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+faults-spark: setup java ## The same with tasks in a real Spark Connect server, which is killed too; slow (MINUTES=15)
+	$(BIN)/python -m tests.faults.mixed --spark --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+faults-scheduler: setup java ## kill -9 of a real Airflow scheduler under a scheduled flow (ROUNDS=5 SEED=1)
+	$(BIN)/python -m tests.faults.mixed.scheduler --rounds $(or $(ROUNDS),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 faults-zombies: setup java ## 200 zombies (paused runs, orphaned tasks), half of them initialise late
 	$(BIN)/python -m tests.faults --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED)) --kinds "late initialiser" "late initialiser" \

@@ -16,6 +16,7 @@ from pathlib import Path
 from databus.core.errors import ConfigError
 
 HANDSHAKE_TIMEOUT_S = 5.0
+_SILENCE_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -175,22 +176,38 @@ def handshake(host: str, port: int, context: ssl.SSLContext, timeout_s: float = 
     """Try a handshake with a server that speaks TLS from the first byte.
 
     Raises:
-        OSError: nobody answers there; nothing is said about TLS then.
+        OSError: nobody answers there, or only something that ends every connection at once, as a load balancer whose
+            servers are down; nothing is said about TLS then.
     """
     raw = socket.create_connection((host, port), timeout=timeout_s)
     try:
         with context.wrap_socket(raw, server_hostname=host) as secured:
             # A server of TLS 1.3 refuses the client's certificate after the handshake: its alert comes with a read.
-            secured.settimeout(0.3)
+            secured.settimeout(_SILENCE_S)
             with suppress(TimeoutError):
                 secured.recv(1)
             return Handshake(expires=_expiry(secured))
+    except (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError) as error:
+        if _hangs_up(host, port, timeout_s):
+            raise ConnectionResetError(f"{host}:{port} ends connections before a word is said") from error
+        is_tls = isinstance(error, ssl.SSLError)
+        return Handshake(fault_of(error) if is_tls else CLIENT_REFUSED, _text(error))
     except ssl.SSLError as error:
         return Handshake(fault_of(error), _text(error))
-    except ConnectionResetError as error:
-        return Handshake(CLIENT_REFUSED, _text(error))
     finally:
         raw.close()
+
+
+def _hangs_up(host: str, port: int, timeout_s: float) -> bool:
+    """Tell whether who listens there ends a connection on which nothing was sent; any server waits for its client."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as silent:
+            silent.settimeout(_SILENCE_S)
+            return silent.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
 
 
 def host_of(address: str) -> str:

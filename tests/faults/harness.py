@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import time
@@ -16,7 +15,7 @@ from databus import Flow, Kafka, MysqlBinlog
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.connections import Connection
 from tests.faults.changes import ChangeWriter
-from tests.faults.oracle import TopicOracle
+from tests.faults.oracle import TopicOracle, judge_history
 from tests.faults.report import Report
 from tests.faults.schedule import Fault
 from tests.faults.world import SESSION_TIMEOUT_S, Run, World
@@ -107,7 +106,7 @@ class Harness:
         while True:
             run = self._start(until_caught_up=True, max_rows=5000)
             status = run.wait_end(_STUCK_S)
-            self._note_end(run)
+            self.report.note_end(run)
             if status == 0 and any(e["lag"] == 0 for e in run.told("ended")):
                 break
             self._gone(run)
@@ -163,7 +162,7 @@ class Harness:
             self.report.find("stuck", fault.kind, f"run {run.number} goes on without its executor")
             run.signal_group(signal.SIGKILL)
         run.wait_end(30)
-        self._note_end(run)
+        self.report.note_end(run)
         self._recovered(run)
         self._owe(fault.kind, ended)
         self._gone(run)
@@ -215,16 +214,12 @@ class Harness:
         # "wrote" is told by one that was stopped behind its commit; whether a row came twice, the oracle tells.
         self.report.fates.update(f"{kind}: {e['event']} {e.get('code', '')}" for e in told)
         self.report.fates["zombies"] += 1
-        self._note_end(run, "zombie: ")
+        self.report.note_end(run, "zombie: ")
 
     def _check_history(self, kind: str, last: int = 60) -> None:
         """What was committed follows one from the other, and no epoch commits after a newer one did."""
-        newest_first = self._store.history(self.name, last)
-        for later, entry in itertools.pairwise(newest_first):
-            if later.epoch < entry.epoch:
-                self.report.find("zombie", kind, f"epoch {later.epoch} committed batch {later.batch} after {entry}")
-            if later.previous != entry.offset or later.batch <= entry.batch:
-                self.report.find("lost", kind, f"history: {later} does not follow from {entry}")
+        for found, text in judge_history(self._store.history(self.name, last)):
+            self.report.find(found, kind, text)
 
     def _server_round(self, fault: Fault) -> None:
         server, _, what = fault.kind.partition(" ")
@@ -250,9 +245,9 @@ class Harness:
                 time.sleep(fault.lasts_s / 10)
         else:
             if what == "delayed":
-                proxy.delay_s = 0.2
+                proxy.delay(0.2)
             else:
-                proxy.stopped = frozenset({"to" if what == "hears not" else "from"})
+                proxy.stop("to" if what == "hears not" else "from")
             time.sleep(fault.lasts_s)
             proxy.heal()
         self._owe(fault.kind, time.time())
@@ -298,7 +293,7 @@ class Harness:
         while time.monotonic() < deadline:
             if run is None or run.status is not None:
                 if run is not None:
-                    self._note_end(run)
+                    self.report.note_end(run)
                     self._gone(run)
                 run = self._start()
             fresh = [e for e in run.told("committed") if e["at"] > since]
@@ -323,7 +318,7 @@ class Harness:
         """Kill the run between faults: what ends a round must not be another fault to be judged."""
         run.signal_group(signal.SIGKILL)
         run.wait_end(10)
-        self._note_end(run)
+        self.report.note_end(run)
         self._gone(run)
 
     def _gone(self, run: Run) -> None:
@@ -341,13 +336,6 @@ class Harness:
         if after:
             self.report.recovery_s.setdefault(fault, []).append(min(after) - since)
         self._owed = None
-
-    def _note_end(self, run: Run, what: str = "") -> None:
-        for event in run.told("failed"):
-            self.report.errors[what + (event["code"] or event["kind"])] += 1
-            self.report.note(f"run {run.number} failed: {event['kind']} {event['text'][:300]}")
-            if not event["retryable"] and not what:
-                self.report.errors[f"not retryable: {event['code']}"] += 1
 
 
 def _signal(pid: int, number: int) -> None:

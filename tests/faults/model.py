@@ -19,20 +19,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import logging
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 from databus.checkpoints import claimant, zookeeper
 from databus.checkpoints.holder import LeaseHolder
 from databus.checkpoints.lease import Claim, ZooKeeperLease
-from databus.checkpoints.session import Node
-from databus.checkpoints.transaction import ANY_VERSION, Operation, OperationKind, OutcomeUnknownError, RefusedError
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.connections import Connection
 from databus.core.errors import DatabusError, LeaseBusyError
@@ -44,156 +38,9 @@ from databus.runtime.pace import Pace
 from databus.runtime.plan import PlannedBatch
 from databus.sinks.kafka import markers
 from databus.sinks.kafka.markers import Marker
+from tests.faults.model_state import FLOW, SINK, ModelSession, Nodes, Process, Size, Slot, State, Violation, Writer
 
-FLOW, SINK = "model", "kafka"
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-Nodes = tuple[tuple[str, bytes, int, int], ...]
-"""(path, data, version, owning session) of each node, sorted."""
-
-
-@dataclass(frozen=True)
-class Size:
-    """What bounds the search.
-
-    Attributes:
-        units: length of the log; unit u has a row for slot s where u is a multiple of s + 1.
-        slots: writers.
-        crashes: crashes in one history.
-        expiries: sessions of live processes that end, in one history.
-        lost: answers of ZooKeeper lost in one history.
-        epochs: claims in one history.
-    """
-
-    units: int = 2
-    slots: int = 1
-    crashes: int = 1
-    expiries: int = 1
-    lost: int = 0
-    epochs: int = 3
-
-
-class Slot(NamedTuple):
-    """One slot of the sink: its marker (JSON), its producer's epoch, and the rows that consumers see."""
-
-    marker: str = ""
-    producer: int = 0
-    seen: tuple[int, ...] = ()
-
-
-class Writer(NamedTuple):
-    """A slot's writer at work: which plan (its hash), what it does next, its producer, what of it is committed."""
-
-    plan: str
-    slot: int
-    step: str = "init"
-    producer: int = 0
-    kept: bool = False
-    chunk: int = 0
-    done: int = 0
-
-
-class Process(NamedTuple):
-    """One process of the flow.
-
-    Attributes:
-        step: what it does next.
-        session: number of its ZooKeeper session; 0 for none.
-        lease: its claim's epoch, and the data version of the epoch's node.
-        checkpoint: as it last read or wrote it, in JSON.
-        plan: hash of the plan in hand.
-        read: the nodes (by number) as it read them, for its next write; -1 for none.
-        writer: the writer at work.
-        producers: kept producers by slot, 0 for none.
-    """
-
-    step: str = "claim"
-    session: int = 0
-    lease: tuple[int, int] = (0, 0)
-    checkpoint: str = ""
-    plan: str = ""
-    read: int = -1
-    writer: Writer | None = None
-    producers: tuple[int, ...] = ()
-
-
-class State(NamedTuple):
-    """All of it; nodes by number."""
-
-    nodes: int
-    slots: tuple[Slot, ...]
-    processes: tuple[Process, ...]
-    orphans: tuple[Writer, ...] = ()
-    sessions: int = 0
-    crashes: int = 0
-    expiries: int = 0
-    lost: int = 0
-
-
-class Violation(Exception):  # noqa: N818 - what is looked for
-    """An invariant does not hold."""
-
-
-class Lost(Exception):  # noqa: N818
-    """A choice was not taken: nothing was written whose answer could be lost."""
-
-
-class ModelSession:
-    """What the store sees of ZooKeeper: the nodes of a state."""
-
-    def __init__(self) -> None:
-        self.nodes: Nodes = ()
-        self.first_read: Nodes | None = None
-        self.session = 0
-        self.lose: str = ""
-        self.claimed: int | None = None
-        self.options = SimpleNamespace(session_timeout_s=1.0)
-
-    def _get(self, path: str, nodes: Nodes) -> Node | None:
-        return next((Node(data, version, owner) for name, data, version, owner in nodes if name == path), None)
-
-    def read(self, *paths: str, sync: bool = False) -> list[Node | None]:
-        nodes = self.nodes if sync or self.first_read is None else self.first_read
-        return [self._get(path, nodes) for path in paths]
-
-    def children(self, path: str) -> list[str]:
-        root = f"{path}/"
-        return sorted(n[len(root) :] for n, *_ in self.nodes if n.startswith(root) and "/" not in n[len(root) :])
-
-    def ensure(self, path: str) -> None:
-        pass
-
-    def watch(self, path: str, changed: Callable[[], None]) -> bool:
-        return False
-
-    def alive(self, session_id: int) -> bool:
-        return True
-
-    def write(self, operations: list[Operation], what: str) -> list[Any]:
-        lose, self.lose = self.lose, ""
-        if lose == "write":
-            raise OutcomeUnknownError(what)
-        nodes = {name: (data, version, owner) for name, data, version, owner in self.nodes}
-        for o in operations:
-            there = nodes.get(o.path)
-            if o.kind is OperationKind.CREATE:
-                if there is not None:
-                    raise RefusedError(o, Exception("exists"))
-                nodes[o.path] = (o.data, 0, self.session if o.ephemeral else 0)
-                continue
-            if there is None or o.version not in (ANY_VERSION, there[1]):
-                raise RefusedError(o, Exception("missing" if there is None else "version"))
-            if o.kind is OperationKind.SET:
-                nodes[o.path] = (o.data, there[1] + 1, there[2])
-            elif o.kind is OperationKind.DELETE:
-                del nodes[o.path]
-        if self.claimed is not None:
-            stored = self._get(f"/databus/flows/{FLOW}/epoch", self.nodes)
-            if stored is not None and stored.version != self.claimed:
-                raise Violation(f"a zombie wrote: {what}")
-        self.nodes = tuple(sorted((n, *rest) for n, rest in nodes.items()))
-        if lose == "answer":
-            raise OutcomeUnknownError(what)
-        return []
 
 
 class Model:
@@ -475,106 +322,6 @@ class Model:
 
     def _without(self, nodes: int, session: int) -> int:
         return self._number(tuple(n for n in self._nodes[nodes] if n[3] != session))
-
-
-@dataclass
-class Explored:
-    """What a search found.
-
-    Attributes:
-        states: number of states.
-        transitions: number of steps between them.
-        finished: states in which every unit is committed.
-        violation: what does not hold, "" for nothing.
-        trace: how it came to that.
-        complete: every reachable state was looked at.
-        seconds: duration.
-    """
-
-    states: int = 0
-    transitions: int = 0
-    finished: int = 0
-    violation: str = ""
-    trace: tuple[str, ...] = ()
-    complete: bool = False
-    seconds: float = 0.0
-
-
-def explore(size: Size, max_states: int = 10_000_000) -> Explored:
-    """Visit every state; stop at the first violation."""
-    began = time.monotonic()
-    with _fixed_identity():
-        found = _explore(Model(size), max_states)
-    found.seconds = time.monotonic() - began
-    return found
-
-
-def _explore(model: Model, max_states: int) -> Explored:
-    found = Explored()
-    numbers: dict[State, int] = {}
-    origin: list[tuple[int, str]] = []
-    before: list[list[int]] = []
-    good: list[int] = []
-
-    def trace(number: int) -> tuple[str, ...]:
-        steps: list[str] = []
-        while number > 0:
-            number, text = origin[number][0], origin[number][1]
-            steps.append(text)
-        return tuple(reversed(steps))
-
-    first = model.first()
-    numbers[first] = 0
-    origin.append((-1, ""))
-    before.append([])
-    frontier = [first]
-    while frontier:
-        following: list[State] = []
-        for state in frontier:
-            number = numbers[state]
-            try:
-                model.check(state)
-                for text, after in model.steps(state):
-                    found.transitions += 1
-                    known = numbers.get(after)
-                    if known is None:
-                        known = numbers[after] = len(origin)
-                        origin.append((number, text))
-                        before.append([])
-                        following.append(after)
-                    before[known].append(number)
-            except Violation as error:
-                found.violation, found.trace, found.states = str(error), trace(number), len(numbers)
-                return found
-            if model.finished(state) or model.at_bound(state):
-                good.append(number)
-                found.finished += model.finished(state)
-            if len(numbers) > max_states:
-                found.states = len(numbers)
-                return found
-        frontier = following
-    found.states, found.complete = len(numbers), True
-    reached = set(good)
-    while good:
-        for earlier in before[good.pop()]:
-            if earlier not in reached:
-                reached.add(earlier)
-                good.append(earlier)
-    stuck = next((n for n in range(len(origin)) if n not in reached), None)
-    if stuck is not None:
-        found.violation, found.trace = "the flow can never be finished from here", trace(stuck)
-    return found
-
-
-@contextmanager
-def _fixed_identity() -> Iterator[None]:
-    """Host and process id stand in leases; states that differ in nothing else must be equal."""
-    logging.disable(logging.WARNING)
-    try:
-        with mock.patch.object(claimant.os, "getpid", int), mock.patch.object(claimant.socket, "gethostname", str):
-            yield
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 # States hold these by hash or text, for plans and checkpoints are not hashable.

@@ -18,7 +18,8 @@ from typing import Any
 from unittest import mock
 
 from databus.sandbox import Sandbox, SandboxOptions
-from tests.faults.model import Size, explore
+from tests.faults.model_search import explore
+from tests.faults.model_state import Size
 
 Patch = Callable[[Callable[[Any, str, Any], None]], None]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
+from databus.core.checkpoint import HistoryEntry
 from tests.faults.changes import Key, text_of
 
 
@@ -148,6 +150,15 @@ class TopicOracle:
             missing = deletes[name] - self.tombstones[name]
             if missing:
                 self.verdict.add("lost" if missing > 0 else "duplicated", f"tombstones of id {name[1]}: {-missing:+d}")
+
+
+def judge_history(newest_first: Sequence[HistoryEntry]) -> Iterator[tuple[str, str]]:
+    """Yield (kind, text) for commits that do not follow from the one before, or come after a newer epoch's."""
+    for later, entry in itertools.pairwise(newest_first):
+        if later.epoch < entry.epoch:
+            yield "zombie", f"epoch {later.epoch} committed batch {later.batch} after {entry}"
+        if later.previous != entry.offset or later.batch <= entry.batch:
+            yield "lost", f"history: {later} does not follow from {entry}"
 
 
 def judge_index(documents: Mapping[Key, Mapping[str, Any]], rows: Mapping[Key, int], verdict: Verdict) -> None:

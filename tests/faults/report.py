@@ -9,7 +9,10 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.faults.world import Run
 
 JUDGED = ("lost", "duplicated", "disordered", "wrong", "ghost", "resurrected", "zombie", "stuck")
 
@@ -44,6 +47,14 @@ class Report:
     def note(self, text: str) -> None:
         """Add a line to the timeline."""
         self.timeline.append((round(time.monotonic() - self._began, 3), text))
+
+    def note_end(self, run: Run, what: str = "") -> None:
+        """Note what a run that has ended failed with, if it did; `what` marks a zombie."""
+        for event in run.told("failed"):
+            self.errors[what + (event["code"] or event["kind"])] += 1
+            self.note(f"run {run.number} failed: {event['kind']} {event['text'][:300]}")
+            if not event["retryable"] and not what:
+                self.errors[f"not retryable: {event['code']}"] += 1
 
     def find(self, kind: str, fault: str, text: str, number: int = 1) -> None:
         """Add what must not be."""

@@ -11,7 +11,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -31,11 +31,9 @@ class TcpProxy:
         self._target = (host, int(number))
         self._listener = socket.create_server(("127.0.0.1", port))
         self.port: int = self._listener.getsockname()[1]
-        self._rewrite = (
-            (b"127.0.0.1" + struct.pack(">i", int(number)), b"127.0.0.1" + struct.pack(">i", self.port))
-            if kafka
-            else None
-        )
+        self._rewrites: tuple[tuple[bytes, bytes], ...] = ()
+        if kafka:
+            self.rewrite({int(number): self.port})
         self.delay_s = 0.0
         self.stopped: frozenset[str] = frozenset()
         self._down = False
@@ -52,6 +50,13 @@ class TcpProxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def rewrite(self, ports: Mapping[int, int]) -> None:
+        """Replace brokers' ports in Kafka's answers: port of a broker → port of its proxy. Before the first client."""
+        self._rewrites = tuple(
+            (b"127.0.0.1" + struct.pack(">i", theirs), b"127.0.0.1" + struct.pack(">i", ours))
+            for theirs, ours in ports.items()
+        )
 
     def cut(self) -> None:
         """End all connections; new ones are accepted."""
@@ -118,7 +123,7 @@ class TcpProxy:
                 ).start()
 
     def _pump(self, source: socket.socket, sink: socket.socket, way: str, ended: Callable[[], None]) -> None:
-        rewrite = self._rewrite if way == "from" else None
+        rewrites = self._rewrites if way == "from" else ()
         waiting = b""
         with suppress(OSError):
             while piece := source.recv(262_144):
@@ -126,11 +131,60 @@ class TcpProxy:
                     time.sleep(self.delay_s)
                 while way in self.stopped and not self._closing.is_set():
                     time.sleep(0.01)
-                if rewrite is not None:
+                if rewrites:
                     piece, waiting = _whole_frames(waiting + piece)
-                    piece = piece.replace(*rewrite)
+                    for pair in rewrites:
+                        piece = piece.replace(*pair)
                 sink.sendall(piece)
         ended()
+
+
+class ProxyGroup:
+    """A proxy in front of each member of one server; what is done to the group befalls them all.
+
+    Attributes:
+        members: in the order of the addresses.
+    """
+
+    def __init__(self, addresses: str, *, kafka: bool = False):
+        targets = addresses.split(",")
+        self.members = tuple(TcpProxy(target) for target in targets)
+        if kafka:
+            ports = {
+                int(target.rpartition(":")[2]): proxy.port for target, proxy in zip(targets, self.members, strict=True)
+            }
+            for proxy in self.members:
+                proxy.rewrite(ports)
+
+    @property
+    def address(self) -> str:
+        """Where the proxies listen, comma-separated."""
+        return ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.members)
+
+    def cut(self) -> None:
+        """See TcpProxy.cut."""
+        for proxy in self.members:
+            proxy.cut()
+
+    def delay(self, seconds: float) -> None:
+        """Let each piece wait so long."""
+        for proxy in self.members:
+            proxy.delay_s = seconds
+
+    def stop(self, *ways: str) -> None:
+        """Pass nothing on in these directions, "to" the server or "from" it."""
+        for proxy in self.members:
+            proxy.stopped = frozenset(ways)
+
+    def heal(self) -> None:
+        """See TcpProxy.heal."""
+        for proxy in self.members:
+            proxy.heal()
+
+    def close(self) -> None:
+        """Close all proxies."""
+        for proxy in self.members:
+            proxy.close()
 
 
 def _whole_frames(data: bytes) -> tuple[bytes, bytes]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.model import Size, explore
+from tests.faults.model_search import explore
+from tests.faults.model_state import Size
 from tests.faults.mutants import MUTANTS, Mutant, caught_by_model
 
 SIZES = {

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,9 +25,11 @@ from databus import Flow
 from databus.sandbox import Sandbox
 from databus.sandbox.accounts import ROOT
 from databus.sandbox.connections import airflow_connections
-from tests.faults.tcp_proxy import TcpProxy
+from tests.faults.tcp_proxy import ProxyGroup
 
-PROXIED = {"zookeeper": "zookeeper_default", "kafka": "kafka_east", "mysql": "mysql_shop"}
+SINGLE = {"zookeeper": "zookeeper_default", "kafka": "kafka_east", "mysql": "mysql_shop"}
+"""Servers of the fast loop, and the connections that lead to them."""
+
 SESSION_TIMEOUT_S = 3.0
 _QUIET = logging.getLogger("tests.faults.kazoo")
 _QUIET.setLevel(logging.CRITICAL)
@@ -91,7 +94,16 @@ class Run:
 class World:
     """Servers, proxies, and the process that forks runs; a context manager."""
 
-    def __init__(self, sandbox: Sandbox, folder: Path, mutants: tuple[str, ...] = (), *, small_disk: bool = False):
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        folder: Path,
+        mutants: tuple[str, ...] = (),
+        *,
+        small_disk: bool = False,
+        servers: Mapping[str, str] = SINGLE,
+        environment: Mapping[str, str] | None = None,
+    ):
         """Open proxies and start the forking process; the servers run already.
 
         Args:
@@ -99,6 +111,8 @@ class World:
             folder: logs, segments and records.
             mutants: planted bugs of the runs.
             small_disk: put the segment store on a small disk of its own that can be filled (needs root).
+            servers: servers that stand behind proxies → the connections that lead there.
+            environment: further variables of the runs' processes.
         """
         self.sandbox, self.folder = sandbox, folder
         self.segments = folder / "segments"
@@ -106,10 +120,10 @@ class World:
         self._small_disk = small_disk
         if small_disk:
             subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(self.segments)], check=True)
-        self.proxies = {name: TcpProxy(sandbox.address(name), kafka=name == "kafka") for name in PROXIED}
+        self.proxies = {name: ProxyGroup(sandbox.address(name), kafka=name.startswith("kafka")) for name in servers}
         self.environment = airflow_connections(sandbox.status())
-        for name, conn_id in PROXIED.items():
-            self._redirect(f"AIRFLOW_CONN_{conn_id.upper()}", self.proxies[name].port)
+        for name, conn_id in servers.items():
+            self._redirect(f"AIRFLOW_CONN_{conn_id.upper()}", self.proxies[name])
         self.log = folder / "runs.log"
         self._runs: dict[int, Run] = {}
         self._numbers = 0
@@ -123,7 +137,7 @@ class World:
         self._zygote = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.zygote", self._address, *mutants],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
-            env={**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", **(environment or {})},
         )  # fmt: skip
         errors.close()
         self._threads = [
@@ -240,12 +254,14 @@ class World:
                 client.stop()
             client.close()
 
-    def _redirect(self, variable: str, port: int) -> None:
+    def _redirect(self, variable: str, proxies: ProxyGroup) -> None:
         value = json.loads(self.environment[variable])
         if value["conn_type"] == "kafka":
-            value["extra"] = {**value["extra"], "bootstrap.servers": f"127.0.0.1:{port}"}
+            value["extra"] = {**value["extra"], "bootstrap.servers": proxies.address}
+        elif "hosts" in value.get("extra", {}):
+            value["extra"]["hosts"] = proxies.address
         else:
-            value.update(host="127.0.0.1", port=port)
+            value.update(host="127.0.0.1", port=proxies.members[0].port)
         if value["conn_type"] == "zookeeper":
             value["extra"] = {**value.get("extra", {}), "session_timeout_s": SESSION_TIMEOUT_S}
         self.environment[variable] = json.dumps(value)
@@ -270,6 +286,7 @@ class World:
             if self._closing:
                 return
             run = self._runs[event["run"]]
+            event["at"] = time.time()  # by the clock that is right
             with run.changed:
                 run.events.append(event)
                 run.changed.notify_all()

@@ -30,6 +30,9 @@ _IMPORTS = (
     "databus.sources.library_decoder",
     "databus.sinks.kafka.sink",
     "databus.sinks.kafka.direct",
+    "databus.sinks.elasticsearch_sink",
+    "databus.sinks.elasticsearch_direct",
+    "opensearchpy",
     "databus.runtime.direct",
     "databus.runtime.window",
     "databus.checkpoints.zookeeper",
@@ -199,8 +202,15 @@ def _move(command: dict[str, Any], tell: _Teller) -> None:
         mine = in_executor if in_executor and in_executor.get("slot", 0) == number else None
         install_in_executor(Point(mine, tell), tell)
 
-    executors = Executors(command["executors"], at_start)
-    tell("executors", pids=executors.pids)
+    engine: Any
+    if command.get("spark"):
+        from databus.runtime.engine import connect_session
+
+        engine = connect_session(command["spark"], f"faults/{command['flow']['name']}")
+    else:
+        executors = Executors(command["executors"], at_start)
+        tell("executors", pids=executors.pids)
+        engine = Engine(executors)
     open_before = KazooClient.start_async
 
     def start_async(client: Any) -> Any:
@@ -224,7 +234,7 @@ def _move(command: dict[str, Any], tell: _Teller) -> None:
         parts = replace(services, store=watched, recorder=recorder, clock=clock)
         control = WindowControl(limits)
         identity = RunIdentity(f"faults-{command['run']}", "", __version__)
-        result = run_flow(flow, parts, Engine(executors), identity, control)
+        result = run_flow(flow, parts, engine, identity, control)
         tell("ended", batches=result.batches, offset=str(result.checkpoint.offset), lag=result.lag_bytes)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -138,6 +140,39 @@ def test_nobody_there_is_no_fault_of_tls() -> None:
         port = unused.getsockname()[1]
     with pytest.raises(OSError, match="refused"):
         handshake("127.0.0.1", port, TlsFiles(verify=False).context("db"))
+
+
+@contextmanager
+def hanging_up() -> Iterator[int]:
+    """A load balancer whose servers are down: it ends every connection at once, by FIN and by RST in turn."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        for number in itertools.count():
+            try:
+                client = listener.accept()[0]
+            except OSError:
+                return
+            if number % 3:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
+def test_who_ends_every_connection_says_nothing_about_tls() -> None:
+    """Else a server that is down behind a load balancer would count as one that refuses plain connections."""
+    with hanging_up() as port:
+        for _ in range(12):
+            with pytest.raises(ConnectionError):
+                handshake("127.0.0.1", port, TlsFiles(verify=False).context("c"))
 
 
 def test_hosts() -> None:

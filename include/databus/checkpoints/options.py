@@ -39,7 +39,7 @@ class ZooKeeperOptions(BaseModel):
 
     hosts: str
     root: str = "/databus"
-    session_timeout_s: float = Field(15.0, gt=0)
+    session_timeout_s: float = Field(10.0, gt=0)
     connect_timeout_s: float = Field(10.0, gt=0)
     operation_timeout_s: float = Field(20.0, gt=0)
     history: int = Field(1000, ge=1)

@@ -28,17 +28,6 @@ _FIRST = "0001"
 _one_at_a_time = threading.Lock()  # Alembic's `op` and `context` are one per process
 
 
-def is_newest(connection: sa.Connection) -> bool:
-    """Tell whether the database stands at the newest revision; needs no lock, and writes nothing."""
-    from alembic.runtime.migration import MigrationContext
-    from alembic.script import ScriptDirectory
-
-    _quiet()
-    newest = ScriptDirectory.from_config(_config(connection)).get_current_head()
-    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-    return context.get_current_revision() == newest and _version(connection) == SCHEMA_VERSION
-
-
 def migrate(connection: sa.Connection, place: str) -> bool:
     """Bring the database to the newest revision; nothing is changed when it stands there, or when it is refused.
 
@@ -54,13 +43,35 @@ def migrate(connection: sa.Connection, place: str) -> bool:
     Raises:
         RecordingError: the database is newer than this code (`recording_schema_version`).
     """
-    _quiet()
+    current, newest, version = _revisions(connection, place)
+    if current == newest:
+        return False
     from alembic import command
+
+    config = _config(connection)
+    with _one_at_a_time:
+        if current is None and version is not None:
+            command.stamp(config, _FIRST)
+        command.upgrade(config, "head")
+    log.info("%s: tables brought from revision %s to %s", place, current or "none", newest)
+    return True
+
+
+def is_newest(connection: sa.Connection, place: str) -> bool:
+    """Tell whether there is nothing to migrate; only reads, and needs no lock. Raises as `migrate`."""
+    current, newest, _ = _revisions(connection, place)
+    return current == newest
+
+
+def _revisions(connection: sa.Connection, place: str) -> tuple[str | None, str | None, int | None]:
+    """Return the database's revision, the newest one, and the version that `databus_schema` says."""
+    logger = logging.getLogger("alembic")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)  # it tells at INFO which plugins it has, at every start
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
-    config = _config(connection)
-    scripts = ScriptDirectory.from_config(config)
+    scripts = ScriptDirectory.from_config(_config(connection))
     newest = scripts.get_current_head()
     known = {script.revision for script in scripts.walk_revisions()}
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
@@ -73,21 +84,7 @@ def migrate(connection: sa.Connection, place: str) -> bool:
             hint="A newer databus has migrated it. Run that version everywhere, or give this one its own database.",
             code="recording_schema_version",
         )
-    if current == newest:
-        return False
-    with _one_at_a_time:
-        if current is None and version is not None:
-            command.stamp(config, _FIRST)
-        command.upgrade(config, "head")
-    log.info("%s: tables brought from revision %s to %s", place, current or "none", newest)
-    return True
-
-
-def _quiet() -> None:
-    """Alembic tells at INFO which plugins it has, at every start."""
-    logger = logging.getLogger("alembic")
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)
+    return current, newest, version
 
 
 def _config(connection: sa.Connection) -> Config:

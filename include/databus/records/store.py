@@ -123,7 +123,7 @@ class RecordStore:
                         f"{self!r}: {error}", hint="Set DATABUS_RECORDS_URL to a folder that can be written."
                     ) from error
             with self.engine.connect() as connection:
-                newest = is_newest(connection)
+                newest = is_newest(connection, repr(self))
             if not newest:
                 self._migrate()
             self._ready = True

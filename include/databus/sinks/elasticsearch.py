@@ -50,6 +50,7 @@ class Elasticsearch(SinkSpec):
     """
 
     kind: ClassVar[str] = "elasticsearch"
+    direct: ClassVar[bool] = True
 
     conn_id: str
     index: str = "{database}.{table}"

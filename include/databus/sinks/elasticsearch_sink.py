@@ -12,6 +12,7 @@ from databus.core.events import Op
 from databus.core.evidence import Evidence, SinkClaim
 from databus.core.findings import Finding, Level
 from databus.core.plan import Plan, SinkPlan, SourcePlan
+from databus.core.protocols import DirectEncoder
 from databus.core.tables import TableSchema
 from databus.sinks.elasticsearch import Elasticsearch
 from databus.sinks.elasticsearch_client import connect, silent_refusal, where
@@ -23,20 +24,6 @@ from databus.sinks.envelope import with_flags
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
-
-_PASSED_ON = (
-    "event_id",
-    "database",
-    "table",
-    "route",
-    "key",
-    "file",
-    "position",
-    "ordinal",
-    "part",
-    "op",
-    "before",
-)
 
 
 class ElasticsearchSink:
@@ -125,12 +112,20 @@ class ElasticsearchSink:
         """
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+        from databus.sinks.elasticsearch_direct import PASSED_ON
+
         slots = plan.sinks[self.spec.sink_name].slots
         return rows.select(
             (F.col("key_hash") % F.lit(slots)).cast("int").alias("slot"),
-            *_PASSED_ON,
+            *PASSED_ON,
             with_flags(F.to_json(F.col("after"))).alias("document"),
         )
+
+    def encoder(self, plan: Plan) -> DirectEncoder:
+        """Return the picklable encoder of the direct lane."""
+        from databus.sinks.elasticsearch_direct import ElasticsearchEncoder
+
+        return ElasticsearchEncoder(plan.sinks[self.spec.sink_name].slots)
 
     def writer(self, plan: Plan) -> ElasticsearchWriter:
         """Return the picklable writer of a plan."""

@@ -66,7 +66,7 @@ def rejected_row(write: RowWrite, cause: str, sink: str) -> RejectedRow:
     """Return the quarantined form of a row that the server refused."""
     batch, number = write.row
     row = {name: batch.column(name)[number].as_py() for name in ("event_id", "key", "op", "document", "before")}
-    before = _variant_json(row["before"])
+    before = _json_text(row["before"])
     return RejectedRow(
         event_id=row["event_id"],
         table=write.table,
@@ -78,9 +78,12 @@ def rejected_row(write: RowWrite, cause: str, sink: str) -> RejectedRow:
     )
 
 
-def _variant_json(value: dict[str, bytes] | None) -> str:
+def _json_text(value: dict[str, bytes] | bytes | None) -> str:
+    """Return an image as JSON: it comes as a VARIANT, and in the direct lane as text."""
     if value is None:
         return "null"
+    if isinstance(value, bytes):
+        return value.decode()
     from pyspark.sql.types import VariantVal
 
     text: str = VariantVal(value["value"], value["metadata"]).toJson()

@@ -76,6 +76,26 @@ def row(rows: pa.RecordBatch) -> pa.BinaryArray:
     return join(pieces, rows.num_rows)
 
 
+def document(rows: pa.RecordBatch) -> pa.BinaryArray:
+    """Return the after-image with the row's flags in it, UTF-8; NULL where there is no after-image.
+
+    Args:
+        rows: `ROW_COLUMNS` with `after` as JSON objects.
+    """
+    flags = rows["flags"]
+    if flags.null_count == len(flags):
+        return rows["after"]
+    comma = pc.if_else(pc.equal(rows["after"], pa.scalar(b"{}", pa.binary())), "", ",")
+    pieces: list[Piece] = [
+        Values(pc.binary_replace_slice(rows["after"], start=-1, stop=np.iinfo(np.int64).max, replacement=b"")),
+        Values(pc.if_else(pc.is_valid(flags), comma, "")),
+        *_flags(flags, FLAGS_FIELD, comma=False),
+        b"}",
+    ]
+    joined = join(pieces, rows.num_rows)
+    return pc.if_else(pc.is_valid(rows["after"]), joined, pa.scalar(None, joined.type))
+
+
 def _source(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa.BinaryArray:
     """Return the text from `source` up to the value of `row`."""
     head = {"version": code_version(), "connector": connector(plan), "name": plan.flow}
@@ -125,12 +145,16 @@ def _total_order(rows: pa.RecordBatch, snapshots: bool) -> list[Piece]:
     return [Values(pc.if_else(pc.equal(rows["op"], Op.READ.value), "", end))]
 
 
-def _flags(flags: pa.ListArray, name: str) -> list[Piece]:
-    """Return a last member that lists the flags of the few rows that have some."""
+def _flags(flags: pa.ListArray, name: str, *, comma: bool = True) -> list[Piece]:
+    """Return a last member that lists the flags of the few rows that have some; with a comma before it, by default."""
     if flags.null_count == len(flags):
         return []
     lists = [None if row is None else json.dumps(row, ensure_ascii=False) for row in flags.to_pylist()]
-    return [Values(pa.array(["" if text is None else f',"{name}":{text}' for text in lists], pa.string()))]
+    return [
+        Values(
+            pa.array(["" if text is None else f'{"," if comma else ""}"{name}":{text}' for text in lists], pa.string())
+        )
+    ]
 
 
 def _runs(rows: pa.RecordBatch) -> tuple[pa.Array, npt.NDArray[np.int32]]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import pytest
 import sqlalchemy as sa
 
 from databus.core.errors import ConfigError, RecordingError
+from databus.records import store as stores
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 from tests.contract.record_samples import report
@@ -69,3 +72,31 @@ def test_messages_do_not_repeat_what_rows_hold(store):
         connection.execute(sa.text("INSERT INTO nowhere VALUES (:v)"), {"v": "private"})
     assert "nowhere" in str(failed.value)
     assert "private" not in str(failed.value)
+
+
+@pytest.fixture
+def kept(store, monkeypatch):
+    """A store whose file another process keeps for itself, as one does that was stopped in mid-write."""
+    monkeypatch.setattr(stores, "BUSY_TIMEOUT_MS", 10)
+    SqlRecorder(store).record(report())
+    holder = sqlite3.connect(str(store.url.database), isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    yield holder
+    holder.close()
+
+
+def test_a_file_that_another_process_keeps_is_read_all_the_same(store, kept):
+    """Finding out that there is nothing to migrate takes no lock."""
+    assert kept.in_transaction
+    with RecordStore(str(store.url)) as later:
+        assert SqlRecorder(later).paged("shop") == 0
+
+
+def test_a_writer_waits_a_bounded_time_for_a_file_that_another_process_keeps(store, kept):
+    with RecordStore(str(store.url)) as mine:
+        for _ in range(2):
+            with pytest.raises(RecordingError, match="locked") as refused:
+                SqlRecorder(mine).record(report(2))
+            assert refused.value.retryable
+        kept.execute("ROLLBACK")
+        SqlRecorder(mine).record(report(2))

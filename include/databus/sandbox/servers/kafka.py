@@ -19,6 +19,8 @@ from databus.sandbox.servers.java import copy_config, java_argv
 from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults
 
 _MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+_HEAP = "512m"
+_HEAP_OF_MANY = "320m"
 
 
 def default_kafka_ports(client: int, nodes: int) -> dict[str, int]:
@@ -110,10 +112,11 @@ class Kafka(ServerDefaults):
 
     def commands(self, context: Context) -> tuple[Command, ...]:
         """One process per node, with the roles `broker-1`, `broker-2` and so on."""
+        heap = _HEAP if self.nodes == 1 else _HEAP_OF_MANY
         return tuple(
             Command(
                 f"broker-{node}",
-                self._java(context, "kafka.Kafka", str(self._properties_file(context, node)), heap="512m"),
+                self._java(context, "kafka.Kafka", str(self._properties_file(context, node)), heap=heap),
                 context.folder,
                 context.logs / f"broker-{node}.log",
             )

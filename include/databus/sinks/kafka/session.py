@@ -31,6 +31,12 @@ _GRACE_S = 1.0
 _PROBE_TIMEOUT_S = 5.0
 """A kept producer that does not answer so long is given up for a new one, which takes less than waiting for it."""
 
+_MARKER_TIMEOUT_S = 8.0
+_MARKER_SHARE = 4
+"""A marker gets this part of the time-out, but not less than `_MARKER_TIMEOUT_S`: all rows of its transaction were
+acknowledged before, and librdkafka may wait for the group's coordinator for ever (see `bounded`), where the next
+attempt, with a new producer, does not."""
+
 _PRODUCER = {
     "acks": "all",
     "enable.idempotence": True,
@@ -175,7 +181,7 @@ class Session:
                 lambda: self.producer.send_offsets_to_transaction([position], self._group, timeout_s),
                 timeout_s + _GRACE_S,
             ),
-            within_s or self.settings.client.timeout_s,
+            within_s or max(self.settings.client.timeout_s / _MARKER_SHARE, _MARKER_TIMEOUT_S),
         )
 
     def _hanging(self) -> SinkTransactionHangingError:

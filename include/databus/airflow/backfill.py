@@ -14,7 +14,7 @@ from databus.airflow.failures import airflow_outcome
 from databus.airflow.identity import run_identity
 from databus.airflow.task_logs import only_warnings_of_libraries
 from databus.core.backfill import Mode, aim_of
-from databus.core.errors import BackfillRangeError
+from databus.core.errors import BackfillOpenError, BackfillRangeError
 from databus.core.flow import Flow
 from databus.runtime.drain import Drain
 
@@ -116,9 +116,12 @@ class BackfillOperator(BaseOperator):
             start, end = self._range(context, params, run_type)
             wanted = Wanted(start, end, aim, params["order"] == "in_order", params["accept"])
             if run_type == "scheduled":
-                seen = preview(self.flow, services, wanted, identity.run_id)
-                missing = "; ".join(map(str, seen.pieces)) or "nothing"
-                raise AirflowSkipException(f"{start} to {end}: {missing} is missing; scheduled runs move nothing")
+                try:
+                    pieces = preview(self.flow, services, wanted, identity.run_id).pieces
+                    found = f"{'; '.join(map(str, pieces)) or 'nothing'} is missing"
+                except BackfillOpenError as error:
+                    found = error.message
+                raise AirflowSkipException(f"{start} to {end}: {found}; scheduled runs move nothing")
             run = Run(
                 self._spark(services.settings.installation, identity.run_id), identity, self._drain, _LEASE_WAIT_S
             )
@@ -170,6 +173,7 @@ def backfill_dag(flow: Flow, every: timedelta, conn_id: str, options: dict[str, 
             "description": f"Backfill of {flow.name}: ranges of its log, beside the live flow",
             "schedule": DeltaDataIntervalTimetable(every),
             "max_active_runs": 1,
+            "is_paused_upon_creation": True,
             "params": backfill_params(),
             "tags": {"databus", "backfill"},
             "doc_md": _documentation(flow),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,18 @@ def test_pages_refer_to_files_that_are_there(page: str) -> None:
     assert [path for path in links(page) if not path.is_file()] == []
 
 
-def test_after_an_outage(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_an_outage(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     shop = BackfillShop.of(world, "rb_outage")
+    flow = shop.shop.flow
+    shop.shop.flow = flow.model_copy(update={"batching": flow.batching.model_copy(update={"max_rows": 40})})
     shop.commit_at(0, 20)
     shop.live()
     shop.commit_at(1, 60)  # what came while nothing ran
+    with caplog.at_level("INFO"):
+        shop.live(max_batches=1)  # a first window after it says how long the rest takes
+    assert re.search(r"catching up: \d+ bytes are left; time to the head at this window's rate: \d+ s", caplog.text)
     operator = Operator(world, shop, tmp_path, monkeypatch)
     page = steps("after-an-outage.md", {"FLOW": shop.name, "SPARK": "sc://here"})
     assert set(page) == {1, 2, 3, 4}

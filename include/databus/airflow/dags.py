@@ -37,7 +37,8 @@ def flow_dag(
         every: time between runs, and about the length of a window.
         engine: "connect" runs on a warm Spark Connect server, "submit" starts a Spark application per window.
         spark_conn_id: the Spark connection; `spark_connect_default` or `spark_default` by engine.
-        backfill_every: length of a data interval of the backfill DAG; None for no such DAG.
+        backfill_every: length of a data interval of the backfill DAG, which runs on Spark Connect whatever the engine;
+            None for no such DAG.
         **dag_options: further arguments of `airflow.sdk.DAG`, e.g. start_date, tags, default_args, callbacks.
 
     Raises:

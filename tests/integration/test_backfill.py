@@ -6,10 +6,14 @@ import random
 import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from databus.airflow.backfill import BackfillOperator, backfill_params
 from databus.core.backfill import Aim, Mode
 from databus.core.errors import (
     BackfillFutureError,
@@ -27,8 +31,10 @@ from databus.ops.services import open_services
 from databus.ops.targets import Target
 from databus.runtime import batch as batch_module
 from databus.runtime.drain import Drain
-from tests.integration.backfills import BackfillShop
+from tests.integration.backfills import BackfillShop, Later
+from tests.integration.commands import Commands
 from tests.integration.conftest import World
+from tests.integration.local_engine import LocalEngine
 
 pytestmark = [pytest.mark.integration]
 
@@ -201,3 +207,41 @@ def test_in_order_waits_for_the_earlier_range(world: World) -> None:
     arrived = list(shop.ids(".replay"))
     assert set(arrived[: len(expected[0])]) == expected[0]
     assert set(arrived[len(expected[0]) :]) == expected[1]
+
+
+def test_the_task_moves_its_data_interval_or_the_range_it_was_triggered_with(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = BackfillShop.of(world, "bf_task")
+    for minute in range(3):
+        shop.commit_at(minute, 4)
+    shop.live()
+    Commands(world, tmp_path, monkeypatch)  # connections and settings in the environment, as a worker has them
+    monkeypatch.setattr("databus.ops.services.SystemClock", Later)
+    task = BackfillOperator(task_id="backfill", flow=shop.shop.flow)
+    monkeypatch.setattr(task, "_spark", lambda *_: LocalEngine)
+
+    def run(run_type: str, **conf: Any) -> dict[str, Any]:
+        params = {name: param.value for name, param in backfill_params().items()}
+        context = {
+            "ti": SimpleNamespace(log_url=""),
+            "run_id": f"{run_type}__1",
+            "dag_run": SimpleNamespace(run_type=SimpleNamespace(value=run_type)),
+            "params": {**params, "mode": "replay", **conf},
+            "data_interval_start": shop.base,
+            "data_interval_end": shop.base + timedelta(minutes=1),
+        }
+        return task.execute(context)
+
+    expected = shop.by_minute()
+    with pytest.raises(AirflowSkipException, match="scheduled runs move nothing"):
+        run("scheduled", mode="missing")
+    for _ in range(2):  # cleared, it runs again
+        assert run("backfill")["done"]
+        assert shop.ids(".replay") == Counter(dict.fromkeys(expected[0], 1))
+    assert run("manual", **{"from": shop.at(1), "to": shop.at(2)})["done"]
+    assert shop.ids(".replay") == Counter(dict.fromkeys(expected[0] | expected[1], 1))
+    with pytest.raises(AirflowFailException, match="backfill_range"):
+        run("manual", **{"from": shop.at(2), "to": shop.at(1)})
+    with pytest.raises(AirflowFailException, match="needs both from and to"):
+        run("manual")

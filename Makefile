@@ -35,7 +35,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies mutants lint format docker-check bench bench-decode bench-e2e
+.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies mutants lint format docker-check bench bench-decode bench-e2e bench-catchup
 test: setup java ## The whole suite, on real servers that it starts itself
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -80,6 +80,9 @@ bench-decode: setup java ## Rows per CPU-second of decoding (ARGS="--scaling" st
 
 bench-e2e: setup java ## Rows per second from the binlog to Kafka, beside Debezium on the same log
 	$(BIN)/python -m tests.bench.e2e $(ARGS)
+
+bench-catchup: setup java ## Seconds to clear a backlog, beside Debezium (ARGS="--backlog 18000000" is an hour at 5,000 rows/s)
+	$(BIN)/python -m tests.bench.catchup $(ARGS)
 
 bench: bench-e2e ## The same as bench-e2e
 

@@ -37,7 +37,8 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
         sandbox.up(SERVERS)
         with shop_connection(sandbox) as connection, AirflowApi(sandbox.address("airflow")) as api:
             create_shop(connection)
-            until("all flows are known", lambda: len(api.dags()) == len(list(dags.glob("*.py"))))
+            # Each file makes a flow's DAG and its backfill DAG.
+            until("all flows are known", lambda: len(api.dags()) == 2 * len(list(dags.glob("*.py"))))
             yield AirflowWorld(sandbox, home, dags, api, connection, ShopWriter(connection, seed=5))
     finally:
         sandbox.destroy()

@@ -22,19 +22,23 @@ def flow_dag(
     every: timedelta = timedelta(minutes=1),
     engine: Engine = "connect",
     spark_conn_id: str | None = None,
+    backfill_every: timedelta | None = timedelta(days=1),
     **dag_options: Any,
 ) -> DAG:
     """Return the DAG of a flow; assign it to a module-level name in a file of the DAG folder.
 
     A run is a window: `transfer` takes the flow's lease and moves micro-batches back to back until the next run's
     `transfer` waits for the lease. So two runs of a flow are active around the hand-over, and one moves rows.
-    Building the DAG resolves no connection.
+    Building the DAG resolves no connection. Beside it stands `<flow>_backfill`, which moves ranges of the flow's log
+    when it is told to; Airflow finds it by itself.
 
     Args:
         flow: the flow; its name becomes the DAG id.
         every: time between runs, and about the length of a window.
         engine: "connect" runs on a warm Spark Connect server, "submit" starts a Spark application per window.
         spark_conn_id: the Spark connection; `spark_connect_default` or `spark_default` by engine.
+        backfill_every: length of a data interval of the backfill DAG, which runs on Spark Connect whatever the engine;
+            None for no such DAG.
         **dag_options: further arguments of `airflow.sdk.DAG`, e.g. start_date, tags, default_args, callbacks.
 
     Raises:
@@ -66,9 +70,16 @@ def flow_dag(
     with DAG(**options) as dag:
         transfer = _transfer(flow, every, engine, spark_conn_id)
         PreflightOperator(task_id="preflight", flow=flow) >> transfer >> AuditOperator(task_id="audit", flow=flow)
+    beside = []
+    if backfill_every is not None and flow.source.ranged:
+        from databus.airflow.backfill import backfill_dag
+
+        conn_id = (spark_conn_id if engine == "connect" else None) or "spark_connect_default"
+        beside = [backfill_dag(flow, backfill_every, conn_id, options)]
     frame = inspect.currentframe()
     if frame is not None and frame.f_back is not None:
-        dag.fileloc = frame.f_back.f_code.co_filename
+        for made in (dag, *beside):
+            made.fileloc = frame.f_back.f_code.co_filename
     return dag
 
 

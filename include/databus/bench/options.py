@@ -47,3 +47,20 @@ class E2EOptions:
     batch_rows: int = 500_000
     checks: bool = True
     debezium: bool = True
+
+
+@dataclass(frozen=True)
+class CatchupOptions:
+    """Sizes and parts of the run.
+
+    Attributes:
+        backlog: row changes that the source writes while the flow is stopped; an hour at 5,000 rows/s is 18,000,000.
+        warm_up: row changes that each side moves before, untimed.
+        batch_rows: row changes in a batch of ours at most.
+        debezium: whether Debezium clears the same backlog.
+    """
+
+    backlog: int = 1_000_000
+    warm_up: int = 50_000
+    batch_rows: int = 500_000
+    debezium: bool = True

@@ -89,7 +89,7 @@ class FlowNodes:
             return
         places = [paths, *(paths.of_sink(paths.sink_of(sink)) for sink in self._session.children(paths.sinks))]
         nodes = [path for place in places for path in (place.checkpoint, place.plan)] + [paths.paused]
-        for parent in (paths.gaps, *(place.history for place in places)):
+        for parent in (paths.gaps, paths.boundaries, paths.backfills, *(place.history for place in places)):
             nodes += [f"{parent}/{name}" for name in self._session.children(parent)]
         contents: dict[str, list[bytes]] = {folder: [] for folder in leftovers}
         for path, node in zip(nodes, self._session.read(*nodes, sync=True), strict=True):

@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 from databus.core.errors import ConfigError
 
 _FLOW = re.compile(r"[a-z][a-z0-9_]{0,99}")
+_PART = re.compile(r"quarantine|backfill(-[a-z0-9]+)*")
 _SERVER = re.compile(r"[^/\x00-\x1f\x7f]{1,200}")
 _NUMBER_WIDTH = 10
 
@@ -103,6 +104,16 @@ class FlowPaths:
         """One gap; padded, so that names sort as numbers."""
         return f"{self.gaps}/{number:0{_NUMBER_WIDTH}d}"
 
+    @property
+    def boundaries(self) -> str:
+        """Parent of the places in the log at which moments lie, shared by all backfills."""
+        return f"{self.root}/boundaries"
+
+    @property
+    def backfills(self) -> str:
+        """Parent of the backfills that were asked for."""
+        return f"{self.root}/backfills"
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -122,11 +133,13 @@ class Layout:
     def flow(self, name: str) -> FlowPaths:
         """Return the paths of a flow; "<flow>.quarantine" names the replays of what it held back.
 
+        "<flow>.backfill" names the planning of its backfills, "<flow>.backfill-…" a piece of one.
+
         Raises:
             ConfigError: the name cannot be a flow's, so nothing outside `flows` can be reached by it.
         """
         flow, _, part = name.partition(".")
-        if part == "quarantine" and _FLOW.fullmatch(flow):
+        if _PART.fullmatch(part) and _FLOW.fullmatch(flow):
             return FlowPaths(f"{self.flows}/{flow}/replays/{part}")
         if not _FLOW.fullmatch(name):
             raise ConfigError(

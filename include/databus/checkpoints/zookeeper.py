@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from databus.checkpoints import transitions
+from databus.checkpoints.backfills import ZooKeeperBackfills
 from databus.checkpoints.catching_up import ZooKeeperCatchingUp
 from databus.checkpoints.claimant import LeaseClaimant
 from databus.checkpoints.codec import decode_as, encode
@@ -94,6 +95,10 @@ class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchi
     def server_ids(self) -> ZooKeeperServerIds:
         """Return what leases replication server ids; they end with this store's session."""
         return self._server_ids
+
+    def backfills(self) -> ZooKeeperBackfills:
+        """Return where backfills and their boundaries are kept."""
+        return ZooKeeperBackfills(self._session, self._layout, self._nodes)
 
     def dump_turns(self) -> ZooKeeperDumpTurns:
         """Return what gives turns to dump a server's log; they end with this store's session."""

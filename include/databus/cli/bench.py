@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from databus.bench.options import DecodeOptions, E2EOptions
+from databus.bench.options import CatchupOptions, DecodeOptions, E2EOptions
 from databus.bench.results import Result, results_folder
 from databus.cli.exits import ERROR, OK
 from databus.cli.options import Output
@@ -15,7 +15,7 @@ from databus.cli.output import ERR, OUT, Format, show_one, show_rows
 
 app = typer.Typer(help="Measure speed on real servers, which are started and removed.", no_args_is_help=True)
 
-_DECODE, _E2E = DecodeOptions(), E2EOptions()
+_DECODE, _E2E, _CATCHUP = DecodeOptions(), E2EOptions(), CatchupOptions()
 Results = Annotated[Path | None, typer.Option("--results", help="Folder of the result file.", show_default=False)]
 PortsFrom = Annotated[int, typer.Option("--ports-from", help="Take free ports from this number on.", min=1024)]
 
@@ -59,6 +59,25 @@ def e2e(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Binlog to Kafka, exactly once, beside Debezium on the same log; exit code 1 below a bar."""
     options = E2EOptions(changes, warm_up, batch_rows, checks, debezium)
     from databus.bench.e2e import run
+
+    show(run(options, _say, ports_from), results, output)
+
+
+@app.command()
+def catchup(  # noqa: PLR0913, PLR0917 - one parameter per option
+    backlog: Annotated[
+        int, typer.Option(help="Row changes to clear; an hour at 5,000 rows/s is 18,000,000.", min=5_000)
+    ] = _CATCHUP.backlog,
+    warm_up: Annotated[int, typer.Option(help="Row changes moved before, untimed.", min=5_000)] = _CATCHUP.warm_up,
+    batch_rows: Annotated[int, typer.Option(help="Row changes in a batch of ours.", min=1_000)] = _CATCHUP.batch_rows,
+    debezium: Annotated[bool, typer.Option(help="Let Debezium clear the same backlog.")] = _CATCHUP.debezium,
+    results: Results = None,
+    ports_from: PortsFrom = 22_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """Clear what came while a flow was stopped, beside Debezium on the same backlog; exit code 1 below a bar."""
+    options = CatchupOptions(backlog, warm_up, batch_rows, debezium)
+    from databus.bench.catchup import run
 
     show(run(options, _say, ports_from), results, output)
 

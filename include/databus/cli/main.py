@@ -13,6 +13,7 @@ from databus import __version__
 from databus.cli import (
     adopt,
     amending,
+    backfill,
     bench,
     checkpoint,
     claim,
@@ -46,6 +47,7 @@ app.command("plan")(moving.plan)
 app.command("run")(moving.run)
 app.command("decode")(decode.decode)
 app.command("ledger")(ledger.ledger)
+app.command("backfill")(backfill.backfill)
 app.command("peek")(watching.peek)
 app.command("lag")(watching.lag)
 app.command("gaps")(amending.gaps)

@@ -45,12 +45,13 @@ def lag(
                 "head": m.lag.head if m.lag else None,
                 "lag_bytes": m.lag.bytes if m.lag else None,
                 "lag_seconds": m.lag.seconds if m.lag else None,
+                "eta_seconds": None if m.eta_s is None else round(m.eta_s, 1),
                 "headroom_seconds": m.headroom.seconds if m.headroom else None,
                 "headroom_bytes": m.headroom.bytes if m.headroom else None,
             }
             for m in measured
         ]
-        columns = ("flow", "committed", "head", "lag_bytes", "lag_seconds", "headroom_seconds", "headroom_bytes")
+        columns = tuple(rows[0]) if rows else ()
         show_rows(rows, columns, output, empty="no flows")
         for m in measured:
             if m.headroom and m.headroom.low:

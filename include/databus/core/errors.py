@@ -63,6 +63,18 @@ class ConfigError(DatabusError):
     code = "config_invalid"
 
 
+class BackfillRangeError(ConfigError):
+    """The range of a backfill is none: it ends before it begins, or cannot be understood."""
+
+    code = "backfill_range"
+
+
+class BackfillFutureError(BackfillRangeError):
+    """The range of a backfill ends in the future: what belongs to it cannot be known yet."""
+
+    code = "backfill_future"
+
+
 class UnknownKindError(ConfigError):
     """A source, transform, check or sink kind that the registry does not know."""
 
@@ -291,6 +303,20 @@ class StaleEpochError(CheckpointError):
     """A newer epoch has been claimed: this holder may not write any more."""
 
     code = "checkpoint_stale_epoch"
+    retryable = True
+
+
+class BackfillOpenError(CheckpointError):
+    """The range of a backfill is not complete yet, or an earlier one is not done; a later attempt may find it so."""
+
+    code = "backfill_open"
+    retryable = True
+
+
+class BackfillIncompleteError(CheckpointError):
+    """A backfill ended before its ledger shows all of its range; running it again goes on where it stands."""
+
+    code = "backfill_incomplete"
     retryable = True
 
 

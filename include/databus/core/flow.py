@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
+from databus.core.errors import ConfigError
 from databus.core.settings import Settings
 from databus.core.spec import Spec
 from databus.core.stored_json import canonical_json
@@ -89,9 +90,11 @@ class SourceSpec(Spec):
 
     Attributes:
         direct: whether its splits are `DirectSplit`s.
+        ranged: whether the opened source is a `RangedSource`, so that its flows can be backfilled.
     """
 
     direct: ClassVar[bool] = False
+    ranged: ClassVar[bool] = False
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
         """Connect. Heavy imports happen here, not at construction."""
@@ -190,6 +193,23 @@ class SinkSpec(Spec):
     def datasets(self) -> tuple[str, ...]:
         """Return what it writes, in words: topic or index names or templates."""
         return ()
+
+    def beside(self, flow: str, suffix: str) -> SinkSpec:
+        """Return the spec of a backfill's sink: a flow of another name that writes where `flow` does, or beside it.
+
+        Args:
+            flow: name that stands for {flow} in the names of outputs.
+            suffix: put behind the names of outputs; "" for the flow's own.
+
+        Raises:
+            ConfigError: this kind of sink has no outputs beside the flow's.
+        """
+        if suffix:
+            raise ConfigError(
+                f"flow {flow}: sink {self.sink_name} of kind {self.kind} has no outputs beside the flow's own",
+                hint="Replay into the live outputs knowingly, or leave this sink out by a flow of another name.",
+            )
+        return self
 
 
 Profile = Literal["exactly_once", "at_least_once", "throughput_first"]

@@ -54,3 +54,23 @@ class Headroom:
             f"{self.file} may be deleted in {self.seconds:.0f} s (the log is kept for {self.kept_s} s); "
             f"{self.bytes} bytes lie before the flow's place"
         )
+
+
+def eta_s(left_bytes: int | None, moved_bytes: int, moved_s: float) -> float | None:
+    """Return in how many seconds what is left will be moved at the rate of what was moved; None when that is unknown.
+
+    What the source writes meanwhile is not counted: a flow that moves less than that never catches up.
+    """
+    if left_bytes is None:
+        return None
+    if left_bytes <= 0:
+        return 0.0
+    return left_bytes * moved_s / moved_bytes if moved_bytes > 0 and moved_s > 0 else None
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration in an operator's words, e.g. "2 h 05 min", "3 min 20 s", "8 s"."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

@@ -125,6 +125,11 @@ class Plan:
         )
 
     @property
+    def live_flow(self) -> str:
+        """Name of the flow whose rows are moved; a backfill of it moves them under a name of its own."""
+        return self.flow.partition(".")[0]
+
+    @property
     def hash(self) -> str:
         """First 16 hex digits of the SHA-256 of the plan's canonical JSON; stands in every marker."""
         return hashlib.sha256(canonical_json(self.to_json())).hexdigest()[:16]

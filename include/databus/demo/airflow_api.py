@@ -45,6 +45,26 @@ class AirflowApi:
         body = {"logical_date": None, "conf": conf or {}}
         return str(self._client.post(f"/dags/{dag}/dagRuns", json=body).raise_for_status().json()["dag_run_id"])
 
+    def params(self, dag: str) -> dict[str, Any]:
+        """Return the fields of a DAG's trigger form, as the form gets them."""
+        return dict(self._get(f"/dags/{dag}/details")["params"])
+
+    def backfill(self, dag: str, interval: tuple[str, str], conf: dict[str, Any], max_active_runs: int = 1) -> int:
+        """Create a backfill over the data intervals that begin from one time to another; return its id."""
+        body = {
+            "dag_id": dag,
+            "from_date": interval[0],
+            "to_date": interval[1],
+            "dag_run_conf": conf,
+            "max_active_runs": max_active_runs,
+            "reprocess_behavior": "completed",
+        }
+        return int(self._client.post("/backfills", json=body).raise_for_status().json()["id"])
+
+    def clear(self, dag: str, run: str) -> None:
+        """Clear a run, as the UI's button does: its tasks run again."""
+        self._client.post(f"/dags/{dag}/dagRuns/{run}/clear", json={"dry_run": False}).raise_for_status()
+
     def runs(self, dag: str) -> list[dict[str, Any]]:
         """Return a DAG's runs, newest first."""
         return list(self._get(f"/dags/{dag}/dagRuns", order_by="-run_after", limit=100)["dag_runs"])

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from databus.core.flow import Flow
+from databus.core.lag import duration_text
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.window import WindowControl, WindowResult, run_window
 
@@ -35,6 +36,10 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
         "?" if lag.seconds is None else f"{lag.seconds:.1f}",
         " (drained)" if result.drained else "",
     )
+    if result.lag_bytes:
+        eta = "unknown: nothing was moved" if result.eta_s is None else duration_text(result.eta_s)
+        log.info("flow %s: catching up: %d bytes are left; time to the head at this window's rate: %s",
+                 flow.name, result.lag_bytes, eta)  # fmt: skip
     if result.headroom is not None and result.headroom.low:
         log.warning("flow %s: retention headroom is low: %s", flow.name, result.headroom)
     for sink, offset in result.behind.items():

@@ -39,4 +39,5 @@ def open_services(flow: Flow, connections: ConnectionSource, settings: Settings 
             dump_turns=store.dump_turns(),
             recorder=recorder,
             clock=clock,
+            backfills=store.backfills(),
         )

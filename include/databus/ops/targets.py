@@ -59,7 +59,7 @@ def resolve(flow: Flow, services: Services, source: Source, checkpoint: Checkpoi
     if target.past_gap:
         return _past_gap(flow, source, checkpoint)
     if target.place:
-        return _on_timeline(flow, _named(flow, services, source, target.place), checkpoint.offset)
+        return on_timeline(flow, _named(flow, services, source, target.place), checkpoint.offset)
     history = services.store.history(flow.name, ALL_HISTORY)
     if target.batches:
         found = batches_back(flow.name, history, checkpoint.offset, target.batches)
@@ -164,7 +164,7 @@ def _from_json(flow: Flow, services: Services, source: Source, text: str) -> Off
     return replace(found, prepared=given.prepared) if isinstance(found, BinlogOffset) else found
 
 
-def _on_timeline(flow: Flow, found: Offset, standing: Offset) -> Offset:
+def on_timeline(flow: Flow, found: Offset, standing: Offset) -> Offset:
     """Put a place of the server onto the checkpoint's timeline: versions of documents must not fall."""
     if not isinstance(found, BinlogOffset) or not isinstance(standing, BinlogOffset):
         return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
+from databus.core.backfill import BackfillStore
 from databus.core.connections import ConnectionSource
 from databus.core.flow import DumpTurns, Flow, FlowContext, ServerIds, SinkSpec
 from databus.core.marks import ClaimRegister
@@ -52,6 +53,7 @@ class FlowSession:
         reopen_sink: opens a further client of a sink, for another thread.
         split: whether some sink is behind, so that batch numbers are drawn from all of the flow's plans.
         register: what tells holders apart while ZooKeeper is away; None unless the flow goes on then.
+        replays: whether all it moves may have been moved before, and sinks may hold newer rows.
     """
 
     flow: Flow
@@ -67,6 +69,7 @@ class FlowSession:
     reopen_sink: Callable[[str], Sink] | None = None
     split: bool = False
     register: ClaimRegister | None = None
+    replays: bool = False
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __post_init__(self) -> None:
@@ -121,6 +124,7 @@ class Services:
         recorder: stores reports.
         clock: tells the time.
         dump_turns: gives turns to dump a server's log; None where each flow dumps for itself.
+        backfills: keeps backfills and their boundaries; None where nothing is backfilled.
     """
 
     settings: Settings
@@ -130,6 +134,7 @@ class Services:
     recorder: Recorder
     clock: Clock
     dump_turns: DumpTurns | None = None
+    backfills: BackfillStore | None = None
 
 
 def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdentity) -> FlowSession:

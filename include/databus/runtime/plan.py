@@ -68,7 +68,7 @@ def next_plan(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Pla
             "that the source no longer offers",
             hint="Compare `databus checkpoint show` with the server's log before going on.",
         )
-    plan = replace(_new_plan(session, marks, proposed, batch), mode=_mode(checkpoint, proposed))
+    plan = replace(_new_plan(session, marks, proposed, batch), mode=_mode(session, checkpoint, proposed))
     session.store.write_plan(lease, plan)
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
 
@@ -91,9 +91,11 @@ def _new_plan(session: FlowSession, marks: Mapping[str, Sequence[int]], proposed
     )
 
 
-def _mode(checkpoint: Checkpoint, proposed: SourcePlan) -> str:
-    """Tell whether the range begins before the place from which the flow was set back."""
+def _mode(session: FlowSession, checkpoint: Checkpoint, proposed: SourcePlan) -> str:
+    """Tell whether sinks may hold newer rows: in a backfill, and before the place from which the flow was set back."""
     until = checkpoint.replay_until
+    if session.replays:
+        return "replay"
     return "replay" if until is not None and proposed.range.start.compare(until) is Ordering.BEFORE else "live"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.errors import FlowPausedError, LeaseBusyError, OffsetPurgedError, SinkError, StaleEpochError
-from databus.core.lag import Headroom
+from databus.core.lag import Headroom, eta_s
 from databus.core.protocols import Lease
 from databus.core.report import BatchReport
 from databus.runtime.batch import run_batch
@@ -39,6 +39,7 @@ class WindowLimits:
         lease_wait_s: how long to wait for another holder's lease before giving up.
         store_wait_s: how long to wait for a checkpoint store that is away before the run fails; what it has planned
             stays for the next.
+        hands_over: end at once when another run waits for the lease; without, that one waits for the whole window.
     """
 
     max_seconds: float = 50.0
@@ -46,6 +47,7 @@ class WindowLimits:
     until_caught_up: bool = False
     lease_wait_s: float = 30.0
     store_wait_s: float = 60.0
+    hands_over: bool = True
 
     @classmethod
     def of_a_run(cls, seconds: float) -> WindowLimits:
@@ -87,6 +89,7 @@ class WindowResult:
         lag_bytes: log bytes behind the head when the window ended, None when unknown.
         lag_s: age of the oldest uncommitted change then, None when unknown.
         headroom: how long the source's server then still keeps what the flow needs next, None when unknown.
+        seconds: what the batches took.
     """
 
     flow: str
@@ -103,6 +106,12 @@ class WindowResult:
     lag_bytes: int | None = None
     lag_s: float | None = None
     headroom: Headroom | None = None
+    seconds: float = 0.0
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds in which the rest is moved at this window's rate, None when unknown."""
+        return eta_s(self.lag_bytes, self.bytes, self.seconds)
 
     def summary(self) -> dict[str, Any]:
         """Return the figures as plain JSON."""
@@ -117,6 +126,7 @@ class WindowResult:
             "batch": self.checkpoint.batch,
             "lag_bytes": self.lag_bytes,
             "lag_seconds": self.lag_s,
+            "eta_seconds": self.eta_s,
             "headroom_seconds": self.headroom.seconds if self.headroom else None,
             "headroom_bytes": self.headroom.bytes if self.headroom else None,
             "drained": self.drained,
@@ -131,6 +141,7 @@ class WindowResult:
         self.batches += 1
         self.rows += report.rows
         self.bytes += report.bytes
+        self.seconds += sum(report.durations_ms.values()) / 1000
         for table, counts in report.tables.items():
             self.tables[table] = self.tables.get(table, 0) + counts.read
             self.quarantined += counts.quarantined
@@ -258,7 +269,7 @@ class _Window:
             self.lost = not lease.held()
             if self.lost:
                 return True
-        return lease.successor_waiting() or _paused(self.session, self.result)
+        return (control.limits.hands_over and lease.successor_waiting()) or _paused(self.session, self.result)
 
 
 def _page_out(session: FlowSession) -> None:

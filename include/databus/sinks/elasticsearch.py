@@ -100,6 +100,10 @@ class Elasticsearch(SinkSpec):
         """Return the index template."""
         return (self.index,)
 
+    def beside(self, flow: str, suffix: str) -> Elasticsearch:
+        """Return a sink with the indices of `flow`, or indices whose names end in the suffix."""
+        return self.model_copy(update={"index": self.index.replace("{flow}", flow) + suffix})
+
     def label(self) -> str:
         """Return the kind and the index template."""
         return f"{self.kind}: {self.index}"

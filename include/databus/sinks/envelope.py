@@ -66,7 +66,7 @@ def debezium(plan: Plan) -> Any:
     source = (
         f.lit(code_version()).alias("version"),
         f.lit(connector(plan)).alias("connector"),
-        f.lit(plan.flow).alias("name"),
+        f.lit(plan.live_flow).alias("name"),
         f.col("ts_ms"),
         f.when(snapshot, "true").otherwise("false").alias("snapshot"),
         f.col("database").alias("db"),

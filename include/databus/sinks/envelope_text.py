@@ -98,7 +98,7 @@ def document(rows: pa.RecordBatch) -> pa.BinaryArray:
 
 def _source(shared: pa.RecordBatch, snapshot: pa.BooleanArray, plan: Plan) -> pa.BinaryArray:
     """Return the text from `source` up to the value of `row`."""
-    head = {"version": code_version(), "connector": connector(plan), "name": plan.flow}
+    head = {"version": code_version(), "connector": connector(plan), "name": plan.live_flow}
     pieces: list[Piece] = [
         b',"source":{',
         json.dumps(head, ensure_ascii=False, separators=(",", ":"))[1:-1].encode(),

@@ -46,6 +46,7 @@ class MysqlBinlog(SourceSpec):
 
     kind: ClassVar[str] = "mysql_binlog"
     direct: ClassVar[bool] = True
+    ranged: ClassVar[bool] = True
 
     conn_id: str
     tables: tuple[str, ...] = Field(min_length=1)

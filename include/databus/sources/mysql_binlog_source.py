@@ -35,6 +35,7 @@ from databus.core.plan import SourcePlan
 from databus.sources.claim_rules import ClaimRules
 from databus.sources.dump_retries import DumpRetries
 from databus.sources.mysql_binlog import MysqlBinlog
+from databus.sources.mysql_boundaries import boundary_at
 from databus.sources.mysql_definitions import DefinitionMissingError, MysqlDefinitions
 from databus.sources.mysql_failover import MysqlFailover, Resumption
 from databus.sources.mysql_headroom import headroom
@@ -117,6 +118,24 @@ class MysqlBinlogSource:
     def offset_at(self, when: datetime) -> BinlogOffset:
         """Return the last transaction boundary at which every later transaction committed at or after `when`."""
         return self._relay.at_time(when) or self._positions.at_time(when)
+
+    def boundary_at(self, when: datetime) -> BinlogOffset | None:
+        """Return the place before the first transaction that committed at or after `when`; None while there is none."""
+        return boundary_at(self._server, self._positions, self._relay, when)
+
+    def plan_until(self, after: Offset, until: Offset) -> SourcePlan:
+        """Dump exactly the range between two places, whatever XA is pending at the second one.
+
+        Raises:
+            OffsetInvalidError: `until` is no transaction boundary after `after`.
+            SourceDivergedError, OffsetPurgedError: as `plan`.
+        """
+        start, end = self._binlog(after), self._binlog(until)
+        index = self._stage(start, self._continued(start), RangeBounds(end=end), None)
+        if index is None:
+            raise OffsetInvalidError(f"{self._server.place}: nothing lies between {after} and {until}")
+        self._filters.check(index.tables)
+        return _plan(index)
 
     def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
         """Dump the next range after `after` into segments.
@@ -411,7 +430,9 @@ class MysqlBinlogSource:
         return self._stores[server]
 
     def _history_store(self) -> HistoryStore:
-        return HistoryStore(self._context.settings.segment_store, self._context.flow, self._server.identity)
+        # A backfill of a flow knows the tables as the flow does.
+        flow = self._context.flow.partition(".")[0]
+        return HistoryStore(self._context.settings.segment_store, flow, self._server.identity)
 
     def _binlog(self, offset: Offset) -> BinlogOffset:
         if not isinstance(offset, BinlogOffset):

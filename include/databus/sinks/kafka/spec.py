@@ -116,3 +116,7 @@ class Kafka(SinkSpec):
     def datasets(self) -> tuple[str, ...]:
         """Return the topic template."""
         return (self.topic,)
+
+    def beside(self, flow: str, suffix: str) -> Kafka:
+        """Return a sink with the topics of `flow`, or topics whose names end in the suffix."""
+        return self.model_copy(update={"topic": self.topic.replace("{flow}", flow) + suffix})

@@ -1,0 +1,90 @@
+"""A backlog cleared after an outage: a flow that was stopped takes up its checkpoint, and Debezium its offset."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from databus.bench import orders
+from databus.bench.e2e import compared, reconciled, told
+from databus.bench.log_files import log_writer
+from databus.bench.options import CatchupOptions
+from databus.bench.our_path import OurPath
+from databus.bench.peer import SETTINGS, DebeziumPeer
+from databus.bench.results import Bar, Result
+from databus.core.errors import ReconciliationError
+from databus.sandbox import Sandbox, SandboxOptions
+
+HOUR_ROWS = 3600 * 5_000
+"""An hour at 5,000 rows/s."""
+
+BARS = (Bar("hour_at_5000_rows_per_s_cleared_in_s", at_most=300), Bar("ratio_to_debezium", at_least=1.5))
+_PEER_WITHIN_S = 7200.0
+
+
+def run(options: CatchupOptions, say: Callable[[str], None], ports_from: int = 22_000) -> Result:
+    """Start the servers, make a backlog, and clear it.
+
+    Raises:
+        ReconciliationError: the topic does not hold exactly the row changes that were made.
+        SandboxError: a server or the peer failed.
+    """
+    servers = ("zookeeper", "kafka", "mysql", "spark") + (("debezium",) if options.debezium else ())
+    with tempfile.TemporaryDirectory(prefix="databus-bench-") as folder:
+        home = Path(folder)
+        home.chmod(0o755)
+        sandbox = Sandbox(home, ports_from=ports_from, options=SandboxOptions())
+        try:
+            say(f"starting {', '.join(servers)}")
+            sandbox.up(servers)
+            return measure(sandbox, home, options, say)
+        finally:
+            sandbox.destroy()
+
+
+def measure(sandbox: Sandbox, home: Path, options: CatchupOptions, say: Callable[[str], None]) -> Result:
+    """Measure on running servers, whose MySQL has written nothing else."""
+    ours = OurPath(sandbox, home)
+    try:
+        return _measure(sandbox, ours, options, say)
+    finally:
+        ours.close()
+
+
+def _measure(sandbox: Sandbox, ours: OurPath, options: CatchupOptions, say: Callable[[str], None]) -> Result:
+    with log_writer(sandbox, "mysql") as writer:
+        orders.create(writer.connection)
+        say(f"both move {options.warm_up:,} row changes, then stop")
+        warm = sum(orders.load(writer.connection, options.warm_up).values())
+        peer = DebeziumPeer(sandbox) if options.debezium else None
+        before = ours.run("backlog", "earliest", batch_rows=options.batch_rows)
+        if peer is not None:
+            peer.catch_up(warm, _PEER_WITHIN_S)
+            peer.stop()
+        say(f"MySQL writes a backlog of {options.backlog:,} row changes")
+        rows = sum(orders.load(writer.connection, options.backlog).values())
+    say("our flow resumes")
+    found = ours.run("backlog", "earliest", batch_rows=options.batch_rows)
+    if found.rows != rows:
+        raise ReconciliationError(f"the backlog has {rows} row changes, the flow that resumed read {found.rows}")
+    reconciled(sandbox, "backlog", found, rows, known=before.rows)
+    say(told("our flow", rows, found))
+    figures: dict[str, float] = {
+        "cleared_in_s": found.seconds,
+        "rows_per_second": rows / found.seconds,
+        "hour_at_5000_rows_per_s_cleared_in_s": HOUR_ROWS * found.seconds / rows,
+    }
+    details: dict[str, Any] = {"rows": rows, "warm_up_rows": warm, "ours": asdict(found)}
+    if peer is not None:
+        say("Debezium resumes")
+        theirs = peer.catch_up(warm + rows, _PEER_WITHIN_S, known=warm)
+        say(told("Debezium", rows, theirs))
+        details |= {"debezium_repeated_rows": theirs.rows - rows}
+        details |= {"debezium": asdict(theirs), "debezium_settings": SETTINGS}
+        figures |= {"debezium_cleared_in_s": theirs.seconds, **compared(rows, found, None, theirs)}
+    settings = asdict(options) | {"spark": "Connect, local[2]", "kafka": "one broker, one partition, acks=all"}
+    rounded = {key: float(f"{value:.4g}") for key, value in figures.items()}
+    return Result("catchup", rounded, BARS, settings, details, "hour_at_5000_rows_per_s_cleared_in_s")

@@ -1,0 +1,79 @@
+"""`databus backfill`: a preview, with --execute the backfill itself, and with --status what all of them came to."""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import cache
+from typing import Annotated, Any
+
+import typer
+
+from databus import __version__
+from databus.cli.amending import operator
+from databus.cli.options import Dags, FlowName, Output, opened
+from databus.cli.output import ERR, Format, show_one, show_rows
+from databus.core.backfill import Mode, aim_of
+from databus.core.errors import BackfillRangeError
+from databus.ops.backfill import Run, Wanted, preview, run_backfill
+from databus.ops.backfill_status import state_of, status
+from databus.runtime.context import RunIdentity
+from databus.runtime.drain import Drain, drain_on_signals
+from databus.runtime.engine import classic_session, connect_session
+
+_PLACE = "a time (ISO 8601, UTC without a zone), gtid:SET, FILE:POS, earliest, latest, or an offset as JSON"
+_COLUMNS = ("id", "from", "to", "done", "rows", "pieces", "asked_by", "left")
+
+
+def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
+    flow: FlowName,
+    start: Annotated[str, typer.Option("--from", help=f"Where it begins, inclusive: {_PLACE}.")] = "",
+    end: Annotated[str, typer.Option("--to", help="Where it ends, exclusive for times; as --from.")] = "",
+    mode: Annotated[
+        Mode,
+        typer.Option("--mode", help="missing: only what the ledger does not show as moved. replay: all of it again."),
+    ] = Mode.MISSING,
+    suffix: Annotated[
+        str, typer.Option("--suffix", help="Put behind the names of topics and indices of a replay.")
+    ] = ".replay",
+    into_live: Annotated[bool, typer.Option("--into-live", help="Replay into the live topics and indices.")] = False,
+    name: Annotated[str, typer.Option("--name", help="Tells replays of one range apart; each is moved once.")] = "",
+    in_order: Annotated[bool, typer.Option("--in-order", help="Only after earlier ranges asked for.")] = False,
+    accept: Annotated[bool, typer.Option("--accept", help="Also where a sink would refuse it.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only say what would be done.")] = False,
+    show: Annotated[bool, typer.Option("--status", help="List all backfills of the flow, by their ledgers.")] = False,
+    spark: Annotated[str, typer.Option("--spark", help="Spark master or sc:// address.")] = "local[2]",
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Move a range of the flow's log beside the live flow, which goes on; the live checkpoint is not touched."""
+    with opened(flow, dags) as (spec, services):
+        if show:
+            found = [state.to_json() for state in status(spec, services)]
+            show_rows([_row(f) for f in found] if output is Format.TABLE else found, _COLUMNS, output, empty="none")
+            return
+        if not start or not end:
+            raise BackfillRangeError(f"flow {flow}: a backfill needs --from and --to", hint=f"Each is {_PLACE}.")
+        aim = aim_of(mode, suffix, name, into_live=into_live)
+        wanted = Wanted(start, end, aim, in_order, accept)
+        if not execute:
+            planned = preview(spec, services, wanted, operator())
+            show_one(state_of(spec, services, planned).to_json(), output)
+            ERR.print("Nothing was done: add --execute.", style="dim")
+            return
+
+        @cache
+        def session() -> Any:
+            remote = spark.startswith("sc://")
+            return connect_session(spark, f"cli/{os.getpid()}") if remote else classic_session(spark)
+
+        identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
+        drain = Drain()
+        with drain_on_signals(drain):
+            show_one(run_backfill(spec, services, wanted, Run(session, identity, drain)).to_json(), output)
+
+
+def _row(found: dict[str, Any]) -> dict[str, Any]:
+    left = [f"{p['stands'] or 'its start'} of {p['range']['end']}" for p in found["pieces"] if not p["done"]]
+    rows, pieces = found["rows"]["read"], len(found["pieces"])
+    return {**found, "rows": rows, "pieces": pieces, "left": "; ".join(left) or None}

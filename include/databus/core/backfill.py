@@ -1,0 +1,221 @@
+"""Backfills: ranges of a source's log that are moved beside the live flow, each with checkpoints of its own."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from databus.core.errors import BackfillRangeError, SourceDivergedError
+from databus.core.offsets import Offset, OffsetRange, Ordering, offset_from_json
+from databus.core.plan import SourcePlan
+from databus.core.protocols import Lease, Source
+from databus.core.stored_json import FORMAT_VERSION, canonical_json, require_version
+
+PLANNING = "backfill"
+"""Name of the lease under which a flow's backfills are planned: what one takes up, another leaves."""
+
+
+class Mode(enum.StrEnum):
+    """What a backfill moves, and where to."""
+
+    MISSING = "missing"
+    """What neither the flow's ledger nor an earlier backfill shows as dispatched, to the live outputs."""
+    REPLAY = "replay"
+    """All of the range again, to outputs of its own."""
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The place of a moment in a flow's log, fixed once; intervals that meet there share it.
+
+    Attributes:
+        at: the moment, aware UTC.
+        offset: all before it committed earlier by the running maximum of commit time, the next one at or after it.
+    """
+
+    at: datetime
+    offset: Offset
+
+    def to_json(self) -> dict[str, Any]:
+        """Return versioned JSON."""
+        return {"v": FORMAT_VERSION, "at": self.at.isoformat(), "offset": self.offset.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Boundary:
+        """Read what `to_json` wrote."""
+        require_version(data, "boundary")
+        return cls(datetime.fromisoformat(data["at"]), offset_from_json(data["offset"]))
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What decides the outputs of a backfill, beside its range.
+
+    Attributes:
+        mode: what is moved.
+        suffix: put behind the names of topics and indices of a replay; "" for the live ones.
+        name: tells replays of one range apart: the same range under the same name is moved once.
+    """
+
+    mode: Mode
+    suffix: str = ""
+    name: str = ""
+
+
+def aim_of(mode: Mode, suffix: str, name: str, *, into_live: bool) -> Aim:
+    """Return what decides a backfill's outputs; what is missing goes to the live ones.
+
+    Raises:
+        BackfillRangeError: a replay beside the live outputs needs a suffix.
+    """
+    if mode is Mode.MISSING:
+        return Aim(mode)
+    if not suffix and not into_live:
+        raise BackfillRangeError("a replay needs a suffix", hint="Give one, or choose the live outputs (into_live).")
+    return Aim(mode, "" if into_live else suffix, name)
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """A backfill that was asked for; written once, before any of it is moved.
+
+    Attributes:
+        flow: flow name.
+        aim: what is moved, where to.
+        range: (start, end] in the source's log.
+        wanted: from and to, in the words they were given in.
+        pieces: what is moved of the range, in log order; none when nothing is missing.
+        who: run or user that asked first.
+        at: when.
+    """
+
+    flow: str
+    aim: Aim
+    range: OffsetRange
+    wanted: tuple[str, str]
+    pieces: tuple[OffsetRange, ...]
+    who: str
+    at: datetime
+
+    @property
+    def id(self) -> str:
+        """Mode and 12 hex digits of what is wanted: the same range for the same aim is the same backfill."""
+        return backfill_id(self.aim, self.range)
+
+    def piece_name(self, number: int) -> str:
+        """Return the name under which a piece has its checkpoint, lease, markers and ledger."""
+        return f"{self.flow}.{PLANNING}-{self.id}-{number}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return versioned JSON."""
+        return {
+            "v": FORMAT_VERSION,
+            "flow": self.flow,
+            "mode": str(self.aim.mode),
+            "suffix": self.aim.suffix,
+            "name": self.aim.name,
+            "range": self.range.to_json(),
+            "wanted": list(self.wanted),
+            "pieces": [piece.to_json() for piece in self.pieces],
+            "who": self.who,
+            "at": self.at.isoformat(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Backfill:
+        """Read what `to_json` wrote."""
+        require_version(data, "backfill")
+        return cls(
+            data["flow"],
+            Aim(Mode(data["mode"]), data["suffix"], data["name"]),
+            OffsetRange.from_json(data["range"]),
+            (data["wanted"][0], data["wanted"][1]),
+            tuple(OffsetRange.from_json(piece) for piece in data["pieces"]),
+            data["who"],
+            datetime.fromisoformat(data["at"]),
+        )
+
+
+def backfill_id(aim: Aim, wanted: OffsetRange) -> str:
+    """Return the id of a backfill; places count by what a log calls them, not by what else is known of them."""
+    key = [str(aim.mode), aim.suffix, aim.name, str(wanted.start), str(wanted.end)]
+    return f"{aim.mode}-{hashlib.sha256(canonical_json(key)).hexdigest()[:12]}"
+
+
+def without(wanted: OffsetRange, taken: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """Return what is left of a range, in log order, when other ranges are taken out.
+
+    Args:
+        wanted: the range.
+        taken: in any order; they may overlap.
+
+    Raises:
+        SourceDivergedError: they are not of one log.
+    """
+    left = [] if wanted.empty else [wanted]
+    for other in taken:
+        if other.empty:
+            continue
+        left = [rest for piece in left for rest in _cut(piece, other)]
+    return tuple(left)
+
+
+def _cut(piece: OffsetRange, other: OffsetRange) -> list[OffsetRange]:
+    if not _before(other.start, piece.end) or not _before(piece.start, other.end):
+        return [piece]
+    rest = []
+    if _before(piece.start, other.start):
+        rest.append(OffsetRange(piece.start, other.start))
+    if _before(other.end, piece.end):
+        rest.append(OffsetRange(other.end, piece.end))
+    return rest
+
+
+def _before(one: Offset, other: Offset) -> bool:
+    order = one.compare(other)
+    if order is Ordering.DIVERGED:
+        raise SourceDivergedError(
+            f"{one} and {other} cannot be ordered: a failover lies between them",
+            hint="Backfill what lies before and after the failover by itself, by GTID.",
+        )
+    return order is Ordering.BEFORE
+
+
+class RangedSource(Source, Protocol):
+    """A source whose log has moments and places that a backfill can begin and end at."""
+
+    def boundary_at(self, when: datetime) -> Offset | None:
+        """Return the place before the first change that committed at or after `when`; None while there is none.
+
+        Raises:
+            OffsetPurgedError: the log that would tell was deleted.
+        """
+        ...
+
+    def plan_until(self, after: Offset, until: Offset) -> SourcePlan:
+        """Describe exactly the range between two places; the same as `reopen` describes later."""
+        ...
+
+
+class BackfillStore(Protocol):
+    """Keeps the backfills of flows and the places of their boundaries."""
+
+    def boundaries(self, flow: str) -> Sequence[Boundary]:
+        """Return the places that are fixed, by moment."""
+        ...
+
+    def fix(self, flow: str, lease: Lease, boundary: Boundary) -> Boundary:
+        """Fix the place of a moment, under the planning lease; returns what was fixed before, if anything was."""
+        ...
+
+    def backfills(self, flow: str) -> Sequence[Backfill]:
+        """Return the backfills that were asked for, by time."""
+        ...
+
+    def add(self, flow: str, lease: Lease, backfill: Backfill) -> Backfill:
+        """Keep a backfill, under the planning lease; returns the one of the same id that is there, if there is one."""
+        ...

@@ -1,0 +1,231 @@
+"""Backfill a range of a flow's log beside the live flow: planned once, moved piece by piece, proved by its ledger."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from databus.core.backfill import PLANNING, Aim, Backfill, BackfillStore, Mode, backfill_id, without
+from databus.core.errors import (
+    BackfillIncompleteError,
+    BackfillOpenError,
+    BackfillRangeError,
+    CheckpointError,
+    LeaseBusyError,
+    SinkSettingError,
+)
+from databus.core.flow import Flow
+from databus.core.ledger import SpanState
+from databus.core.offsets import OffsetRange, Ordering
+from databus.core.protocols import Lease
+from databus.ops.backfill_range import Places, standing
+from databus.ops.backfill_status import BackfillState, state_of
+from databus.ops.ends import Ends, opened_ends
+from databus.ops.ledger import read_ledger
+from databus.runtime.backfill import piece_flow, piece_session, require_ranged
+from databus.runtime.context import RunIdentity, Services
+from databus.runtime.drain import Drain
+from databus.runtime.window import WindowControl, WindowLimits, run_window
+
+log = logging.getLogger(__name__)
+
+_PLANNING_WAIT_S = 60.0
+_DELIVERED = {SpanState.DISPATCHED, SpanState.QUARANTINED, SpanState.FILTERED}
+"""States of a span of which nothing is missing: it was moved, held back in the quarantine, or is not for this flow."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for.
+
+    Attributes:
+        start: from, inclusive: a time (UTC without a zone), gtid:<set>, FILE:POS, earliest, or an offset as JSON.
+        end: to, exclusive for times; as start, or latest.
+        aim: what is moved, where to.
+        in_order: whether it waits until earlier ranges of the same aim are done.
+        consents: whether the user agrees to what a sink would refuse.
+    """
+
+    start: str
+    end: str
+    aim: Aim
+    in_order: bool = False
+    consents: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a backfill is run.
+
+    Attributes:
+        spark: opens the Spark session once there is something to move.
+        identity: who runs.
+        drain: asks it to end early.
+        lease_wait_s: how long to wait for another run of the same piece.
+    """
+
+    spark: Callable[[], Any]
+    identity: RunIdentity
+    drain: Drain
+    lease_wait_s: float = 30.0
+
+
+def preview(flow: Flow, services: Services, wanted: Wanted, who: str) -> Backfill:
+    """Say what a backfill would move; changes nothing.
+
+    Raises:
+        DatabusError: as `take_up`.
+    """
+    with opened_ends(flow, services) as ends:
+        return _planned(flow, services, ends, wanted, (who, None))
+
+
+def take_up(flow: Flow, services: Services, wanted: Wanted, who: str) -> Backfill:
+    """Plan a backfill and write it down, or return the one of the same range and aim that was planned before.
+
+    What one backfill of mode `missing` takes up, later ones leave: both are planned under one lease.
+
+    Raises:
+        BackfillRangeError, BackfillFutureError, BackfillOpenError, OffsetPurgedError: see `Places.range`.
+        BackfillOpenError: of mode `missing`, the live flow has not come to its end yet.
+        SinkSettingError: a sink refuses older rows after newer ones, and the user did not consent.
+        LeaseBusyError: another run plans for longer than a minute.
+    """
+    store = _store(services)
+    standing(flow, services)  # before a claim makes nodes for a flow that never ran
+    with _claimed(services, f"{flow.name}.{PLANNING}", who, _PLANNING_WAIT_S) as lease:
+        with opened_ends(flow, services) as ends:
+            planned = _planned(flow, services, ends, wanted, (who, lease))
+        return store.add(flow.name, lease, planned)
+
+
+def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> BackfillState:
+    """Plan a backfill unless it is planned, move what is left of it, and prove that its ledger shows all of its range.
+
+    Whoever runs it, however often, at the same time or after a kill: each row is moved once.
+
+    Raises:
+        BackfillIncompleteError: it was drained, or something else ended it early; it goes on where it stands.
+        DatabusError: as `take_up` and `run_window`.
+    """
+    backfill = take_up(flow, services, wanted, run.identity.run_id)
+    order = nullcontext() if not wanted.in_order else _in_order(flow, services, backfill, run)
+    with order:
+        for number in range(len(backfill.pieces)):
+            if run.drain.requested:
+                break
+            if not state_of(flow, services, backfill).pieces[number].done:
+                _move(flow, services, backfill, number, run)
+    state = state_of(flow, services, backfill)
+    if not state.done:
+        raise BackfillIncompleteError(
+            f"flow {flow.name}: backfill {backfill.id} {backfill.range} is not done: {state.left()}",
+            hint=f"Run it again: it goes on where it stands. `databus backfill {flow.name} --status` shows all.",
+        )
+    log.info("flow %s: backfill %s %s is done: %s", flow.name, backfill.id, backfill.range, state.line())
+    return state
+
+
+def _move(flow: Flow, services: Services, backfill: Backfill, number: int, run: Run) -> None:
+    piece = backfill.pieces[number]
+    log.info(
+        "flow %s: backfill %s, piece %d of %d: %s", flow.name, backfill.id, number + 1, len(backfill.pieces), piece
+    )
+    limits = WindowLimits(float("inf"), until_caught_up=True, lease_wait_s=run.lease_wait_s, hands_over=False)
+    with piece_session(flow, services, (run.spark(), run.identity), backfill, number) as session:
+        run_window(session, WindowControl(limits, run.drain))
+
+
+def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tuple[str, Lease | None]) -> Backfill:
+    who, lease = by
+    store, checkpoint = _store(services), standing(flow, services)
+    source = require_ranged(flow, ends.source)
+    _require_aim(flow, wanted.aim)
+    places = Places(flow, services, source, checkpoint, store.boundaries(flow.name), lease)
+    span = places.range(wanted.start, wanted.end)
+    known = next((b for b in store.backfills(flow.name) if b.id == backfill_id(wanted.aim, span)), None)
+    if known is not None:
+        return known
+    pieces: tuple[OffsetRange, ...] = () if span.empty else (span,)
+    if wanted.aim.mode is Mode.MISSING:
+        if span.end.compare(checkpoint.offset) is Ordering.AFTER:
+            raise BackfillOpenError(
+                f"flow {flow.name}: what is missing up to {wanted.end} ({span.end}) cannot be told yet: the live flow "
+                f"stands at {checkpoint.offset} and moves what follows by itself",
+                hint="Let the live flow run up to there first.",
+            )
+        pieces = without(span, _delivered(flow, services))
+    if pieces:
+        source.lag(pieces[0].start)  # refuses a place that the source's log no longer has
+    backfill = Backfill(flow.name, wanted.aim, span, (wanted.start, wanted.end), pieces, who, services.clock.now())
+    piece_flow(flow, backfill, 0)  # refuses sinks without outputs beside the live ones
+    if pieces and not wanted.aim.suffix:
+        _require_consent(flow, services, ends, wanted)
+    return backfill
+
+
+def _require_aim(flow: Flow, aim: Aim) -> None:
+    if aim.mode is Mode.MISSING and (aim.suffix or aim.name):
+        raise BackfillRangeError(
+            f"flow {flow.name}: what is missing goes to the live outputs: a suffix or a name means nothing to it",
+            hint="Use mode=replay for outputs beside the live ones.",
+        )
+
+
+def _delivered(flow: Flow, services: Services) -> list[OffsetRange]:
+    """Return what the flow's ledger shows as moved, and what other backfills have taken up."""
+    state = read_ledger(flow, services)
+    spans = [OffsetRange(s.start, s.end) for s in state.ledger.spans if s.state in _DELIVERED]
+    others = [b for b in _store(services).backfills(flow.name) if b.aim.mode is Mode.MISSING]
+    return spans + [piece for other in others for piece in other.pieces]
+
+
+def _require_consent(flow: Flow, services: Services, ends: Ends, wanted: Wanted) -> None:
+    """Let a person decide whether readers of the live outputs can bear older rows after newer ones."""
+    outputs: dict[str, dict[str, None]] = {}
+    for entry in services.store.history(flow.name, 1_000):
+        for receipt in entry.receipts:
+            outputs.setdefault(str(receipt["sink"]), {}).update(dict.fromkeys(receipt.get("outputs", {})))
+    effects = [sink.effect_of(tuple(outputs.get(name, ())), back=True) for name, sink in ends.sinks.items()]
+    refused = [f"{effect.sink}: {effect.refused}" for effect in effects if effect.refused]
+    if refused and not wanted.consents:
+        raise SinkSettingError(
+            f"flow {flow.name}: a backfill into the live outputs is refused by {'; '.join(refused)}",
+            hint="Accept it (--accept, accept=true) if readers can bear older rows after newer ones, or replay beside.",
+            code="sink_refuses_move",
+        )
+
+
+@contextmanager
+def _in_order(flow: Flow, services: Services, backfill: Backfill, run: Run) -> Iterator[None]:
+    """Let one range of an aim be moved at a time, and none before an earlier one that was asked for is done."""
+    with _claimed(services, f"{flow.name}.{PLANNING}-order", run.identity.run_id, run.lease_wait_s):
+        for other in _store(services).backfills(flow.name):
+            earlier = other.range.end.compare(backfill.range.start) in (Ordering.BEFORE, Ordering.EQUAL)
+            if other.aim == backfill.aim and earlier and not state_of(flow, services, other).done:
+                raise BackfillOpenError(
+                    f"flow {flow.name}: backfill {backfill.id} {backfill.range} waits for {other.id} {other.range}",
+                    hint="Ranges are moved in order: run the earlier one to its end, or choose order=parallel.",
+                )
+        yield
+
+
+@contextmanager
+def _claimed(services: Services, name: str, who: str, wait_s: float) -> Iterator[Lease]:
+    try:
+        lease = services.store.claim(name, who, wait_s)
+    except LeaseBusyError as error:
+        raise LeaseBusyError(f"{name}: another run is at it: {error.message}", hint=error.hint) from error
+    try:
+        yield lease
+    finally:
+        lease.release()
+
+
+def _store(services: Services) -> BackfillStore:
+    if services.backfills is None:
+        raise CheckpointError("this checkpoint store keeps no backfills", hint="Use ZooKeeper.")
+    return services.backfills

@@ -1,0 +1,141 @@
+"""Which range of a source's log a backfill means: moments and places become offsets, and what cannot be is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from databus.core.backfill import Boundary, RangedSource
+from databus.core.checkpoint import Checkpoint
+from databus.core.errors import (
+    BackfillFutureError,
+    BackfillOpenError,
+    BackfillRangeError,
+    CheckpointConflictError,
+    SourceDivergedError,
+)
+from databus.core.flow import Flow
+from databus.core.offsets import Offset, OffsetRange, Ordering
+from databus.core.protocols import Lease
+from databus.ops.targets import Target, on_timeline, resolve
+from databus.runtime.context import Services
+
+CLOSED_AFTER = timedelta(seconds=60)
+"""So long after a moment no transaction is taken to come any more that says it committed before it."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Resolves the words of a range in one flow's log.
+
+    Attributes:
+        flow: the flow.
+        services: the installation.
+        source: its source, open.
+        checkpoint: where the live flow stands.
+        known: boundaries that are fixed, by moment.
+        lease: the planning lease, to fix boundaries under; None to look only.
+    """
+
+    flow: Flow
+    services: Services
+    source: RangedSource
+    checkpoint: Checkpoint
+    known: Sequence[Boundary]
+    lease: Lease | None = None
+
+    def range(self, start: str, end: str) -> OffsetRange:
+        """Return the range from one place to another.
+
+        Raises:
+            BackfillRangeError: it ends before it begins, or is no range.
+            BackfillFutureError: it ends in the future.
+            BackfillOpenError: its end has only just been, and may still come to hold more.
+            OffsetPurgedError: the server has deleted the log that would tell where it begins.
+            ConfigError, SourceError: a word names no place of the source's log.
+        """
+        began, ended = moment(start), moment(end)
+        if began is not None and ended is not None and began >= ended:
+            raise BackfillRangeError(
+                f"flow {self.flow.name}: the range from {start} to {end} ends before it begins",
+                hint="from is inclusive, to is exclusive; times without a zone are UTC.",
+            )
+        for text, when in ((start, began), (end, ended)):
+            if when is not None:
+                self._require_past(text, when)
+        first, last = self._place(start, began), self._place(end, ended)
+        order = last.compare(first)
+        if order is Ordering.DIVERGED:
+            raise SourceDivergedError(
+                f"flow {self.flow.name}: {first} and {last} are not of one log: a failover lies between them",
+                hint="Backfill what lies before and after the failover by itself.",
+            )
+        if order is Ordering.BEFORE:
+            raise BackfillRangeError(
+                f"flow {self.flow.name}: the range from {start} ({first}) to {end} ({last}) ends before it begins",
+                hint="Exchange from and to.",
+            )
+        return OffsetRange(first, last)
+
+    def _require_past(self, text: str, when: datetime) -> None:
+        now = self.services.clock.now()
+        if when > now:
+            raise BackfillFutureError(
+                f"flow {self.flow.name}: {text} is in the future, it is {now.isoformat(timespec='seconds')}",
+                hint="Times without a zone are UTC. What is yet to come, the live flow moves by itself.",
+            )
+
+    def _place(self, text: str, when: datetime | None) -> Offset:
+        if when is None:
+            return resolve(self.flow, self.services, self.source, self.checkpoint, Target(place=text))
+        fixed = next((b.offset for b in self.known if b.at == when), None)
+        if fixed is not None:
+            return fixed
+        found = on_timeline(self.flow, self._found(when), self.checkpoint.offset)
+        # Neighbours were fixed by what the log told then: moments keep their order whatever clocks did.
+        for boundary in self.known:
+            wrong = Ordering.BEFORE if boundary.at < when else Ordering.AFTER
+            if found.compare(boundary.offset) is wrong:
+                found = boundary.offset
+        if self.lease is None or self.services.backfills is None:
+            return found
+        return self.services.backfills.fix(self.flow.name, self.lease, Boundary(when, found)).offset
+
+    def _found(self, when: datetime) -> Offset:
+        head = self.source.latest_offset()
+        found = self.source.boundary_at(when)
+        if found is not None:
+            return found
+        now = self.services.clock.now()
+        if now - when < CLOSED_AFTER:
+            raise BackfillOpenError(
+                f"flow {self.flow.name}: {when.isoformat()} is {(now - when).total_seconds():.0f} s ago, and no change "
+                "has come since: some may still come that say an earlier time",
+                hint=f"It is closed by the next change, or {CLOSED_AFTER.total_seconds():.0f} s after it.",
+            )
+        return head
+
+
+def moment(text: str) -> datetime | None:
+    """Return the time that a word is, aware UTC; None when it is a place of another kind."""
+    try:
+        when = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+
+
+def standing(flow: Flow, services: Services) -> Checkpoint:
+    """Return where the live flow stands.
+
+    Raises:
+        CheckpointConflictError: it has not run yet.
+    """
+    checkpoint = services.store.load(flow.name)
+    if checkpoint is None:
+        raise CheckpointConflictError(
+            f"flow {flow.name} has not run yet, so there is nothing that a backfill could complete or repeat",
+            hint="Its first run begins where `start` of its source says.",
+        )
+    return checkpoint

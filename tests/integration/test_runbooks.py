@@ -1,0 +1,110 @@
+"""The runbooks, followed step by step on real servers: what the page says to type is typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import Result
+
+from databus.cli import backfill as backfill_command
+from databus.cli import moving
+from databus.ops import mediation
+from databus.ops.mediation import Said
+from databus.ops.services import open_services
+from databus.ops.targets import Target
+from tests.integration.backfills import BackfillShop, Later
+from tests.integration.commands import Commands
+from tests.integration.conftest import World
+from tests.integration.local_engine import LocalEngine
+from tests.integration.runbook import RUNBOOKS, links, steps
+
+pytestmark = [pytest.mark.integration]
+
+PAGES = sorted(page.name for page in RUNBOOKS.glob("*.md"))
+
+
+class Operator:
+    """Types what a page says."""
+
+    def __init__(self, world: World, shop: BackfillShop, folder: Path, monkeypatch: pytest.MonkeyPatch):
+        shop.shop.dag_file(folder)
+        self.commands = Commands(world, folder, monkeypatch)
+        # Rows move through the servers as ever; only Spark is this process, which has nothing to do with the pages.
+        for module in (backfill_command, moving):
+            monkeypatch.setattr(module, "connect_session", lambda *_: LocalEngine())
+        monkeypatch.setattr(
+            "databus.ops.services.SystemClock", Later
+        )  # the shop's commit times are chosen, and lie in the future
+
+    def types(self, lines: Sequence[Sequence[str]]) -> list[Result]:
+        return [self.commands(*line) for line in lines]
+
+    def reads(self, line: Sequence[str]) -> Any:
+        """Type a line with the output that programs read."""
+        return yaml.safe_load(self.commands(*line, "--output", "yaml").stdout)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_refer_to_files_that_are_there(page: str) -> None:
+    assert links(page)
+    assert [path for path in links(page) if not path.is_file()] == []
+
+
+def test_after_an_outage(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = BackfillShop.of(world, "rb_outage")
+    flow = shop.shop.flow
+    shop.shop.flow = flow.model_copy(update={"batching": flow.batching.model_copy(update={"max_rows": 40})})
+    shop.commit_at(0, 20)
+    shop.live()
+    shop.commit_at(1, 60)  # what came while nothing ran
+    with caplog.at_level("INFO"):
+        shop.live(max_batches=1)  # a first window after it says how long the rest takes
+    assert re.search(r"catching up: \d+ bytes are left; time to the head at this window's rate: \d+ s", caplog.text)
+    operator = Operator(world, shop, tmp_path, monkeypatch)
+    page = steps("after-an-outage.md", {"FLOW": shop.name, "SPARK": "sc://here"})
+    assert set(page) == {1, 2, 3, 4}
+    (lag,) = operator.reads(page[1][0])
+    assert lag["lag_bytes"] > 0
+    assert lag["eta_seconds"] > 0
+    assert not operator.reads(page[1][1])["paused"]
+    operator.types(page[2][1:])
+    assert operator.types(page[3])[0].exit_code == 0
+    assert [result.exit_code for result in operator.types(page[4])] == [0, 0]
+    assert operator.reads(page[1][0])[0]["lag_bytes"] == 0
+    shop.shop.assert_all_arrived_once()
+
+
+def test_backfill_a_day(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = BackfillShop.of(world, "rb_day")
+    shop.commit_at(0, 15)
+    shop.live()
+    shop.commit_at(1, 15)
+    with open_services(shop.shop.flow, world.connections, world.settings) as services:
+        mediation.execute(shop.shop.flow, services, "skip", Target(place="latest"), Said("ada", "in a hurry"))
+    shop.commit_at(2, 15)
+    shop.live()
+    operator = Operator(world, shop, tmp_path, monkeypatch)
+    values = {"FLOW": shop.name, "FROM": shop.at(1), "TO": shop.at(2), "SPARK": "sc://here"}
+    page = steps("backfill-a-day.md", values)
+    assert set(page) == {1, 2, 3, 4}
+    before = shop.ids()
+    assert len(operator.reads(page[1][0])["pieces"]) == 1
+    assert shop.ids() == before
+    assert operator.types(page[2])[0].exit_code == 0
+    had = shop.ids()
+    assert sum(had.values()) == sum(shop.shop.writer.written.changes.values())
+    assert set(had.values()) == {1}
+    assert operator.types(page[3])[0].exit_code == 0
+    assert set(shop.ids(".replay").values()) == {1}
+    assert shop.ids() == had
+    found = operator.reads(page[4][0])
+    assert [(f["mode"], f["done"]) for f in found] == [("missing", True), ("replay", True)]
+    assert found[1]["rows"]["dispatched"] == sum(shop.ids(".replay").values())
+    assert operator.types(page[4][1:])[0].exit_code == 0

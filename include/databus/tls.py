@@ -175,20 +175,22 @@ def handshake(host: str, port: int, context: ssl.SSLContext, timeout_s: float = 
     """Try a handshake with a server that speaks TLS from the first byte.
 
     Raises:
-        OSError: nobody answers there; nothing is said about TLS then.
+        OSError: nobody answers there, or the connection is cut before the handshake is done, as by a proxy in front of
+            a server that is away: nothing is said about TLS then.
     """
     raw = socket.create_connection((host, port), timeout=timeout_s)
     try:
         with context.wrap_socket(raw, server_hostname=host) as secured:
             # A server of TLS 1.3 refuses the client's certificate after the handshake: its alert comes with a read.
             secured.settimeout(0.3)
-            with suppress(TimeoutError):
-                secured.recv(1)
+            try:
+                with suppress(TimeoutError):
+                    secured.recv(1)
+            except ConnectionResetError as error:
+                return Handshake(CLIENT_REFUSED, _text(error))
             return Handshake(expires=_expiry(secured))
     except ssl.SSLError as error:
         return Handshake(fault_of(error), _text(error))
-    except ConnectionResetError as error:
-        return Handshake(CLIENT_REFUSED, _text(error))
     finally:
         raw.close()
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from databus.core.connections import Connection
 from databus.core.flow import FlowContext
@@ -24,6 +24,7 @@ from databus.core.receipts import WriteReceipt
 from databus.core.settings import Settings
 from databus.sandbox import Sandbox
 from databus.sinks.kafka import Kafka, session
+from databus.sinks.kafka.markers import MARKER_TOPIC
 from databus.sinks.kafka.sink import KafkaSink
 from tests.contract.sink_contract import Change, SinkAdapter
 
@@ -232,3 +233,12 @@ class PausedWrite:
         self._thread.join(DEADLINE_S)
         assert not self._thread.is_alive()
         return self.result
+
+
+def make_marker_topic(address: str) -> None:
+    """Make the topic of the markers, unless it is there."""
+    admin = AdminClient({"bootstrap.servers": address})
+    if MARKER_TOPIC not in admin.list_topics(timeout=20).topics:
+        for made in admin.create_topics([NewTopic(MARKER_TOPIC, 16, 1)]).values():
+            made.result(20)
+    wait_until(lambda: MARKER_TOPIC in admin.list_topics(timeout=20).topics, "the marker topic")

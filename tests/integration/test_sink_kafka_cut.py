@@ -10,11 +10,11 @@ from databus.core.connections import Connection
 from databus.core.errors import SinkUnavailableError
 from databus.sinks.kafka import session
 from databus.sinks.kafka.client import ClientSettings
-from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
+from databus.sinks.kafka.markers import Marker, MarkerKey
 from databus.sinks.kafka.session import ProducerSettings, Session
 from tests.faults.tcp_proxy import TcpProxy
 from tests.integration.conftest import World
-from tests.integration.kafka_target import wait_until
+from tests.integration.kafka_target import make_marker_topic
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -30,7 +30,7 @@ def test_a_producer_cut_off_between_batches_is_given_up_for_a_new_one(
         )
         settings = ProducerSettings(ClientSettings.of(connection, 20.0))
         key = MarkerKey("cut", f"flow_{time.time_ns()}", "kafka")
-        _make_marker_topic(address)
+        make_marker_topic(address)
         opened = Session(key, 0, settings)
         for batch in range(1, 5):
             try:
@@ -45,13 +45,3 @@ def test_a_producer_cut_off_between_batches_is_given_up_for_a_new_one(
                 proxy.cut()
                 time.sleep(0.05)
         opened.discard()
-
-
-def _make_marker_topic(address: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": address})
-    if MARKER_TOPIC not in admin.list_topics(timeout=20).topics:
-        for made in admin.create_topics([NewTopic(MARKER_TOPIC, 16, 1)]).values():
-            made.result(20)
-    wait_until(lambda: MARKER_TOPIC in admin.list_topics(timeout=20).topics, "the marker topic")

@@ -140,12 +140,15 @@ class Dump:
                 passes, an `Events` with `waited=True` is yielded and the caller decides.
 
         Raises:
-            SourceUnavailableError: the connection was lost, or the server fell silent.
+            SourceUnavailableError: the connection was lost, the server fell silent, or ended a following dump: MySQL
+                does so in good order when it shuts down or the dump is killed.
             OffsetPurgedError, OffsetInvalidError, SourceAccessError: the server refused the dump.
         """
         while not self._ended:
             waited = not self._receive(deadline)
             yield from self._unframe_all(waited=waited)
+        if self._request.follow:
+            raise self._lost("the server ended it: it shuts down, or the dump was killed")
 
     def close(self) -> None:
         """Close the socket and end the server's dump thread; safe to call twice.

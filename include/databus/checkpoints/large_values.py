@@ -45,7 +45,7 @@ class LargeValues:
         self._in_use: set[str] = set()
 
     def in_use(self, folder: str) -> bool:
-        """Tell whether a large value of this folder was written or read by this object."""
+        """Tell whether this object met a large value of this folder: wrote, read or listed one."""
         return folder in self._in_use
 
     def pack(self, folder: str, operation: Operation) -> Operation:
@@ -98,7 +98,10 @@ class LargeValues:
 
     def names(self, folder: str) -> Sequence[str]:
         """Return the names of all values that are kept in a folder."""
-        return self._folder(folder).names()
+        found = self._folder(folder).names()
+        if found:
+            self._in_use.add(folder)
+        return found
 
     def sweep(self, folder: str, names: Collection[str], nodes: Iterable[bytes]) -> None:
         """Delete those of the named values that no node refers to.

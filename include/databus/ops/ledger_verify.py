@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from databus.core.checkpoint import HistoryEntry
-from databus.core.evidence import Evidence, EvidentSink, SinkClaim
-from databus.core.flow import Flow, FlowContext
+from databus.core.evidence import Evidence
+from databus.core.flow import Flow
 from databus.core.ledger import Discrepancy
 from databus.core.offsets import Ordering
 from databus.ops.ledger import LedgerState, begins_anew, read_ledger
 from databus.ops.ledger_log import log_evidence
+from databus.ops.ledger_sinks import own_history, sinks_evidence
 from databus.records.ledger_reports import LedgerReports, ReportFact
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
 
 _ROUNDS = 3
-_OWN_BATCHES = 100_000
-"""Of a sink that was behind: more than are ever kept."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +70,13 @@ def _verify(flow: Flow, services: Services, last: int | None, code_version: str)
     with RecordStore(services.settings.records_url) as records:
         reports = LedgerReports(records).facts(flow.name)
         held = LedgerReports(records).held_by_batch(flow.name)
+    alone = {spec.sink_name: own_history(flow, services, spec.sink_name) for spec in flow.sinks}
     evidence = [
         _history(state),
         _pages(state),
-        _reports(state, reports, _alone(flow, services)),
+        _reports(state, reports, alone),
         _quarantine(state, held),
-        *_sinks(flow, services, state),
+        *sinks_evidence(flow, services, state, alone),
         _log(flow, services, state, (last, code_version), reports),
     ]
     problems = [*state.ledger.problems, *(Discrepancy(e.subject, p) for e in evidence for p in e.problems)]
@@ -147,36 +147,61 @@ def _difference(page: HistoryEntry, entry: HistoryEntry) -> str:
     return "; ".join(f"{name} is {mine[name]} there and {theirs.get(name)} in ZooKeeper" for name in names)
 
 
-def _alone(flow: Flow, services: Services) -> list[HistoryEntry]:
-    """Return the batches that sinks committed by themselves while they were behind."""
-    histories = (services.store.of_sink(spec.sink_name).history(flow.name, _OWN_BATCHES) for spec in flow.sinks)
-    return [entry for history in histories for entry in history if entry.action == "commit"]
-
-
-def _reports(state: LedgerState, reports: Sequence[ReportFact], alone: Sequence[HistoryEntry]) -> Evidence:
-    """Compare each commit with the report that its run stored."""
+def _reports(
+    state: LedgerState, reports: Sequence[ReportFact], alone: Mapping[str, Sequence[HistoryEntry]]
+) -> Evidence:
+    """Compare each commit with the report that its run stored, those that a sink behind made alone too."""
     problems = []
     by_batch = {(report.batch, report.plan_hash): report for report in reports}
     paged = {page.number for page in state.pages}
     commits = [entry for entry in state.entries if entry.action == "commit" and entry.plan_hash]
+    own_plans = {sink: {(entry.batch, entry.plan_hash) for entry in entries} for sink, entries in alone.items()}
+    found: set[tuple[int, str]] = set()
     for entry in commits:
-        report = by_batch.pop((entry.batch, entry.plan_hash), None)
+        report = by_batch.get((entry.batch, entry.plan_hash))
         if report is None:
             if entry.number in paged:
                 problems.append(f"batch {entry.batch} is committed and has no report")
             continue
-        for name, mine, theirs in report.compared(entry):
+        found.add((report.batch, report.plan_hash))
+        shared = {sink for sink, plans in own_plans.items() if (entry.batch, entry.plan_hash) in plans}
+        for name, mine, theirs in report.compared(entry, shared):
             problems.append(f"batch {entry.batch}: its report has {name} {mine}, the ledger {theirs}")
-    for entry in alone:
-        by_batch.pop((entry.batch, entry.plan_hash), None)
+    missing, own_commits = 0, 0
+    of_flow = {(entry.batch, entry.plan_hash): {str(r.get("sink")) for r in entry.receipts} for entry in commits}
+    for sink, entries in alone.items():
+        for entry in (entry for entry in entries if entry.action == "commit"):
+            own_commits += 1
+            report = by_batch.get((entry.batch, entry.plan_hash))
+            if report is None:
+                missing += 1
+                continue
+            found.add((report.batch, report.plan_hash))
+            where = f"batch {entry.batch} of sink {sink}"
+            for name, mine, theirs in report.compared(entry, of_flow.get((entry.batch, entry.plan_hash), set())):
+                problems.append(f"{where}: its report has {name} {mine}, its history {theirs}")
     lowest = min((entry.batch for entry in commits), default=0)
     highest = state.checkpoint.batch if state.checkpoint else 0
+    trimmed = {sink: entries[0].batch for sink, entries in alone.items() if entries and entries[0].number > 1}
     problems += [
         f"batch {report.batch} (plan {report.plan_hash}) has a report and no entry"
-        for report in by_batch.values()
-        if lowest <= report.batch <= highest and report.mode == "live" and not report.earlier_life
+        for report in reports
+        if lowest <= report.batch <= highest
+        and report.mode == "live"
+        and not report.earlier_life
+        and (report.batch, report.plan_hash) not in found
+        and not _was_trimmed(report, trimmed)
     ]
-    return Evidence("reports", (f"{len(commits)} commits against their reports",), tuple(problems))
+    told = [f"{len(commits)} commits against their reports"]
+    if own_commits:
+        told.append(f"{own_commits} batches of sinks that were behind, {missing} of them without a report (a kill)")
+    return Evidence("reports", tuple(told), tuple(problems))
+
+
+def _was_trimmed(report: ReportFact, trimmed: Mapping[str, int]) -> bool:
+    """Tell whether a report may be of a batch whose entry a sink's own history, which has no pages, let go of."""
+    sinks = {sink for sink, _ in report.receipts}
+    return bool(sinks) and all(sink in trimmed and report.batch < trimmed[sink] for sink in sinks)
 
 
 def _quarantine(state: LedgerState, held: dict[int, int]) -> Evidence:
@@ -188,33 +213,6 @@ def _quarantine(state: LedgerState, held: dict[int, int]) -> Evidence:
         if not span.partial and held.get(span.batch, 0) < rows:
             problems.append(f"batch {span.batch} counts {rows} rows, {held.get(span.batch, 0)} are kept")
     return Evidence("quarantine", (f"{counted} rows counted against those kept",), tuple(problems))
-
-
-def _sinks(flow: Flow, services: Services, state: LedgerState) -> list[Evidence]:
-    """Ask each sink what it holds; one that is behind by its own checkpoint."""
-    if state.checkpoint is None:
-        return []
-    behind = services.store.sinks_behind(flow.name)
-    found = []
-    for spec in flow.sinks:
-        name = spec.sink_name
-        own = services.store.of_sink(name)
-        alone = [entry for entry in own.history(flow.name, _OWN_BATCHES) if entry.action == "commit"]
-        commits = [*(entry for entry in state.entries if entry.action == "commit"), *alone]
-        hashes = {entry.batch: entry.plan_hash for entry in commits if entry.plan_hash}
-        checkpoint, plan = state.checkpoint, state.plan
-        if name in behind:
-            checkpoint, plan = own.load(flow.name) or checkpoint, own.pending_plan(flow.name)
-        sink = spec.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
-        try:
-            if not isinstance(sink, EvidentSink):
-                found.append(Evidence(f"sink {name}", (f"a sink of kind {spec.kind} shows nothing",)))
-                continue
-            receipts = [(e.batch, r) for e in commits for r in e.receipts if r.get("sink") == name]
-            found.append(sink.evidence(SinkClaim(flow.name, checkpoint, plan, hashes, receipts)))
-        finally:
-            sink.close()
-    return found
 
 
 def _log(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +43,14 @@ class ReportFact:
     receipts: Mapping[tuple[str, int], tuple[int, Mapping[str, int], int]]
     earlier_life: bool
 
-    def compared(self, entry: HistoryEntry) -> list[tuple[str, Any, Any]]:
-        """Return (name, here, there) of each fact that differs from an entry's."""
+    def compared(self, entry: HistoryEntry, others: Collection[str] = ()) -> list[tuple[str, Any, Any]]:
+        """Return (name, here, there) of each fact that differs from an entry's.
+
+        Args:
+            entry: the entry.
+            others: sinks that took the same plan apart from this entry's; their receipts stand in the report too, and
+                no other's.
+        """
         theirs = {
             (r["sink"], r.get("slot", 0)): (r.get("written", 0), dict(r.get("rows", {})), r.get("rejected", 0))
             for r in entry.receipts
@@ -52,7 +58,7 @@ class ReportFact:
         facts: list[tuple[str, Any, Any]] = [
             ("start", self.start, entry.previous),
             ("end", self.end, entry.offset),
-            ("receipts", dict(self.receipts), theirs),
+            ("receipts", {key: fact for key, fact in self.receipts.items() if key[0] not in others}, theirs),
         ]
         if entry.bytes is not None:
             facts.append(("bytes", self.bytes, entry.bytes))

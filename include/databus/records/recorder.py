@@ -51,7 +51,8 @@ class SqlRecorder:
     def record(self, report: BatchReport) -> None:
         """Store the report in one transaction; a report that is there already (flow, batch, plan) is left as it is.
 
-        One that was filled in from history meanwhile knows less: it is replaced.
+        But receipts of a sink that it lacks are added: one that fell behind takes the plan in flight by itself. And a
+        report that was filled in from history meanwhile knows less: it is replaced.
 
         Raises:
             RecordingError: it could not be stored.
@@ -63,9 +64,10 @@ class SqlRecorder:
             insert = self.store.upsert(t.batches, [row], columns, ())
             number = connection.execute(insert.returning(t.batches.c.id)).scalar_one_or_none()
             if number is None:
-                number = _emptied(connection, row)
+                number = _emptied(connection, row, report)
             if number is None:
                 log.debug("flow %s: report of batch %d is there already", report.plan.flow, report.plan.batch)
+                _add_receipts(connection, row, report)
                 return
             for table, rows in _children(report):
                 if rows:
@@ -114,13 +116,35 @@ class SqlRecorder:
         self.close()
 
 
-def _emptied(connection: sa.Connection, row: Mapping[str, Any]) -> int | None:
-    """Take over the report that was filled in from history: its own row becomes `row`, what hung on it is deleted."""
+def _add_receipts(connection: sa.Connection, row: Mapping[str, Any], report: BatchReport) -> None:
+    """Add the receipts of sinks of which the stored report has none."""
+    b, r = t.batches.c, t.receipts.c
+    mine = (b.flow == row["flow"]) & (b.batch == row["batch"]) & (b.plan_hash == row["plan_hash"])
+    number = connection.execute(sa.select(b.id).where(mine)).scalar_one()
+    known = set(connection.execute(sa.select(r.sink).where(r.batch == number).distinct()).scalars())
+    more = [{**receipt, "batch": number} for receipt in _receipt_rows(report) if receipt["sink"] not in known]
+    if more:
+        connection.execute(t.receipts.insert(), more)
+
+
+def _receipt_rows(report: BatchReport) -> list[dict[str, Any]]:
+    kept = {column.name for column in t.receipts.columns} - {"id", "batch"}
+    receipts = [receipt.to_json() for receipt in report.receipts]
+    return [{name: receipt[name] for name in kept} for receipt in receipts]
+
+
+def _emptied(connection: sa.Connection, row: Mapping[str, Any], report: BatchReport) -> int | None:
+    """Take over the report that was filled in from history: its own row becomes `row`, what hung on it is deleted.
+
+    Receipts of sinks that are not this report's stay: they took the same plan by themselves.
+    """
     b = t.batches.c
     mine = (b.flow == row["flow"]) & (b.batch == row["batch"]) & (b.plan_hash == row["plan_hash"]) & b.refilled
     update = t.batches.update().where(mine).values(**row, refilled=False).returning(b.id)
     number: int | None = connection.execute(update).scalar_one_or_none()
-    for table in (t.table_counts, t.receipts, t.check_results):
+    sinks = {receipt.sink for receipt in report.receipts}
+    connection.execute(t.receipts.delete().where((t.receipts.c.batch == number) & t.receipts.c.sink.in_(sinks)))
+    for table in (t.table_counts, t.check_results):
         connection.execute(table.delete().where(table.c.batch == number))
     return number
 
@@ -148,8 +172,6 @@ def _batch_row(report: BatchReport, run: int) -> dict[str, Any]:
 
 def _children(report: BatchReport) -> list[tuple[sa.Table, list[dict[str, Any]]]]:
     counts = [{"table_name": name, **asdict(counts)} for name, counts in sorted(report.tables.items())]
-    receipts = [receipt.to_json() for receipt in report.receipts]
-    kept = {column.name for column in t.receipts.columns} - {"id", "batch"}
     checks = [
         {
             "check_name": result.check,
@@ -165,7 +187,7 @@ def _children(report: BatchReport) -> list[tuple[sa.Table, list[dict[str, Any]]]
     ]
     return [
         (t.table_counts, counts),
-        (t.receipts, [{name: receipt[name] for name in kept} for receipt in receipts]),
+        (t.receipts, _receipt_rows(report)),
         (t.check_results, checks),
     ]
 

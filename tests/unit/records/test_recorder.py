@@ -56,6 +56,16 @@ def test_a_report_stored_twice_is_one(store, recorder):
     assert Reports(store).batches("orders_to_kafka", "another") == []
 
 
+def test_a_plan_that_two_sinks_took_apart_is_one_report_with_the_receipts_of_both(store, recorder):
+    """A sink that fell behind takes the plan in flight by itself, later than the others."""
+    later = replace(report(), receipts=tuple(replace(r, sink="search", written=5) for r in report().receipts))
+    for sent in (report(), later, later, report()):
+        recorder.record(sent)
+    (found,) = Reports(store).newest("orders_to_kafka", last=10)
+    wanted = [(r.sink, r.slot, r.written) for r in (*report().receipts, *later.receipts)]
+    assert [(r["sink"], r["slot"], r["written"]) for r in found.receipts] == wanted
+
+
 def test_a_flow_that_numbers_its_batches_anew_keeps_both_reports(store, recorder):
     recorder.record(report())
     recorder.record(report(clock=NOON + timedelta(days=1), run_id="after the reset"))

@@ -14,6 +14,7 @@ from databus.core.errors import (
     SinkUnavailableError,
 )
 from databus.sinks.kafka.client import ClientSettings, LastError, sink_error
+from tests.faults.tcp_proxy import TcpProxy
 
 SETTINGS = ClientSettings("kafka_east", "a:1")
 
@@ -47,6 +48,20 @@ def test_a_refused_login_explains_a_timeout() -> None:
     error = sink_error(SETTINGS, "reach the brokers", KafkaException(KafkaError(KafkaError._TRANSPORT)), seen)
     assert isinstance(error, SinkAccessError)
     assert "bad password" in error.message
+
+
+CLOSED = "Disconnected while requesting ApiVersion: might be caused by incorrect security.protocol configuration"
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL"])
+def test_a_broker_that_closes_new_connections_is_away_unless_it_speaks_tls(protocol: str) -> None:
+    """A proxy does so in front of a broker that is gone, and a broker that stops just then."""
+    with TcpProxy("127.0.0.1:1") as proxy:
+        proxy.go_down()
+        settings = ClientSettings("kafka_east", f"127.0.0.1:{proxy.port}", {"security.protocol": protocol})
+        error = sink_error(settings, "reach the brokers", KafkaError(KafkaError._TRANSPORT, CLOSED), LastError())
+    assert isinstance(error, SinkUnavailableError)
+    assert "ApiVersion" in error.message
 
 
 def test_a_fence_explains_a_fatal_error() -> None:

@@ -21,7 +21,7 @@ from databus.core.errors import (
     SinkUnavailableError,
 )
 from databus.core.secrets import redacted, secret_values
-from databus.sinks.kafka.refusals import SASL_MISSING, check_files, missing_mechanism, refusal
+from databus.sinks.kafka.refusals import SASL_MISSING, check_files, missing_mechanism, only_closed, refusal
 
 log = logging.getLogger(__name__)
 
@@ -195,8 +195,10 @@ def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
     return error.args[0] if isinstance(error, KafkaException) else error
 
 
-def _access_error(settings: ClientSettings, where: str, text: str, cause: KafkaError) -> SinkAccessError:
+def _access_error(settings: ClientSettings, where: str, text: str, cause: KafkaError) -> SinkAccessError | None:
     found = refusal(cause.str(), settings.conn_id, settings.servers, settings.values)
+    if found is None and only_closed(cause.str()):
+        return None
     if found is not None:
         detail = settings.redacted(found.detail)
         return SinkAccessError(f"{where}: {found.what}: {detail}", hint=found.hint, code=found.code)
@@ -221,8 +223,8 @@ def sink_error(settings: ClientSettings, doing: str, error: KafkaException | Kaf
         return SinkFencedError(
             text, hint="Another writer of this flow has taken over; a retry reads the marker and goes on from there."
         )
-    if _is_refusal(cause):
-        return _access_error(settings, where, text, cause)
+    if _is_refusal(cause) and (refused := _access_error(settings, where, text, cause)) is not None:
+        return refused
     if code in _TOO_LARGE:
         return RecordRejectedError(text, hint="Raise max.message.bytes of the topic, or drop the large column.")
     if code in _SETTING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from databus.core.errors import DatabusError
-from databus.tls import CLIENT_REFUSED, FAILED, NOT_TLS, TLS_REQUIRED, TlsFault, TlsFiles, fault_of, handshake
+from databus.tls import CLIENT_REFUSED, FAILED, TLS_REQUIRED, TlsFault, TlsFiles, fault_of, handshake
 
 SASL_MECHANISM = TlsFault(
     "sasl_mechanism",
@@ -82,7 +82,7 @@ def check_files(conn_id: str, values: Mapping[str, Any]) -> None:
 
 
 def refusal(text: str, conn_id: str, servers: str, values: Mapping[str, Any]) -> Refusal | None:
-    """Return the named cause of a refused connection, None when librdkafka's words are not about TLS or SASL.
+    """Return the named cause of a refused connection, None when it is not about TLS or SASL.
 
     Args:
         text: librdkafka's words.
@@ -96,8 +96,8 @@ def refusal(text: str, conn_id: str, servers: str, values: Mapping[str, Any]) ->
     if any(sign in low for sign in _LOGIN_SIGNS):
         return _named(LOGIN_REFUSED, text)
     tls = protocol_of(values) in {"SSL", "SASL_SSL"}
-    if _CLOSED_SIGN in low:
-        return _named(NOT_TLS if tls else TLS_REQUIRED, text)
+    if only_closed(text):
+        return _closed(text, conn_id, servers, values) if tls else silent_refusal(servers, values)
     if not tls or fault_of(text) is None:
         return None
     return _probed(text, conn_id, servers, values)
@@ -121,6 +121,20 @@ def silent_refusal(servers: str, values: Mapping[str, Any]) -> Refusal | None:
         if speaks:
             return _named(LOGIN_MISSING if protocol == "SSL" else TLS_REQUIRED, f"security.protocol is {protocol}")
     return None
+
+
+def only_closed(text: str) -> bool:
+    """Tell whether the words are about no more than a new connection that was closed.
+
+    So does a broker that wants TLS, but also one that stops just then, and a proxy in front of one that is away.
+    """
+    return _CLOSED_SIGN in text.lower()
+
+
+def _closed(text: str, conn_id: str, servers: str, values: Mapping[str, Any]) -> Refusal | None:
+    """Return the fault that a TLS greeting meets; None when it meets none, or nobody answers."""
+    found = _probed(text, conn_id, servers, values)
+    return None if found.code == FAILED.code else found
 
 
 def _probed(text: str, conn_id: str, servers: str, values: Mapping[str, Any]) -> Refusal:

@@ -33,7 +33,8 @@ class Tally:
         rows: `database.table` → rows produced.
         rejected: rows larger than their topic takes.
         outputs: "topic[partition]" → [first offset, last offset, records]; offsets are -1 until acknowledged.
-        offsets_known: whether the offsets of earlier chunks are known; a marker too small for them leaves them out.
+        offsets_known: whether all offsets are known: a marker too small for those of earlier chunks leaves them out,
+            and a record that the broker had already, sent again after a lost answer, may be acknowledged without one.
     """
 
     sink: str
@@ -83,12 +84,12 @@ class Tally:
                 )
             facts = self.outputs.setdefault(f"{group['t']}[{group['p']}]", [-1, -1, 0])
             facts[2] += group["i_count"] + (group["d_sum"] or 0)
-            callback = _delivered(facts)
+            callback = self._delivered(facts)
             callbacks[group["i_min"]] = callbacks[group["i_max"]] = callback
         return callbacks
 
     def offsets(self) -> dict[str, tuple[int, int, int]] | None:
-        """Return the marker's outputs, None when the offsets of an earlier chunk are lost."""
+        """Return the marker's outputs, None when offsets are lost."""
         if not self.offsets_known:
             return None
         return {output: (first, last, records) for output, (first, last, records) in sorted(self.outputs.items())}
@@ -105,6 +106,19 @@ class Tally:
         """Return the receipt's outputs."""
         names = ("first_offset", "last_offset", "records") if self.offsets_known else ("records",)
         return {output: dict(zip(names, f[-len(names) :], strict=True)) for output, f in sorted(self.outputs.items())}
+
+    def _delivered(self, facts: list[int]) -> Callable[..., None]:
+        def callback(error: Any, message: Any) -> None:
+            if error is not None:
+                return
+            offset = message.offset()
+            if offset is None:
+                self.offsets_known = False
+                return
+            facts[0] = offset if facts[0] < 0 else min(facts[0], offset)
+            facts[1] = max(facts[1], offset)
+
+        return callback
 
     def _fits(self, batch: pa.RecordBatch) -> Any:
         size = sum(
@@ -135,13 +149,3 @@ class Tally:
                     payload=(row["value"] or b"").decode(),
                 )
             )
-
-
-def _delivered(facts: list[int]) -> Callable[..., None]:
-    def callback(error: Any, message: Any) -> None:
-        if error is None:
-            offset = message.offset()
-            facts[0] = offset if facts[0] < 0 else min(facts[0], offset)
-            facts[1] = max(facts[1], offset)
-
-    return callback

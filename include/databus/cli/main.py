@@ -23,6 +23,7 @@ from databus.cli import (
     quarantine,
     sandbox,
     segments,
+    watch,
     watching,
 )
 from databus.cli.exits import exit_code
@@ -52,6 +53,7 @@ app.command("gaps")(amending.gaps)
 app.command("claim")(claim.claim)
 app.command("segments")(segments.segments)
 app.command("doctor")(watching.doctor)
+app.command("watch")(watch.watch)
 
 
 def _version(wanted: bool) -> None:

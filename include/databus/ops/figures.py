@@ -14,6 +14,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors import CheckpointError, DatabusError
 from databus.core.figures import FlowFigures
 from databus.core.flow import Flow, FlowContext
+from databus.core.gaps import OPEN
 from databus.core.offsets import Offset, Ordering
 from databus.core.protocols import Clock, Source
 from databus.core.settings import Settings
@@ -118,7 +119,7 @@ class FlowLook:
             committed=str(at[1]) if at else "",
             batch=at[0].batch if at else None,
             committed_at=at[0].updated_at if at else None,
-            gaps=tuple(gap for gap in store.gaps(name) if gap.decision == "open"),
+            gaps=tuple(gap for gap in store.gaps(name) if gap.decision == OPEN),
             behind=tuple(store.sinks_behind(name)),
             epoch=store.epoch(name),
             last_run_at=max(runs, default=None),

@@ -1,4 +1,4 @@
-"""A flow's metrics through Airflow's own Stats: to an OpenTelemetry collector, and under names that plain StatsD keeps apart."""
+"""A flow's metrics through Airflow's own Stats: to an OpenTelemetry collector, and to StatsD, which has no tags."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ ENVIRONMENT = {
 }
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
     home, dags = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags")
     flow_file(dags, "e2e_connect", max_rows=400)

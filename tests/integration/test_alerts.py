@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,6 +26,7 @@ from databus.observe.alerts.rules import Observation
 from databus.observe.clock import SystemClock
 from databus.ops.alerts import Teller, evaluate
 from databus.ops.figures import FlowLook
+from databus.sandbox.connections import airflow_connections
 from tests.integration.conftest import World
 from tests.integration.one_process import OneProcessWorld
 from tests.integration.shop_flow import Shop
@@ -195,3 +199,32 @@ def test_two_tellers_at_once_send_one_message(told: Told) -> None:
     assert sorted(len(events) for events in decided) == [0, 0, 0, 0, 0, 1]
     assert told.posted == [("quality", "raised")]
     assert len(told.subjects) == 1
+
+
+def test_the_command_line_lists_what_is_on_and_tries_the_channels(told: Told, tmp_path: Path) -> None:
+    told.shop.flow = told.flow
+    told.shop.dag_file(tmp_path)
+    told.evaluate(Observation(AlertKind.FAILURE, Verdict.OVER, "transfer failed", "transfer"))
+    listed = command(told, "alerts", "list", told.flow.name, "--dags", str(tmp_path), "--output", "json")
+    (row,) = json.loads(listed.stdout)
+    assert (row["alert"], row["on"], row["number"], row["owed_to"]) == ("failure/transfer", True, 1, "")
+    assert command(told, "alerts", "test", told.flow.name, "--dags", str(tmp_path)).returncode == 0
+    assert "this is a test" in told.subjects[-1]
+    assert told.hooks.requests[-1].body["summary"].startswith("this is a test")
+    told.mailbox.refuse = "550 no such box"
+    refused = command(told, "alerts", "test", told.flow.name, "--dags", str(tmp_path))
+    assert refused.returncode == 1
+    assert "no such box" in refused.stderr
+
+
+def command(told: Told, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        **airflow_connections(told.world.sandbox.status()),
+        **told.world.environment,
+        "DATABUS_SANDBOX": "none",
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "databus.cli.main", *words],
+        env=environment, capture_output=True, text=True, check=False, timeout=250,
+    )  # fmt: skip

@@ -147,6 +147,7 @@ def test_with_zookeeper_dead_it_says_so_once(told: Told, tmp_path: Path) -> None
     told.shop.flow = told.flow.model_copy(update={"zookeeper": lost})
     told.shop.dag_file(tmp_path)
     with watching(told.world, tmp_path) as watch:
+        until("the first round", lambda: first_round(watch))
         until("it is told", lambda: told.posted)
         rounds = watch.samples()["databus_watch_rounds_total", ""]
         until("more rounds", lambda: watch.samples()["databus_watch_rounds_total", ""] > rounds + 2)

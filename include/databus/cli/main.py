@@ -12,6 +12,7 @@ import typer
 from databus import __version__
 from databus.cli import (
     adopt,
+    alerts,
     amending,
     bench,
     checkpoint,
@@ -38,6 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(flows.app, name="flows")
+app.add_typer(alerts.app, name="alerts")
 checkpoint.app.command("adopt")(adopt.adopt)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(quarantine.app, name="quarantine")

@@ -11,7 +11,7 @@ from databus.checkpoints.large_values import LargeValues
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.checkpoint import Checkpoint
 from databus.core.connections import ConnectionSource
-from databus.core.errors import CheckpointError, DatabusError
+from databus.core.errors import DatabusError
 from databus.core.figures import FlowFigures
 from databus.core.flow import Flow, FlowContext
 from databus.core.gaps import OPEN
@@ -22,6 +22,7 @@ from databus.observe.clock import SystemClock
 
 SOURCE, STORE, RECORDS = "source", "checkpoint store", "records"
 """What can be unreachable."""
+_PLACES = {SOURCE: "_source", RECORDS: "_records", STORE: "_store"}
 
 
 @dataclass
@@ -43,6 +44,7 @@ class FlowLook:
     _source: Source | None = field(default=None, init=False, repr=False)
     _records: Any = field(default=None, init=False, repr=False)
     _held_at: datetime | None = field(default=None, init=False)
+    _at: tuple[Checkpoint, Offset] | None = field(default=None, init=False, repr=False)
 
     def look(self, quarantine_s: float = 3600.0) -> FlowFigures:
         """Return the flow's figures; what does not answer is named in them and never raised.
@@ -50,18 +52,22 @@ class FlowLook:
         Args:
             quarantine_s: rows held back for the first time within so many seconds count as new.
         """
-        figures = FlowFigures(self.flow.name, self.clock.now())
+        figures, self._at = FlowFigures(self.flow.name, self.clock.now()), None
         parts = ((STORE, self._of_store), (RECORDS, self._of_records), (SOURCE, self._of_source))
         away: dict[str, str] = {}
         for what, measure in parts:
-            for attempt in (1, 2):  # a connection kept since the last look may have been cut meanwhile
+            kept = getattr(self, _PLACES[what]) is not None
+            try:
                 try:
                     figures = measure(figures, quarantine_s)
-                    break
-                except DatabusError as error:
+                except DatabusError:
                     self._drop(what)
-                    if attempt == 2:
-                        away[what] = error.message
+                    if not kept:
+                        raise
+                    figures = measure(figures, quarantine_s)  # what was kept since the last look may have been cut
+            except DatabusError as error:
+                self._drop(what)
+                away[what] = error.message
         return replace(figures, unreachable=away)
 
     @property
@@ -112,7 +118,7 @@ class FlowLook:
         if held is not None:
             self._held_at = figures.at
         plan, pause = store.pending_plan(name), store.paused(name)
-        at = self.position()
+        self._at = at = self.position()
         runs = [when for when in (store.last_claim(name), self._held_at, at and at[0].updated_at) if when]
         return replace(
             figures,
@@ -149,11 +155,7 @@ class FlowLook:
         )
 
     def _of_source(self, figures: FlowFigures, _quarantine_s: float) -> FlowFigures:
-        source = self.source()
-        try:
-            at = self.position()
-        except CheckpointError:
-            at = None  # said already
+        source, at = self.source(), self._at
         if at is None:
             return replace(figures, head=str(source.latest_offset()))
         lag = source.lag(at[1])
@@ -167,9 +169,8 @@ class FlowLook:
         )
 
     def _drop(self, what: str) -> None:
-        name = {SOURCE: "_source", RECORDS: "_records", STORE: "_store"}[what]
-        gone = getattr(self, name)
-        setattr(self, name, None)
+        gone = getattr(self, _PLACES[what])
+        setattr(self, _PLACES[what], None)
         if gone is not None:
             gone.close()
 

@@ -17,7 +17,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors import AlertingError
 from databus.core.settings import Settings
 from databus.observe.alerts.hysteresis import Patience, Verdict
-from databus.observe.alerts.outbox import RETRY_S, TELLER_S, MemoryBook, Outbox
+from databus.observe.alerts.outbox import GIVE_UP, MAX_OWED, RETRY_S, TELLER_S, MemoryBook, Outbox
 from databus.observe.alerts.rules import Observation
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -136,6 +136,33 @@ def test_a_channel_that_fails_gets_it_later_and_in_order() -> None:
     place.say(outbox)
     assert place.events == ["up raised", "up recovered", "down raised", "down recovered"]
     assert not any(at.state.owed for at in place.book.load("orders").values())
+
+
+def test_what_waits_for_a_dead_channel_is_bounded() -> None:
+    place = Place()
+
+    def refuse(_alert: Alert) -> None:
+        raise AlertingError("no route")
+
+    outbox = place.outbox(place.channel("down", refuse), place.channel("up"))
+    for _ in range(MAX_OWED):
+        place.say(outbox, OVER)
+        place.say(outbox, CLEAR)
+    assert len(place.book.load("orders")["lag"].state.owed) == MAX_OWED
+    assert len(place.events) == 2 * MAX_OWED
+
+
+def test_what_a_channel_has_not_taken_for_a_day_is_dropped() -> None:
+    place = Place()
+
+    def refuse(_alert: Alert) -> None:
+        raise AlertingError("no route")
+
+    outbox = place.outbox(place.channel("down", refuse))
+    place.say(outbox, OVER)
+    place.clock.wait(GIVE_UP.total_seconds())
+    place.say(outbox, OVER)
+    assert place.book.load("orders")["lag"].state.owed == ()
 
 
 def test_a_channel_takes_what_it_was_told_to_take() -> None:

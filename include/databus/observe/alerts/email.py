@@ -99,19 +99,23 @@ def _connected(connection: Connection) -> smtplib.SMTP:
     extra = connection.extra
     timeout_s = float(extra.get("timeout", 10))
     host = connection.host or "localhost"
-    if not extra.get("disable_ssl", False):
+    if not _is_set(extra.get("disable_ssl", False)):
         return _logged_in(
             smtplib.SMTP_SSL(host, connection.port or 465, timeout=timeout_s, context=ssl.create_default_context()),
             connection,
         )
     client = smtplib.SMTP(host, connection.port or 25, timeout=timeout_s)
     try:
-        if not extra.get("disable_tls", False):
+        if not _is_set(extra.get("disable_tls", False)):
             client.starttls(context=ssl.create_default_context())
     except BaseException:
         client.close()
         raise
     return _logged_in(client, connection)
+
+
+def _is_set(value: Any) -> bool:
+    return str(value).strip().lower() in {"true", "1", "yes", "on"}
 
 
 def _logged_in(client: smtplib.SMTP, connection: Connection) -> smtplib.SMTP:

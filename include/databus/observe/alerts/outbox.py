@@ -28,6 +28,8 @@ RETRY_S = 30.0
 """How long a channel that failed is left alone."""
 GIVE_UP = timedelta(hours=24)
 """What a channel has not taken by then is dropped, with an ERROR in the log."""
+MAX_OWED = 30
+"""Alerts of one kind and subject that may wait for channels."""
 _ROUNDS = 20
 
 
@@ -96,7 +98,7 @@ class Outbox:
             if alert is not None and names:
                 # A channel that failed does not hold news back from the others.
                 until = state.teller_until if state.teller else None
-                state = replace(state, owed=(*state.owed, Owed(alert, names)), teller_until=until)
+                state = replace(state, owed=self._bounded((*state.owed, Owed(alert, names))), teller_until=until)
             if state == at.state:
                 return None
             if self.book.swap(self.flow, observation.key, at.version, state) is not None:
@@ -106,6 +108,12 @@ class Outbox:
             noted = self.book.load(self.flow).get(observation.key)
         log.warning("flow %s: alert %s is changed by others all the time, left to them", self.flow, observation.key)
         return None
+
+    def _bounded(self, owed: tuple[Owed, ...]) -> tuple[Owed, ...]:
+        """Drop the oldest of what a channel has not taken for long: a state must fit into a node."""
+        for dropped in owed[:-MAX_OWED]:
+            log.error("alert %s was never taken by %s: dropped", dropped.alert.title, ", ".join(dropped.channels))
+        return owed[-MAX_OWED:]
 
     def _alert(self, o: Observation, state: AlertState, event: AlertEvent, now: datetime) -> Alert:
         return Alert(

@@ -45,7 +45,7 @@ class Webhook(ChannelSpec):
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the HTTP connection."""
-        return ((self.conn_id, "http"),)
+        return ((self.conn_id, "http|slackwebhook|generic"),)
 
     def send(self, alert: Alert, connections: ConnectionSource) -> None:
         """Post it; see `ChannelSpec.send`."""

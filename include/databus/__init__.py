@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from databus.checks.in_range import InRange as InRange
     from databus.checks.not_null import NotNull as NotNull
     from databus.checks.volume import Volume as Volume
+    from databus.observe.alerts.email import Email as Email
+    from databus.observe.alerts.notifier import Notifier as Notifier
+    from databus.observe.alerts.rules import AlertWhen as AlertWhen
+    from databus.observe.alerts.webhook import Webhook as Webhook
     from databus.sinks.console import Console as Console
     from databus.sinks.elasticsearch import Elasticsearch as Elasticsearch
     from databus.sinks.kafka import Kafka as Kafka

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any
 
+from databus.core.alerts import AlertSpec
 from databus.core.errors import UnknownKindError
 from databus.core.flow import Batching, CheckSpec, Flow, SinkSpec, SourceSpec, TransformSpec
 from databus.core.spec import Spec, caller, options_of
@@ -39,6 +40,12 @@ SINKS = {
     "console": "databus.sinks.console:Console",
     "noop": "databus.sinks.noop:Noop",
 }
+ALERTS = {
+    "when": "databus.observe.alerts.rules:AlertWhen",
+    "email": "databus.observe.alerts.email:Email",
+    "webhook": "databus.observe.alerts.webhook:Webhook",
+    "notifier": "databus.observe.alerts.notifier:Notifier",
+}
 PARTS = {
     "RangePartition": "databus.sources.row_filters:RangePartition",
     "ModuloPartition": "databus.sources.row_filters:ModuloPartition",
@@ -50,6 +57,7 @@ GROUPS: dict[str, tuple[Mapping[str, str], type[Spec]]] = {
     "transforms": (TRANSFORMS, TransformSpec),
     "checks": (CHECKS, CheckSpec),
     "sinks": (SINKS, SinkSpec),
+    "alerts": (ALERTS, AlertSpec),
 }
 """Group → (kind → "module:Class", base class). Other packages add kinds by entry points `databus.<group>`."""
 
@@ -107,7 +115,7 @@ def flow_from_json(data: Mapping[str, Any]) -> Flow:
 
     values = dict(data)
     values["source"] = build("sources", data["source"])
-    for group in ("transforms", "checks", "sinks"):
+    for group in ("transforms", "checks", "sinks", "alerts"):
         values[group] = tuple(build(group, item) for item in data.get(group, ()))
     values["batching"] = Batching(**data.get("batching", {}))
     return Flow(**values)

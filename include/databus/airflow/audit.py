@@ -16,13 +16,16 @@ from databus.core.flow import Flow
 class AuditOperator(BaseOperator):
     """Reconciles a run and stores one Great Expectations result over all its batches.
 
-    A failing audit alerts; it neither moves nor blocks the checkpoint.
+    A failing audit alerts; it neither moves nor blocks the checkpoint. One that passes gives an asset event for each
+    output that rows were written to (`output_asset`), so that downstream DAGs start on audited data.
     """
 
     ui_color = "#fff4d6"
 
     def __init__(self, *, flow: Flow, **options: Any) -> None:
-        super().__init__(**options)
+        from databus.airflow.assets import outputs_alias
+
+        super().__init__(outlets=[outputs_alias(flow), *options.pop("outlets", ())], **options)
         self.flow = flow
 
     def execute(self, context: Any) -> dict[str, Any]:
@@ -36,4 +39,11 @@ class AuditOperator(BaseOperator):
             for line in result.lines():
                 self.log.info("%s", line)
             result.require_passed()
+            self._emit_assets(context, services.settings.records_url)
         return result.to_json()
+
+    def _emit_assets(self, context: Any, records_url: str) -> None:
+        from databus.airflow.assets import emit
+
+        started = getattr(context.get("dag_run"), "start_date", None)
+        emit(self.flow, records_url, run_identity(context).run_id, started, context["outlet_events"])

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from databus.core.connections import Connection
 from databus.core.errors import ConnectionMissingError
 
 
 class AirflowConnections:
     """A ConnectionSource over `BaseHook.get_connection`; only ever called inside a task."""
+
+    @staticmethod
+    def missing() -> tuple[type[Exception], ...]:
+        """Return what Airflow raises for a connection that it does not know."""
+        from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
+
+        return (AirflowNotFoundException, AirflowRuntimeError)
 
     def get(self, conn_id: str) -> Connection:
         """Return the connection.
@@ -16,23 +25,27 @@ class AirflowConnections:
             ConnectionMissingError: Airflow knows no such conn_id.
         """
         from airflow.sdk import BaseHook
-        from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
         try:
             found = BaseHook.get_connection(conn_id)
-        except (AirflowNotFoundException, AirflowRuntimeError) as error:
+        except self.missing() as error:
             raise ConnectionMissingError(
                 f"Airflow has no connection {conn_id!r}",
                 hint=f"Add it under Admin → Connections, with `airflow connections add {conn_id} …`, "
                 f"or as AIRFLOW_CONN_{conn_id.upper()}.",
             ) from error
-        return Connection(
-            conn_id=conn_id,
-            conn_type=found.conn_type or "",
-            host=found.host or "",
-            port=found.port,
-            login=found.login or "",
-            password=found.password or "",
-            db_schema=found.schema or "",
-            extra=found.extra_dejson,
-        )
+        return to_connection(conn_id, found)
+
+
+def to_connection(conn_id: str, found: Any) -> Connection:
+    """Return Airflow's connection as ours."""
+    return Connection(
+        conn_id=conn_id,
+        conn_type=found.conn_type or "",
+        host=found.host or "",
+        port=found.port,
+        login=found.login or "",
+        password=found.password or "",
+        db_schema=found.schema or "",
+        extra=found.extra_dejson,
+    )

@@ -64,12 +64,15 @@ def flow_dag(
         "doc_md": _documentation(flow),
         **dag_options,
     }
+    from databus.airflow.alert_events import add_callbacks
     from databus.airflow.audit import AuditOperator
     from databus.airflow.preflight import PreflightOperator
 
+    tasks = add_callbacks(flow, options)
     with DAG(**options) as dag:
-        transfer = _transfer(flow, every, engine, spark_conn_id)
-        PreflightOperator(task_id="preflight", flow=flow) >> transfer >> AuditOperator(task_id="audit", flow=flow)
+        transfer = _transfer(flow, every, engine, spark_conn_id, tasks.get("transfer", {}))
+        preflight = PreflightOperator(task_id="preflight", flow=flow, **tasks.get("preflight", {}))
+        preflight >> transfer >> AuditOperator(task_id="audit", flow=flow, **tasks.get("audit", {}))
     beside = []
     if backfill_every is not None and flow.source.ranged:
         from databus.airflow.backfill import backfill_dag
@@ -83,18 +86,22 @@ def flow_dag(
     return dag
 
 
-def _transfer(flow: Flow, every: timedelta, engine: Engine, spark_conn_id: str | None) -> Any:
+def _transfer(flow: Flow, every: timedelta, engine: Engine, spark_conn_id: str | None, options: dict[str, Any]) -> Any:
     window_s = every.total_seconds() + min(_OVERLAP_S, every.total_seconds())
     if engine == "connect":
         from databus.airflow.transfer import TransferOperator
 
         return TransferOperator(
-            task_id="transfer", flow=flow, window_s=window_s, conn_id=spark_conn_id or "spark_connect_default"
+            task_id="transfer",
+            flow=flow,
+            window_s=window_s,
+            conn_id=spark_conn_id or "spark_connect_default",
+            **options,
         )
     from databus.airflow.submit import SubmitTransferOperator
 
     return SubmitTransferOperator(
-        task_id="transfer", flow=flow, window_s=window_s, conn_id=spark_conn_id or "spark_default"
+        task_id="transfer", flow=flow, window_s=window_s, conn_id=spark_conn_id or "spark_default", **options
     )
 
 

@@ -12,8 +12,10 @@ from databus.airflow.drain_deadline import DrainDeadline
 from databus.airflow.failures import airflow_outcome
 from databus.airflow.identity import run_identity
 from databus.airflow.lineage import LineageOfRun
+from databus.airflow.metrics import emit, emit_batch
 from databus.airflow.task_logs import only_warnings_of_libraries
 from databus.core.flow import Flow
+from databus.observe.batch_points import of_window
 from databus.runtime.drain import Drain
 from databus.runtime.window import WindowControl, WindowLimits
 
@@ -42,13 +44,14 @@ class TransferOperator(LineageOfRun, BaseOperator):
         from databus.runtime.engine import connect_session
 
         only_warnings_of_libraries()
-        control = WindowControl(WindowLimits.of_a_run(self.window_s), self._drain)
+        control = WindowControl(WindowLimits.of_a_run(self.window_s), self._drain, emit_batch)
         with airflow_outcome(), self._deadline, open_services(self.flow, AirflowConnections()) as services:
             spark = connect_session(
                 SparkConnectHook(self.conn_id).get_connection_url(),
                 f"{services.settings.installation}/{self.flow.name}",
             )
             result = run_flow(self.flow, services, spark, run_identity(context), control)
+        emit(of_window(result.summary()))
         return result.summary()
 
     def on_kill(self) -> None:

@@ -147,6 +147,10 @@ class Layout:
             )
         return FlowPaths(f"{self.flows}/{name}")
 
+    def alerts(self, flow: str) -> str:
+        """Return the parent of a flow's alert states; of those of the installation for "". Raises as `flow`."""
+        return f"{self.flow(flow).root}/alerts" if flow else f"{self.root}/alerts"
+
     def server_ids(self, server: str) -> str:
         """Return the parent of the leased replication ids of `server` ("host:port").
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from kazoo.exceptions import (
@@ -102,6 +103,11 @@ class ZooKeeperSession:
         """Return (scheme, id) of each entry of a node's ACL; none when it is not there. Raises as `read`."""
         answer = self._retrying(lambda client: [client.get_acls_async(path)])[0]
         return [(acl.id.scheme, acl.id.id) for acl in answer[0]] if answer else []
+
+    def changed_at(self, path: str) -> datetime | None:
+        """Return when a node's content was last written; None when it is not there. Raises as `read`."""
+        stat = self._retrying(lambda client: [client.exists_async(path)])[0]
+        return datetime.fromtimestamp(stat.mtime / 1000, UTC) if stat else None
 
     def watch(self, path: str, changed: Callable[[], None]) -> bool:
         """Tell whether a node is there, and call `changed` once it changes or the connection does. Raises as `read`."""

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from databus.checkpoints import transitions
+from databus.checkpoints.alert_states import ZooKeeperAlertBook
 from databus.checkpoints.backfills import ZooKeeperBackfills
 from databus.checkpoints.catching_up import ZooKeeperCatchingUp
 from databus.checkpoints.claimant import LeaseClaimant
@@ -103,6 +104,14 @@ class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchi
     def dump_turns(self) -> ZooKeeperDumpTurns:
         """Return what gives turns to dump a server's log; they end with this store's session."""
         return ZooKeeperDumpTurns(self._session, self._layout)
+
+    def alert_book(self) -> ZooKeeperAlertBook:
+        """Return what remembers alert states for all who evaluate rules."""
+        return ZooKeeperAlertBook(self._session, self._layout)
+
+    def last_claim(self, flow: str) -> datetime | None:
+        """Return when the lease was last claimed, by ZooKeeper's clock; None before the first claim."""
+        return self._session.changed_at(self._paths(flow).epoch)
 
     def __enter__(self) -> Self:
         return self

@@ -12,6 +12,7 @@ import typer
 from databus import __version__
 from databus.cli import (
     adopt,
+    alerts,
     amending,
     backfill,
     bench,
@@ -24,6 +25,7 @@ from databus.cli import (
     quarantine,
     sandbox,
     segments,
+    watch,
     watching,
 )
 from databus.cli.exits import exit_code
@@ -38,6 +40,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(flows.app, name="flows")
+app.add_typer(alerts.app, name="alerts")
 checkpoint.app.command("adopt")(adopt.adopt)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(quarantine.app, name="quarantine")
@@ -54,6 +57,7 @@ app.command("gaps")(amending.gaps)
 app.command("claim")(claim.claim)
 app.command("segments")(segments.segments)
 app.command("doctor")(watching.doctor)
+app.command("watch")(watch.watch)
 
 
 def _version(wanted: bool) -> None:

@@ -351,6 +351,13 @@ class RecordingError(DatabusError):
     code = "recording"
 
 
+class AlertingError(DatabusError):
+    """A channel did not take an alert; it stays owed and is tried again, and never fails a run."""
+
+    code = "alerting"
+    retryable = True
+
+
 class SandboxError(DatabusError):
     """An embedded server could not be installed, started or stopped."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
+from databus.core.alerts import AlertSpec, ChannelSpec
 from databus.core.connections import ConnectionSource
 from databus.core.errors import ConfigError
 from databus.core.settings import Settings
@@ -31,6 +32,7 @@ _WITHOUT_EFFECT_ON_OUTPUT = frozenset(
         "zookeeper_loss_seconds",
         "zookeeper_loss_batches",
         "description",
+        "alerts",
     }
 )
 """Fields that say how a flow is run, not what comes out."""
@@ -254,6 +256,7 @@ class Flow(Spec):
         lane: "auto" encodes rows where they are read if nothing of the flow needs them in Spark (no transform that
             looks at values, no row check, sinks that can); "spark" always goes through Spark's DataFrames.
         description: one line for lists and the UI.
+        alerts: channels (`Email`, `Webhook`, `Notifier`) and at most one `AlertWhen` with thresholds.
     """
 
     kind: ClassVar[str] = "flow"
@@ -271,6 +274,7 @@ class Flow(Spec):
     zookeeper_loss_batches: int = Field(10_000, gt=0)
     lane: Literal["auto", "spark"] = "auto"
     description: str = ""
+    alerts: tuple[SerializeAsAny[AlertSpec], ...] = ()
 
     @field_validator("name")
     @classmethod
@@ -284,10 +288,13 @@ class Flow(Spec):
         for what, names in (
             ("sink", [s.sink_name for s in self.sinks]),
             ("check", [c.check_name for c in self.checks]),
+            ("alert channel", [a.channel_name for a in self.alerts if isinstance(a, ChannelSpec)]),
         ):
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
                 raise ValueError(f"{what} names must be unique, repeated: {', '.join(twice)}; give each a name=")
+        if sum(a.kind == "when" for a in self.alerts) > 1:
+            raise ValueError("alerts may hold one AlertWhen")
         return self
 
     def to_json(self) -> dict[str, Any]:
@@ -306,6 +313,7 @@ class Flow(Spec):
             "zookeeper_loss_batches": self.zookeeper_loss_batches,
             "lane": self.lane,
             "description": self.description,
+            "alerts": [a.to_json() for a in self.alerts],
         }
 
     def spec_hash(self, code_version: str) -> str:

@@ -20,12 +20,14 @@ class Settings:
         segment_keep: how long segments stay after their range was committed, shared by all flows of a server: an age, a
             size or both, e.g. "7d,50GB"; "" deletes them at once (DATABUS_SEGMENT_KEEP).
         records_url: SQLAlchemy URL of reports, quarantine and quality results (DATABUS_RECORDS_URL).
+        runbooks_url: address of the folder of runbooks, to which alerts point (DATABUS_RUNBOOKS_URL).
     """
 
     installation: str
     segment_store: str
     records_url: str
     segment_keep: str = ""
+    runbooks_url: str = "docs/runbooks"
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -38,4 +40,5 @@ class Settings:
             segment_store=env.get("DATABUS_SEGMENT_STORE", str(home / "segments")),
             records_url=env.get("DATABUS_RECORDS_URL", f"sqlite:///{home / 'records.db'}"),
             segment_keep=env.get("DATABUS_SEGMENT_KEEP", ""),
+            runbooks_url=env.get("DATABUS_RUNBOOKS_URL", "docs/runbooks"),
         )

@@ -12,6 +12,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
+from databus.ops.alerts import channels_of
 from databus.ops.preflight import finding_of, preflight
 from databus.ops.security import examine_security
 from databus.ops.services import open_services
@@ -62,7 +63,8 @@ def examine_flow(flow: Flow, connections: ConnectionSource) -> list[Finding]:
     """Look at every connection, server, setting and grant a flow needs."""
     findings: list[Finding] = []
     sinks = (pair for sink in flow.sinks for pair in sink.conn_ids())
-    pairs = [*flow.source.conn_ids(), *sinks, (flow.zookeeper, "zookeeper")]
+    told = (pair for channel in channels_of(flow) for pair in channel.conn_ids())
+    pairs = [*flow.source.conn_ids(), *sinks, (flow.zookeeper, "zookeeper"), *told]
     missing = False
     for conn_id, wanted in dict.fromkeys(pairs):
         finding = _connection(connections, conn_id, wanted)

@@ -1,0 +1,47 @@
+"""Alert states in ZooKeeper, one node each, replaced only by whoever read the version that stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import quote, unquote
+
+from databus.checkpoints.codec import decode_as, encode
+from databus.checkpoints.layout import Layout
+from databus.checkpoints.session import ZooKeeperSession
+from databus.checkpoints.transaction import OutcomeUnknownError, RefusedError, create, set_data
+from databus.core.alerts import AlertState, Noted
+
+
+class ZooKeeperAlertBook:
+    """Implements `databus.core.alerts.AlertBook`."""
+
+    def __init__(self, session: ZooKeeperSession, layout: Layout):
+        self._session = session
+        self._layout = layout
+
+    def load(self, flow: str) -> Mapping[str, Noted]:
+        """Return the flow's states. Raises CheckpointError."""
+        folder = self._layout.alerts(flow)
+        names = self._session.children(folder)
+        nodes = self._session.read(*(f"{folder}/{name}" for name in names), sync=True) if names else []
+        found = {unquote(name): node for name, node in zip(names, nodes, strict=True) if node is not None}
+        return {
+            key: Noted(decode_as(node.data, f"alert {key} of flow {flow}", AlertState.from_json), node.version)
+            for key, node in found.items()
+        }
+
+    def swap(self, flow: str, key: str, version: int | None, state: AlertState) -> int | None:
+        """Replace a state that nobody changed since it was read. Raises CheckpointError."""
+        folder = self._layout.alerts(flow)
+        path, data = f"{folder}/{quote(key, safe='')}", encode(state.to_json())
+        if version is None:
+            self._session.ensure(folder)
+        operation = create(path, data) if version is None else set_data(path, data, version)
+        try:
+            self._session.write([operation], f"alert {key} of flow {flow}")
+        except RefusedError:
+            return None
+        except OutcomeUnknownError:
+            node = self._session.read(path, sync=True)[0]
+            return node.version if node is not None and node.data == data else None
+        return 0 if version is None else version + 1

@@ -1,0 +1,128 @@
+"""Alerts by e-mail over SMTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field, field_validator
+
+from databus.core.alerts import Alert, ChannelSpec
+from databus.core.connections import Connection, ConnectionSource
+from databus.core.errors import AlertingError
+
+if TYPE_CHECKING:
+    import smtplib
+    from email.message import EmailMessage
+
+
+class Email(ChannelSpec):
+    """Sends an e-mail.
+
+    The connection is Airflow's SMTP connection: host, port, login, password, and in extra `from_email`, `timeout`,
+    `disable_ssl` (no TLS from the start) and `disable_tls` (no STARTTLS either).
+
+    Attributes:
+        to: addresses.
+        conn_id: the SMTP connection.
+        sender: address it comes from; the connection's `from_email` by default.
+    """
+
+    kind: ClassVar[str] = "email"
+    fields_in_name: ClassVar[tuple[str, ...]] = ("conn_id", "to")
+
+    to: tuple[str, ...] = Field(min_length=1)
+    conn_id: str = "smtp_default"
+    sender: str = ""
+
+    @field_validator("to", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("to")
+    @classmethod
+    def _are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for address in value:
+            if "@" not in address or any(c.isspace() for c in address):
+                raise ValueError(f"{address!r} is not an e-mail address")
+        return value
+
+    def conn_ids(self) -> tuple[tuple[str, str], ...]:
+        """Return the SMTP connection."""
+        return ((self.conn_id, "smtp"),)
+
+    def send(self, alert: Alert, connections: ConnectionSource) -> None:
+        """Send it; see `ChannelSpec.send`. Retries and repetitions carry the same Message-ID."""
+        import smtplib
+
+        connection = connections.get(self.conn_id)
+        message = self._message(alert, connection)
+        try:
+            with _connected(connection) as client:
+                refused = client.send_message(message)
+        except (smtplib.SMTPException, OSError) as error:
+            raise AlertingError(
+                connection.redacted(f"{connection.host}: {type(error).__name__}: {error}"),
+                hint=f"Check connection {self.conn_id}: host, port, login, disable_ssl and disable_tls in extra.",
+            ) from None
+        if refused:
+            raise AlertingError(f"{connection.host} refused {', '.join(refused)}")
+
+    def _message(self, alert: Alert, connection: Connection) -> EmailMessage:
+        import hashlib
+        from email.message import EmailMessage
+        from email.utils import format_datetime
+
+        from databus.observe.alerts.message import text
+
+        sender = self.sender or str(connection.extra.get("from_email") or connection.login or "databus@localhost")
+        name = hashlib.sha256(f"{alert.incident} {alert.event} {alert.at.isoformat()}".encode()).hexdigest()[:32]
+        thread = hashlib.sha256(alert.incident.encode()).hexdigest()[:32]
+        message = EmailMessage()
+        message["Subject"] = " ".join(alert.title.split())[:200]
+        message["From"] = sender
+        message["To"] = ", ".join(self.to)
+        message["Date"] = format_datetime(alert.at)
+        message["Message-ID"] = f"<{name}@databus>"
+        message["References"] = f"<{thread}@databus>"
+        message["Auto-Submitted"] = "auto-generated"
+        message["X-Databus-Incident"] = " ".join(alert.incident.split())
+        message.set_content(text(alert))
+        return message
+
+
+def _connected(connection: Connection) -> smtplib.SMTP:
+    """Return a client as Airflow's SMTP hook makes it (airflow.providers.smtp.hooks.smtp)."""
+    import smtplib
+    import ssl
+
+    extra = connection.extra
+    timeout_s = float(extra.get("timeout", 10))
+    host = connection.host or "localhost"
+    if not _is_set(extra.get("disable_ssl", False)):
+        return _logged_in(
+            smtplib.SMTP_SSL(host, connection.port or 465, timeout=timeout_s, context=ssl.create_default_context()),
+            connection,
+        )
+    client = smtplib.SMTP(host, connection.port or 25, timeout=timeout_s)
+    try:
+        if not _is_set(extra.get("disable_tls", False)):
+            client.starttls(context=ssl.create_default_context())
+    except BaseException:
+        client.close()
+        raise
+    return _logged_in(client, connection)
+
+
+def _is_set(value: Any) -> bool:
+    return str(value).strip().lower() in {"true", "1", "yes", "on"}
+
+
+def _logged_in(client: smtplib.SMTP, connection: Connection) -> smtplib.SMTP:
+    try:
+        if connection.login:
+            client.login(connection.login, connection.password.get_secret_value())
+    except BaseException:
+        client.close()
+        raise
+    return client

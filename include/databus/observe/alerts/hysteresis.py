@@ -1,0 +1,84 @@
+"""One alert's life: raised once when its rule is violated, recovered once when it clearly is not any more. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from databus.core.alerts import AlertEvent, AlertState
+
+
+class Verdict(enum.Enum):
+    """What a rule says of a figure."""
+
+    OVER = "over"
+    BETWEEN = "between"
+    """Below the threshold and above what counts as recovered: whatever was, stays."""
+    CLEAR = "clear"
+    UNKNOWN = "unknown"
+    """Could not be measured: whatever was, stays, and the time of holding goes on."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How soon and how often an alert is told.
+
+    Attributes:
+        hold_s: a violation is told after it has held for so many seconds.
+        remind_s: an alert that is on is told again after so many seconds; None for never.
+    """
+
+    hold_s: float = 0.0
+    remind_s: float | None = None
+
+
+def above(value: float | None, threshold: float, clear_ratio: float) -> Verdict:
+    """Judge a figure that must not exceed a threshold; it has recovered at threshold × clear_ratio or less."""
+    if value is None:
+        return Verdict.UNKNOWN
+    if value > threshold:
+        return Verdict.OVER
+    return Verdict.CLEAR if value <= threshold * clear_ratio else Verdict.BETWEEN
+
+
+def below(value: float | None, threshold: float, clear_ratio: float) -> Verdict:
+    """Judge a figure that must not fall below a threshold; it has recovered at threshold / clear_ratio or more."""
+    if value is None:
+        return Verdict.UNKNOWN
+    if value < threshold:
+        return Verdict.OVER
+    return Verdict.CLEAR if value * clear_ratio >= threshold else Verdict.BETWEEN
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Join verdicts on several figures of one alert: over if any is, clear if all that are known are."""
+    said = set(verdicts)
+    order = (Verdict.OVER, Verdict.BETWEEN, Verdict.CLEAR)
+    return next((verdict for verdict in order if verdict in said), Verdict.UNKNOWN)
+
+
+def step(
+    state: AlertState, verdict: Verdict, now: datetime, patience: Patience
+) -> tuple[AlertState, AlertEvent | None]:
+    """Return the state after a verdict, and the event that is to be told, if any."""
+    if verdict is Verdict.UNKNOWN:
+        return state, None
+    if verdict is Verdict.CLEAR:
+        event = AlertEvent.RECOVERED if state.raised else None
+        return replace(state, raised=False, over_since=None), event
+    if state.raised:
+        due = verdict is Verdict.OVER and _is_due(state, now, patience)
+        return (replace(state, told_at=now), AlertEvent.REMINDER) if due else (state, None)
+    over_since = (state.over_since or now) if verdict is Verdict.OVER else None
+    waiting = replace(state, over_since=over_since)
+    if over_since is None or now - over_since < timedelta(seconds=patience.hold_s):
+        return waiting, None
+    return replace(waiting, raised=True, number=state.number + 1, since=now, told_at=now), AlertEvent.RAISED
+
+
+def _is_due(state: AlertState, now: datetime, patience: Patience) -> bool:
+    if state.told_at is None or patience.remind_s is None:
+        return False
+    return now - state.told_at >= timedelta(seconds=patience.remind_s)

@@ -1,0 +1,219 @@
+"""Tell each alert once: the transition and what is owed to channels are one write, the sending comes after it.
+
+Whoever wins that write is the teller for a while. A teller that dies leaves what is owed behind, and the next
+evaluation takes it up: then a channel may get an alert twice (with the same incident and time), never not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from databus.core.alerts import Alert, AlertBook, AlertEvent, AlertKind, AlertState, ChannelSpec, Noted, Owed
+from databus.core.connections import ConnectionSource
+from databus.core.errors import DatabusError
+from databus.core.protocols import Clock
+from databus.core.settings import Settings
+from databus.observe.alerts.hysteresis import Patience, Verdict, step
+from databus.observe.alerts.rules import Observation
+
+log = logging.getLogger(__name__)
+
+TELLER_S = 60.0
+"""For how long others leave an alert to its teller; renewed at each channel, whose own time-outs are shorter."""
+RETRY_S = 30.0
+"""How long a channel that failed is left alone."""
+GIVE_UP = timedelta(hours=24)
+"""What a channel has not taken by then is dropped, with an ERROR in the log."""
+MAX_OWED = 30
+"""Alerts of one kind and subject that may wait for channels."""
+_ROUNDS = 20
+
+
+@dataclass
+class Outbox:
+    """Tells the alerts of one flow.
+
+    Attributes:
+        flow: flow name; "" for what concerns all flows.
+        book: remembers states.
+        channels: where to tell.
+        connections: resolves the channels' conn_ids.
+        clock: tells the time.
+        settings: installation and runbooks.
+        teller: random name of this teller.
+    """
+
+    flow: str
+    book: AlertBook
+    channels: Sequence[ChannelSpec]
+    connections: ConnectionSource
+    clock: Clock
+    settings: Settings
+    teller: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def consider(
+        self,
+        observations: Iterable[Observation],
+        known: Collection[AlertKind],
+        patience: Callable[[AlertKind], Patience],
+    ) -> list[Alert]:
+        """Move the flow's alerts by what was observed, and give channels what they are owed.
+
+        Args:
+            observations: at most one for each kind and subject.
+            known: kinds of which every subject that is over was observed: the others have recovered.
+            patience: how soon and how often alerts of a kind are told.
+
+        Returns:
+            The alerts decided on here; some other evaluation may have decided on others at the same time.
+
+        Raises:
+            CheckpointError: the book does not answer; what was decided until then is owed.
+        """
+        noted = dict(self.book.load(self.flow))
+        observed = {o.key: o for o in observations}
+        for key, at in noted.items():
+            if key not in observed and at.state.raised and (gone := _recovered(key, at.state, known)):
+                observed[key] = gone
+        decided = [
+            alert
+            for o in observed.values()
+            if (alert := self._decide(o, noted.get(o.key), patience(o.kind))) is not None
+        ]
+        for key, at in self.book.load(self.flow).items():
+            self._deliver(key, at)
+        return decided
+
+    def _decide(self, observation: Observation, noted: Noted | None, patience: Patience) -> Alert | None:
+        for _ in range(_ROUNDS):
+            at = noted or Noted(AlertState(), None)
+            now = self.clock.now()
+            state, event = step(at.state, observation.verdict, now, patience)
+            alert = self._alert(observation, state, event, now) if event else None
+            names = tuple(c.channel_name for c in self.channels if alert is not None and c.takes(alert))
+            if alert is not None and names:
+                # A channel that failed does not hold news back from the others.
+                until = state.teller_until if state.teller else None
+                state = replace(state, owed=self._bounded((*state.owed, Owed(alert, names))), teller_until=until)
+            if state == at.state:
+                return None
+            if self.book.swap(self.flow, observation.key, at.version, state) is not None:
+                if alert is not None:
+                    log.warning("flow %s: alert %s: %s", self.flow, alert.event, alert.title)
+                return alert
+            noted = self.book.load(self.flow).get(observation.key)
+        log.warning("flow %s: alert %s is changed by others all the time, left to them", self.flow, observation.key)
+        return None
+
+    def _bounded(self, owed: tuple[Owed, ...]) -> tuple[Owed, ...]:
+        """Drop the oldest of what a channel has not taken for long: a state must fit into a node."""
+        for dropped in owed[:-MAX_OWED]:
+            log.error("alert %s was never taken by %s: dropped", dropped.alert.title, ", ".join(dropped.channels))
+        return owed[-MAX_OWED:]
+
+    def _alert(self, o: Observation, state: AlertState, event: AlertEvent, now: datetime) -> Alert:
+        return Alert(
+            installation=self.settings.installation,
+            flow=self.flow,
+            kind=o.kind,
+            subject=o.subject,
+            number=state.number,
+            event=event,
+            summary=o.summary,
+            at=now,
+            since=state.since or now,
+            figures=o.figures,
+            range=o.range,
+            run_id=o.run_id,
+            run_url=o.run_url,
+            runbook=f"{self.settings.runbooks_url.rstrip('/')}/{o.kind}.md",
+        )
+
+    def _deliver(self, key: str, noted: Noted) -> None:
+        if not noted.state.owed or not self._may_tell(noted.state):
+            return
+        held = self._change(key, noted, self._claimed)
+        silent: set[str] = set()
+        while held is not None and (pair := _next(held.state, silent)) is not None:
+            alert, name = pair
+            if self._send(alert, name):
+                held = self._change(key, held, lambda s, a=alert, n=name: self._claimed(s.given(a, n)))  # type: ignore[misc]
+            else:
+                silent.add(name)
+                held = self._change(key, held, self._claimed)
+        if held is not None:
+            until = self.clock.now() + timedelta(seconds=RETRY_S) if silent else None
+            self._change(key, held, lambda s: replace(s, teller="", teller_until=until))
+
+    def _may_tell(self, state: AlertState) -> bool:
+        return state.teller == self.teller or state.teller_until is None or state.teller_until <= self.clock.now()
+
+    def _claimed(self, state: AlertState) -> AlertState:
+        until = self.clock.now() + timedelta(seconds=TELLER_S)
+        return replace(state, teller=self.teller, teller_until=until)
+
+    def _change(self, key: str, noted: Noted, change: Callable[[AlertState], AlertState]) -> Noted | None:
+        """Apply a change although others add to the state; None when another has become the teller."""
+        for _ in range(_ROUNDS):
+            if not self._may_tell(noted.state):
+                return None
+            state = change(noted.state)
+            version = self.book.swap(self.flow, key, noted.version, state)
+            if version is not None:
+                return Noted(state, version)
+            found = self.book.load(self.flow).get(key)
+            if found is None:
+                return None
+            noted = found
+        return None
+
+    def _send(self, alert: Alert, name: str) -> bool:
+        """Return whether nothing is owed to the channel any more for this alert."""
+        channel = next((c for c in self.channels if c.channel_name == name), None)
+        if channel is None:
+            log.error("alert %s: channel %s is not the flow's any more: dropped", alert.incident, name)
+            return True
+        try:
+            channel.send(alert, self.connections)
+        except DatabusError as error:
+            if self.clock.now() - alert.at < GIVE_UP:
+                log.warning("alert %s: channel %s: %s; tried again", alert.incident, name, error)
+                return False
+            log.error("alert %s: channel %s did not take it for %s, dropped: %s", alert.incident, name, GIVE_UP, error)
+        return True
+
+
+def _next(state: AlertState, silent: Collection[str]) -> tuple[Alert, str] | None:
+    """Return the oldest alert that a channel is owed; a channel that failed gets no younger one before it."""
+    return next(((o.alert, c) for o in state.owed for c in o.channels if c not in silent), None)
+
+
+def _recovered(key: str, state: AlertState, known: Collection[AlertKind]) -> Observation | None:
+    kind, _, subject = key.partition("/")
+    if kind not in known or state.since is None:
+        return None
+    return Observation(AlertKind(kind), Verdict.CLEAR, f"{kind} {subject} is over".replace("  ", " "), subject)
+
+
+class MemoryBook:
+    """An AlertBook of one process."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, dict[str, Noted]] = {}
+
+    def load(self, flow: str) -> Mapping[str, Noted]:
+        """Return the flow's states."""
+        return dict(self._states.get(flow, {}))
+
+    def swap(self, flow: str, key: str, version: int | None, state: AlertState) -> int | None:
+        """Replace a state that nobody changed since it was read."""
+        states = self._states.setdefault(flow, {})
+        at = states.get(key)
+        if (at.version if at else None) != version:
+            return None
+        states[key] = Noted(state, (version or 0) + 1)
+        return states[key].version

@@ -1,0 +1,242 @@
+"""Rules: what a flow's figures say, as verdicts. All rules are on; a flow sets thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from pydantic import Field, model_validator
+
+from databus.core.alerts import AlertKind, AlertSpec
+from databus.core.figures import FlowFigures
+from databus.core.flow import Flow
+from databus.observe.alerts.hysteresis import Patience, Verdict, above, below, worst
+
+
+class AlertWhen(AlertSpec):
+    """Thresholds of a flow's alerts.
+
+    Attributes:
+        lag_seconds: the oldest uncommitted change is older; None for no such bound.
+        lag_rows: more rows are not committed (estimated by the bytes a row took lately).
+        lag_bytes: more log bytes are not committed.
+        hold_seconds: lag is told after it has been over for so long.
+        clear_ratio: lag and headroom have recovered at this share of the threshold, so that a value that swings around
+            it is told once.
+        headroom_seconds: the source's server may delete what the flow needs next sooner than this; None leaves it to
+            the source's own bound.
+        quarantine_rows: more rows than this were held back within `quarantine_minutes`.
+        quarantine_minutes: see there.
+        no_run_minutes: no run has held the flow's lease for so long; a paused flow is left alone. None for never.
+        run_minutes: a run takes longer than this (Airflow's deadline, and the lease's age for `databus watch`).
+        remind_hours: an alert that is still on is told again after so long; None for never.
+        off: kinds that are not told.
+    """
+
+    kind: ClassVar[str] = "when"
+
+    lag_seconds: float | None = Field(300.0, gt=0)
+    lag_rows: int | None = Field(None, gt=0)
+    lag_bytes: int | None = Field(None, gt=0)
+    hold_seconds: float = Field(0.0, ge=0)
+    clear_ratio: float = Field(0.8, gt=0, le=1)
+    headroom_seconds: float | None = Field(None, gt=0)
+    quarantine_rows: int = Field(0, ge=0)
+    quarantine_minutes: float = Field(60.0, gt=0)
+    no_run_minutes: float | None = Field(10.0, gt=0)
+    run_minutes: float | None = Field(None, gt=0)
+    remind_hours: float | None = Field(None, gt=0)
+    off: tuple[AlertKind, ...] = ()
+
+    @model_validator(mode="after")
+    def _hold_is_shorter(self) -> AlertWhen:
+        if self.remind_hours is not None and self.remind_hours * 3600 < 60:
+            raise ValueError("remind_hours is shorter than a minute")
+        return self
+
+    def patience(self, kind: AlertKind) -> Patience:
+        """Return how soon and how often alerts of a kind are told."""
+        remind_s = self.remind_hours * 3600 if self.remind_hours is not None else None
+        return Patience(self.hold_seconds if kind is AlertKind.LAG else 0.0, remind_s)
+
+
+def rules_of(flow: Flow) -> AlertWhen:
+    """Return a flow's thresholds, the defaults when it names none."""
+    return next((spec for spec in flow.alerts if isinstance(spec, AlertWhen)), AlertWhen())
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a rule says of a flow.
+
+    Attributes:
+        kind: what it looked at.
+        verdict: what it says.
+        summary: one line for people, with the figure and the threshold.
+        subject: tells observations of a kind apart.
+        figures: name → figure.
+        range: range of the log concerned, "" when there is none.
+        run_id: run concerned, "" when none.
+        run_url: address of its page.
+    """
+
+    kind: AlertKind
+    verdict: Verdict
+    summary: str
+    subject: str = ""
+    figures: dict[str, Any] = field(default_factory=dict)
+    range: str = ""
+    run_id: str = ""
+    run_url: str = ""
+
+    @property
+    def key(self) -> str:
+        """Name of its state in the book."""
+        return f"{self.kind}/{self.subject}" if self.subject else str(self.kind)
+
+
+JUDGED = frozenset(
+    {
+        AlertKind.LAG, AlertKind.GAP, AlertKind.HEADROOM, AlertKind.QUALITY, AlertKind.QUARANTINE, AlertKind.DEADLINE,
+        AlertKind.NO_RUN, AlertKind.SINK_BEHIND, AlertKind.UNREACHABLE,
+    }
+)  # fmt: skip
+"""Kinds that `judge` says something of; failures are told by tasks, Airflow's health by `databus watch`."""
+
+
+def judge(figures: FlowFigures, when: AlertWhen) -> list[Observation]:
+    """Return an observation for each rule that can be judged by the figures, and for each subject that is over."""
+    found = [
+        *_lag(figures, when),
+        *_gaps(figures),
+        *_headroom(figures, when),
+        *_quality(figures),
+        *_quarantine(figures, when),
+        *_runs(figures, when),
+        *_behind(figures),
+        *_unreachable(figures),
+    ]
+    return [observation for observation in found if observation.kind not in when.off]
+
+
+def _lag(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:
+    bounds = (
+        (f.lag_seconds, when.lag_seconds, "s"),
+        (f.lag_rows, when.lag_rows, "rows (estimated)"),
+        (f.lag_bytes, when.lag_bytes, "bytes"),
+    )
+    asked = [(value, bound, unit) for value, bound, unit in bounds if bound is not None]
+    verdict = worst(above(value, bound, when.clear_ratio) for value, bound, _ in asked)
+    said = ", ".join(f"{value:,.0f} of {bound:,.0f} {unit}" for value, bound, unit in asked if value is not None)
+    yield Observation(
+        AlertKind.LAG,
+        verdict,
+        f"lag {said}",
+        figures={"lag_seconds": f.lag_seconds, "lag_bytes": f.lag_bytes, "lag_rows": f.lag_rows},
+        range=f.open_range,
+        run_id=f.run_id,
+        run_url=f.run_url,
+    )
+
+
+def _gaps(f: FlowFigures) -> Iterator[Observation]:
+    for gap in f.gaps or ():
+        yield Observation(
+            AlertKind.GAP,
+            Verdict.OVER,
+            f"gap {gap.number}: {gap.cause}; the flow stops before it until somebody decides",
+            str(gap.number),
+            {"gap": gap.number, "cause": gap.cause, "noted_at": gap.at.isoformat()},
+            f"({gap.start}, {gap.end}]",
+            gap.who,
+        )
+
+
+def _headroom(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:
+    room = f.headroom
+    if room is None:
+        return
+    if when.headroom_seconds is None:
+        verdict = Verdict.OVER if room.low else Verdict.CLEAR
+    elif room.seconds is None:
+        verdict = Verdict.CLEAR
+    else:
+        verdict = below(room.seconds, when.headroom_seconds, when.clear_ratio)
+    yield Observation(
+        AlertKind.HEADROOM,
+        verdict,
+        f"retention headroom: {room}",
+        figures={"headroom_seconds": room.seconds, "headroom_bytes": room.bytes, "kept_seconds": room.kept_s},
+        range=f.open_range,
+    )
+
+
+def _quality(f: FlowFigures) -> Iterator[Observation]:
+    if f.quality_passed is None:
+        return
+    yield Observation(
+        AlertKind.QUALITY,
+        Verdict.CLEAR if f.quality_passed else Verdict.OVER,
+        f"quality of run {f.quality_run}: {f.quality_violations} violations",
+        figures={"violations": f.quality_violations},
+        range=f.plan_range,
+        run_id=f.quality_run,
+        run_url=f.run_url if f.run_id == f.quality_run else "",
+    )
+
+
+def _quarantine(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:
+    yield Observation(
+        AlertKind.QUARANTINE,
+        above(f.quarantine_new, when.quarantine_rows, 1.0),
+        f"{f.quarantine_new} rows held back in {when.quarantine_minutes:g} minutes, {f.quarantine_rows} in all",
+        figures={"quarantine_new_rows": f.quarantine_new, "quarantine_rows": f.quarantine_rows},
+        run_id=f.run_id,
+        run_url=f.run_url,
+    )
+
+
+def _runs(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:
+    if when.no_run_minutes is not None and "checkpoint store" not in f.unreachable:
+        idle_s = (f.at - f.last_run_at).total_seconds() if f.last_run_at else None
+        verdict = above(idle_s, when.no_run_minutes * 60, 1.0)
+        said = f"no run for {(idle_s or 0) / 60:.1f} minutes" if idle_s is not None else "never run"
+        yield Observation(
+            AlertKind.NO_RUN,
+            Verdict.CLEAR if f.paused else verdict,
+            said + (f" ({f.paused})" if f.paused else ""),
+            figures={"idle_seconds": idle_s, "lag_bytes": f.lag_bytes, "lag_seconds": f.lag_seconds},
+            range=f.open_range,
+            run_id=f.run_id,
+            run_url=f.run_url,
+        )
+    if when.run_minutes is not None and "checkpoint store" not in f.unreachable:
+        held_s = f.window_seconds or 0.0
+        yield Observation(
+            AlertKind.DEADLINE,
+            above(held_s, when.run_minutes * 60, 1.0),
+            f"a run has held the lease for {held_s / 60:.1f} of {when.run_minutes:g} minutes",
+            "lease",
+            {"window_seconds": held_s},
+            f.plan_range or f.open_range,
+        )
+
+
+def _behind(f: FlowFigures) -> Iterator[Observation]:
+    for sink in f.behind or ():
+        yield Observation(
+            AlertKind.SINK_BEHIND,
+            Verdict.OVER,
+            f"sink {sink} fell behind, the others go on without it",
+            sink,
+            {"lag_bytes": f.lag_bytes, "lag_seconds": f.lag_seconds},
+            f.open_range,
+            f.run_id,
+            f.run_url,
+        )
+
+
+def _unreachable(f: FlowFigures) -> Iterator[Observation]:
+    for what, error in f.unreachable.items():
+        yield Observation(AlertKind.UNREACHABLE, Verdict.OVER, f"{what} does not answer: {error}", what)

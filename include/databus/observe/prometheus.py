@@ -1,0 +1,82 @@
+"""Figures of flows in Prometheus' text format (Prometheus, "Exposition formats", version 0.0.4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from databus.core.figures import FlowFigures
+from databus.observe.batch_points import Point, point
+from databus.observe.metric_names import WATCH_METRICS
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def of_flow(f: FlowFigures) -> Iterator[Point]:
+    """Yield what is known of a flow; what could not be measured is left out, so that it goes stale."""
+    room, recent = f.headroom, f.recent
+    values = {
+        "lag_seconds": f.lag_seconds,
+        "lag_bytes": f.lag_bytes,
+        "lag_rows": f.lag_rows,
+        "headroom_seconds": room.seconds if room else None,
+        "headroom_bytes": room.bytes if room else None,
+        "checkpoint_age_seconds": _age(f.at, f.committed_at),
+        "last_run_age_seconds": _age(f.at, f.last_run_at),
+        "window_seconds": (f.window_seconds or 0.0) if f.epoch is not None else None,
+        "batch": f.batch,
+        "gaps": None if f.gaps is None else len(f.gaps),
+        "quarantine_rows": f.quarantine_rows,
+        "quarantine_new_rows": f.quarantine_new,
+        "quality_violations": f.quality_violations,
+        "sinks_behind": None if f.behind is None else len(f.behind),
+        "paused": bool(f.paused) if f.epoch is not None else None,
+        "lease_claims_total": f.epoch,
+        "recent_rows_per_second": recent.rows / recent.seconds if recent and recent.seconds else None,
+        "recent_bytes_per_second": recent.bytes / recent.seconds if recent and recent.seconds else None,
+        "handover_seconds": recent.handover_seconds if recent else None,
+    }
+    for name, value in values.items():
+        if value is not None:
+            yield point(name, float(value), flow=f.flow)
+    if recent is not None:
+        for quantile, seconds in recent.delay_seconds.items():
+            yield point("delay_seconds", seconds, flow=f.flow, quantile=quantile)
+        for stage, seconds in recent.stage_seconds.items():
+            yield point("stage_seconds", seconds, flow=f.flow, stage=stage)
+    for what in f.unreachable:
+        yield point("unreachable", 1, flow=f.flow, what=what)
+
+
+def render(points: Iterable[Point]) -> str:
+    """Return the text of an answer: each metric's help, type and samples."""
+    by_name: dict[str, list[Point]] = {}
+    for one in points:
+        by_name.setdefault(one.metric.name, []).append(one)
+    lines: list[str] = []
+    for metric in WATCH_METRICS:
+        found = by_name.get(metric.name)
+        if found:
+            lines += [f"# HELP {metric.prometheus} {metric.text}", f"# TYPE {metric.prometheus} {metric.kind}"]
+            lines += [f"{metric.prometheus}{_labels(one)} {_number(one.value)}" for one in found]
+    return "\n".join([*lines, ""])
+
+
+def _labels(one: Point) -> str:
+    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(one.labels.items()))
+    return f"{{{pairs}}}" if pairs else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    if math.isnan(value) or math.isinf(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    return repr(int(value)) if value == int(value) else repr(value)
+
+
+def _age(at: datetime, when: datetime | None) -> float | None:
+    return max(0.0, (at - when).total_seconds()) if when else None

@@ -1,0 +1,112 @@
+"""Evaluate a flow's rules and tell its alerts: used by Airflow's tasks and by `databus watch`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from databus.core.alerts import Alert, AlertBook, AlertKind, ChannelSpec
+from databus.core.connections import ConnectionSource
+from databus.core.errors import DatabusError
+from databus.core.figures import FlowFigures
+from databus.core.flow import Flow
+from databus.core.protocols import Clock
+from databus.core.settings import Settings
+from databus.observe.alerts.hysteresis import Verdict
+from databus.observe.alerts.outbox import MemoryBook, Outbox
+from databus.observe.alerts.rules import Observation, judge, rules_of
+from databus.observe.clock import SystemClock
+from databus.ops.figures import FlowLook
+
+log = logging.getLogger(__name__)
+
+SEEN_FROM_OUTSIDE = frozenset({AlertKind.NO_RUN, AlertKind.UNREACHABLE, AlertKind.AIRFLOW})
+"""Only `databus watch` judges these: a task that is about to run, on some worker, sees them differently each time."""
+
+
+@dataclass(frozen=True)
+class Teller:
+    """Where alerts are remembered and how channels are reached.
+
+    Attributes:
+        book: remembers states.
+        connections: resolves the channels' conn_ids.
+        settings: installation and runbooks.
+        clock: tells the time.
+    """
+
+    book: AlertBook
+    connections: ConnectionSource
+    settings: Settings
+    clock: Clock
+
+    def tell(self, flow: Flow, observations: Sequence[Observation], known: Collection[AlertKind]) -> list[Alert]:
+        """Tell what observations of a flow change; see `Outbox.consider`.
+
+        Raises:
+            CheckpointError: the book does not answer.
+        """
+        outbox = Outbox(flow.name, self.book, channels_of(flow), self.connections, self.clock, self.settings)
+        when = rules_of(flow)
+        return outbox.consider([o for o in observations if o.kind not in when.off], known, when.patience)
+
+
+def channels_of(flow: Flow) -> tuple[ChannelSpec, ...]:
+    """Return a flow's channels."""
+    return tuple(spec for spec in flow.alerts if isinstance(spec, ChannelSpec))
+
+
+def judged(flow: Flow, figures: FlowFigures, *, outside: bool) -> tuple[list[Observation], set[AlertKind]]:
+    """Return what the rules say, and the kinds of which every subject was seen.
+
+    Args:
+        flow: the flow.
+        figures: its figures.
+        outside: whether `databus watch` asks.
+    """
+    observations = judge(figures, rules_of(flow))
+    known = {AlertKind.UNREACHABLE} if outside else set()
+    if figures.gaps is not None:
+        known.add(AlertKind.GAP)
+    if figures.behind is not None:
+        known.add(AlertKind.SINK_BEHIND)
+    if not outside:
+        observations = [o for o in observations if o.kind not in SEEN_FROM_OUTSIDE]
+    return observations, known
+
+
+def evaluate(
+    flow: Flow, connections: ConnectionSource, events: Sequence[Observation] = (), clock: Clock | None = None
+) -> list[Alert]:
+    """Look at a flow, judge it and tell; a failure to do so is logged and never raised.
+
+    Args:
+        flow: the flow; one without channels is left alone.
+        connections: resolves conn_ids.
+        events: what the caller itself observed, such as a task that failed.
+        clock: tells the time.
+    """
+    if not channels_of(flow):
+        return []
+    settings, clock = Settings.from_environment(), clock or SystemClock()
+    try:
+        with FlowLook(flow, connections, settings, clock) as look:
+            figures = look.look(rules_of(flow).quarantine_minutes * 60)
+            observations, known = judged(flow, figures, outside=False)
+            placed = [_placed(event, figures) for event in events]
+            teller = Teller(look.store.alert_book(), connections, settings, clock)
+            return teller.tell(flow, [*observations, *placed], known)
+    except DatabusError as error:
+        log.warning("flow %s: alerts were not evaluated: %s", flow.name, error)
+        # Without the book nobody knows what was told already: better twice than not at all.
+        over = [event for event in events if event.verdict is Verdict.OVER]
+        return Teller(MemoryBook(), connections, settings, clock).tell(flow, over, ())
+    except Exception:
+        log.exception("flow %s: alerts were not evaluated", flow.name)
+        return []
+
+
+def _placed(event: Observation, figures: FlowFigures) -> Observation:
+    """Add to an event the range it concerns: the plan in flight, else what is not committed."""
+    return event if event.range else replace(event, range=figures.plan_range or figures.open_range)

@@ -1,0 +1,123 @@
+"""What a flow did lately, in a few cheap queries: for alerts and metrics."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import sqlalchemy as sa
+
+from databus.core.figures import RecentBatches
+from databus.records import tables as t
+from databus.records.held_rows import HeldRows, HeldState
+from databus.records.store import RecordStore
+
+NEWEST = 500
+"""Batches looked at."""
+QUANTILES = (0.5, 0.95, 0.99)
+_HANDOVER = timedelta(minutes=2)
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What the records say of a flow.
+
+    Attributes:
+        recent: sums over its newest batches.
+        run_id: run of the newest batch, "" before the first.
+        run_url: address of its page.
+        quarantine_rows: rows held back and not settled.
+        quarantine_new: rows held back for the first time since a moment.
+        quality_run: run whose quality was evaluated last, "" before the first.
+        quality_passed: whether it passed, None before the first.
+        quality_violations: violations in it.
+    """
+
+    recent: RecentBatches
+    run_id: str
+    run_url: str
+    quarantine_rows: int
+    quarantine_new: int
+    quality_run: str
+    quality_passed: bool | None
+    quality_violations: int | None
+
+
+def activity(store: RecordStore, flow: str, since: datetime) -> Activity:
+    """Return what a flow did lately.
+
+    Args:
+        store: the records.
+        flow: flow name.
+        since: from when rows count as newly held back, aware UTC.
+
+    Raises:
+        RecordingError: the database refuses or cannot be reached.
+    """
+    b, q, held = t.batches.c, t.quality_results.c, t.quarantine.c
+    columns = (b.committed_at, b.rows, b.bytes, b.watermark, b.durations_ms, t.runs.c.run_id, t.runs.c.run_url)
+    newest = sa.select(*columns).join(t.runs, b.run == t.runs.c.id).where(b.flow == flow).order_by(b.id.desc())
+    graded = sa.select(q.run_id, q.success, q.violations).where(q.flow == flow).order_by(q.id.desc())
+    with store.transaction() as connection:
+        batches = connection.execute(newest.limit(NEWEST)).all()[::-1]
+        quality = connection.execute(graded.limit(1)).first()
+        fresh = sa.select(sa.func.count()).where((held.flow == flow) & (held.first_held_at >= since))
+        new: int = connection.execute(fresh).scalar_one()
+    last = batches[-1] if batches else None
+    return Activity(
+        recent=summed(batches),
+        run_id=last.run_id if last else "",
+        run_url=last.run_url if last else "",
+        quarantine_rows=HeldRows(store, flow).tally().get(HeldState.HELD.value, 0),
+        quarantine_new=new,
+        quality_run=quality.run_id if quality else "",
+        quality_passed=bool(quality.success) if quality else None,
+        quality_violations=int(quality.violations) if quality else None,
+    )
+
+
+def summed(batches: Sequence[Any]) -> RecentBatches:
+    """Sum batches up, oldest first; each has committed_at, rows, bytes, watermark, durations_ms and run_id."""
+    if not batches:
+        return RecentBatches()
+    stages: dict[str, list[float]] = defaultdict(list)
+    for batch in batches:
+        for stage, spent_ms in batch.durations_ms.items():
+            stages[stage].append(spent_ms / 1000)
+    pairs = pairwise(batches)
+    waits = [later.committed_at - one.committed_at for one, later in pairs if one.run_id != later.run_id]
+    short = [wait.total_seconds() for wait in waits if wait <= _HANDOVER]
+    return RecentBatches(
+        batches=len(batches),
+        rows=sum(batch.rows for batch in batches),
+        bytes=sum(batch.bytes for batch in batches),
+        seconds=(batches[-1].committed_at - batches[0].committed_at).total_seconds(),
+        delay_seconds=_quantiles(
+            [
+                (max(0.0, (batch.committed_at - batch.watermark).total_seconds()), batch.rows)
+                for batch in batches
+                if batch.watermark is not None and batch.rows
+            ]
+        ),
+        stage_seconds={stage: sum(spent) / len(spent) for stage, spent in stages.items()},
+        handover_seconds=sum(short) / len(short) if short else None,
+    )
+
+
+def _quantiles(weighted: Sequence[tuple[float, int]]) -> dict[str, float]:
+    """Return the smallest value at or below which a share of all weight lies, for each share of QUANTILES."""
+    ordered = sorted(weighted)
+    total = sum(weight for _, weight in ordered)
+    found: dict[str, float] = {}
+    for share in QUANTILES if ordered else ():
+        below = 0
+        for value, weight in ordered:
+            below += weight
+            if below >= share * total:
+                found[f"{share:g}"] = value
+                break
+    return found

@@ -1,0 +1,94 @@
+"""The life of an alert: what an operator hears while a figure moves about its threshold."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from databus.core.alerts import AlertEvent, AlertState
+from databus.observe.alerts.hysteresis import Patience, Verdict, above, below, step, worst
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+THRESHOLD, RATIO = 100.0, 0.8
+VALUES = st.lists(st.one_of(st.none(), st.floats(0, 200)), max_size=60)
+
+
+def told(values: list[float | None], patience: Patience, every_s: float = 10) -> list[tuple[int, AlertEvent]]:
+    state, events = AlertState(), []
+    for i, value in enumerate(values):
+        state, event = step(state, above(value, THRESHOLD, RATIO), NOON + timedelta(seconds=i * every_s), patience)
+        if event is not None:
+            events.append((i, event))
+    return events
+
+
+@given(VALUES)
+def test_told_once_over_and_once_on_recovery(values: list[float | None]) -> None:
+    # The oracle: a Schmitt trigger over the values that are known.
+    expected, on = [], False
+    for i, value in enumerate(values):
+        if value is not None and not on and value > THRESHOLD:
+            on = True
+            expected.append((i, AlertEvent.RAISED))
+        elif value is not None and on and value <= THRESHOLD * RATIO:
+            on = False
+            expected.append((i, AlertEvent.RECOVERED))
+    assert told(values, Patience()) == expected
+
+
+@given(VALUES, st.integers(0, 5))
+def test_a_violation_is_told_after_it_has_held(values: list[float | None], ticks: int) -> None:
+    expected, on, since = [], False, None
+    for i, value in enumerate(values):
+        if value is None:
+            continue
+        if on:
+            if value <= THRESHOLD * RATIO:
+                on, since = False, None
+                expected.append((i, AlertEvent.RECOVERED))
+            continue
+        since = (i if since is None else since) if value > THRESHOLD else None
+        if since is not None and i - since >= ticks:
+            on = True
+            expected.append((i, AlertEvent.RAISED))
+    assert told(values, Patience(hold_s=ticks * 10)) == expected
+
+
+def test_between_the_bounds_nothing_is_said() -> None:
+    assert told([101, 99, 101, 81, 101, 80, 99, 101], Patience()) == [
+        (0, AlertEvent.RAISED),
+        (5, AlertEvent.RECOVERED),
+        (7, AlertEvent.RAISED),
+    ]
+
+
+def test_an_alert_that_stays_on_is_reminded_of() -> None:
+    events = told([101] * 7, Patience(remind_s=30))
+    assert events == [(0, AlertEvent.RAISED), (3, AlertEvent.REMINDER), (6, AlertEvent.REMINDER)]
+
+
+def test_each_raise_is_an_incident_of_its_own() -> None:
+    state = AlertState()
+    numbers = []
+    for verdict in (Verdict.OVER, Verdict.CLEAR, Verdict.OVER, Verdict.BETWEEN, Verdict.CLEAR):
+        state, _ = step(state, verdict, NOON, Patience())
+        numbers.append(state.number)
+    assert numbers == [1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [(None, Verdict.UNKNOWN), (99.0, Verdict.OVER), (100.0, Verdict.BETWEEN), (125.0, Verdict.CLEAR)],
+)
+def test_a_figure_that_must_not_fall(value: float | None, verdict: Verdict) -> None:
+    assert below(value, 100.0, 0.8) is verdict
+
+
+def test_verdicts_on_several_figures_join() -> None:
+    assert worst([Verdict.CLEAR, Verdict.UNKNOWN, Verdict.OVER]) is Verdict.OVER
+    assert worst([Verdict.CLEAR, Verdict.BETWEEN]) is Verdict.BETWEEN
+    assert worst([Verdict.CLEAR, Verdict.UNKNOWN]) is Verdict.CLEAR
+    assert worst([]) is Verdict.UNKNOWN

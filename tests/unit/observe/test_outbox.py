@@ -1,0 +1,262 @@
+"""Telling once: whatever the interleaving of evaluators, their deaths and a channel's failures."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from databus.core.alerts import Alert, AlertEvent, AlertKind, AlertState, ChannelSpec, Noted
+from databus.core.connections import ConnectionSource
+from databus.core.errors import AlertingError
+from databus.core.settings import Settings
+from databus.observe.alerts.hysteresis import Patience, Verdict
+from databus.observe.alerts.outbox import GIVE_UP, MAX_OWED, RETRY_S, TELLER_S, MemoryBook, Outbox
+from databus.observe.alerts.rules import Observation
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+OVER = Observation(AlertKind.LAG, Verdict.OVER, "lag 400 of 300 s", range="(a:4, a:9]", figures={"lag_seconds": 400.0})
+CLEAR = Observation(AlertKind.LAG, Verdict.CLEAR, "lag 0 of 300 s")
+
+
+class DiedError(Exception):
+    """A process that was killed."""
+
+
+@dataclass
+class TestClock:
+    __test__ = False
+    at: datetime = NOON
+
+    def now(self) -> datetime:
+        return self.at
+
+    def wait(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+
+
+class Heard(ChannelSpec):
+    kind: ClassVar[str] = "heard"
+    fields_in_name: ClassVar[tuple[str, ...]] = ()
+    log: Any = None
+    before: Any = None
+
+    def send(self, alert: Alert, connections: ConnectionSource) -> None:
+        if self.before is not None:
+            self.before(alert)
+        self.log.append((self.channel_name, alert))
+
+
+class Connections:
+    def get(self, conn_id: str) -> Any:
+        raise AssertionError(conn_id)
+
+
+@dataclass
+class Place:
+    """A book that several evaluators share, and what the channels heard."""
+
+    clock: TestClock = field(default_factory=TestClock)
+    book: Any = field(default_factory=MemoryBook)
+    heard: list[tuple[str, Alert]] = field(default_factory=list)
+
+    def channel(self, name: str = "a", before: Callable[[Alert], None] | None = None, **options: Any) -> Heard:
+        return Heard(name=name, log=self.heard, before=before, **options)
+
+    def outbox(self, *channels: ChannelSpec, book: Any = None) -> Outbox:
+        settings = Settings("test", "", "", runbooks_url="https://runbooks.example/")
+        return Outbox("orders", book or self.book, channels, Connections(), self.clock, settings)
+
+    def say(self, outbox: Outbox, *observations: Observation) -> list[Alert]:
+        return outbox.consider(observations, {AlertKind.GAP}, lambda _kind: Patience())
+
+    @property
+    def events(self) -> list[str]:
+        return [f"{name} {alert.event}" for name, alert in self.heard]
+
+
+def test_an_alert_says_what_an_operator_needs() -> None:
+    place = Place()
+    place.say(place.outbox(place.channel()), OVER)
+    alert = place.heard[0][1]
+    assert alert.title == "[WARNING] orders: lag 400 of 300 s"
+    assert (alert.range, alert.figures) == ("(a:4, a:9]", {"lag_seconds": 400.0})
+    assert alert.runbook == "https://runbooks.example/lag.md"
+    assert alert.incident == "test/orders/lag#1"
+    assert Alert.from_json(alert.to_json()) == alert
+
+
+def test_retries_and_other_evaluators_do_not_repeat_it() -> None:
+    place = Place()
+    for _ in range(3):
+        for outbox in (place.outbox(place.channel()), place.outbox(place.channel())):
+            place.say(outbox, OVER)
+            place.clock.wait(100)
+    place.say(place.outbox(place.channel()), CLEAR)
+    place.say(place.outbox(place.channel()), CLEAR)
+    assert place.events == ["a raised", "a recovered"]
+
+
+def test_what_is_not_observed_any_more_has_recovered() -> None:
+    place = Place()
+    gap = Observation(AlertKind.GAP, Verdict.OVER, "gap 3: purged", "3")
+    outbox = place.outbox(place.channel())
+    place.say(outbox, gap, OVER)
+    place.say(outbox, OVER)
+    assert [(alert.event, alert.kind, alert.subject) for _, alert in place.heard] == [
+        (AlertEvent.RAISED, AlertKind.GAP, "3"),
+        (AlertEvent.RAISED, AlertKind.LAG, ""),
+        (AlertEvent.RECOVERED, AlertKind.GAP, "3"),
+    ]
+    # What cannot be known now, such as lag while the source is away, is not taken for well.
+    place.say(outbox)
+    assert len(place.heard) == 3
+
+
+def test_a_channel_that_fails_gets_it_later_and_in_order() -> None:
+    place = Place()
+    down = [True]
+
+    def refuse(_alert: Alert) -> None:
+        if down[0]:
+            raise AlertingError("no route")
+
+    outbox = place.outbox(place.channel("up"), place.channel("down", refuse))
+    place.say(outbox, OVER)
+    place.say(outbox, CLEAR)
+    assert place.events == ["up raised", "up recovered"]
+    down[0] = False
+    place.clock.wait(RETRY_S + 1)
+    place.say(outbox)
+    assert place.events == ["up raised", "up recovered", "down raised", "down recovered"]
+    assert not any(at.state.owed for at in place.book.load("orders").values())
+
+
+def test_what_waits_for_a_dead_channel_is_bounded() -> None:
+    place = Place()
+
+    def refuse(_alert: Alert) -> None:
+        raise AlertingError("no route")
+
+    outbox = place.outbox(place.channel("down", refuse), place.channel("up"))
+    for _ in range(MAX_OWED):
+        place.say(outbox, OVER)
+        place.say(outbox, CLEAR)
+    assert len(place.book.load("orders")["lag"].state.owed) == MAX_OWED
+    assert len(place.events) == 2 * MAX_OWED
+
+
+def test_what_a_channel_has_not_taken_for_a_day_is_dropped() -> None:
+    place = Place()
+
+    def refuse(_alert: Alert) -> None:
+        raise AlertingError("no route")
+
+    outbox = place.outbox(place.channel("down", refuse))
+    place.say(outbox, OVER)
+    place.clock.wait(GIVE_UP.total_seconds())
+    place.say(outbox, OVER)
+    assert place.book.load("orders")["lag"].state.owed == ()
+
+
+def test_a_channel_takes_what_it_was_told_to_take() -> None:
+    place = Place()
+    only = place.channel("only", events=(AlertEvent.RECOVERED,), kinds=(AlertKind.LAG,))
+    outbox = place.outbox(only, place.channel("none", kinds=(AlertKind.GAP,)))
+    place.say(outbox, OVER)
+    place.say(outbox, CLEAR)
+    assert place.events == ["only recovered"]
+
+
+def test_a_teller_that_died_is_stood_in_for() -> None:
+    place = Place()
+
+    def die(_alert: Alert) -> None:
+        raise DiedError
+
+    with contextlib.suppress(DiedError):
+        place.say(place.outbox(place.channel("a", die)), OVER)
+    other = place.outbox(place.channel("a"))
+    place.say(other, OVER)
+    assert place.heard == []  # the first may still be at it
+    place.clock.wait(TELLER_S + 1)
+    place.say(other, OVER)
+    assert place.events == ["a raised"]
+
+
+class Interrupting(MemoryBook):
+    """A book at which, before chosen operations, somebody else acts or this process dies."""
+
+    def __init__(self, shared: MemoryBook, plan: list[str], other: Callable[[], None]) -> None:
+        super().__init__()
+        self._shared, self._plan, self._other = shared, plan, other
+
+    def load(self, flow: str) -> Any:
+        self._act()
+        return self._shared.load(flow)
+
+    def swap(self, flow: str, key: str, version: int | None, state: AlertState) -> int | None:
+        self._act()
+        done = self._shared.swap(flow, key, version, state)
+        self._act()
+        return done
+
+    def _act(self) -> None:
+        if self._plan:
+            step = self._plan.pop(0)
+            if step == "die":
+                raise DiedError
+            if step == "other":
+                self._other()
+
+
+@given(
+    st.lists(st.sampled_from([OVER, CLEAR]), min_size=1, max_size=6),
+    st.lists(st.sampled_from(["go", "go", "other", "die"]), max_size=30),
+)
+@settings(deadline=None)
+def test_every_transition_is_told_and_twice_only_after_a_death(observed: list[Observation], plan: list[str]) -> None:
+    place = Place()
+    deaths = 0
+    for observation in observed:
+        other = place.outbox(place.channel())
+        mine = place.outbox(
+            place.channel(),
+            book=Interrupting(place.book, plan, lambda o=other, s=observation: place.say(o, s)),  # type: ignore[misc]
+        )
+        try:
+            place.say(mine, observation)
+        except DiedError:
+            deaths += 1
+        place.say(place.outbox(place.channel()), observation)
+        place.clock.wait(1)
+    place.clock.wait(TELLER_S + 1)
+    place.say(place.outbox(place.channel()), observed[-1])
+    # The oracle: the transitions of the observations themselves.
+    expected, on = [], False
+    for i, observation in enumerate(observed):
+        if (observation is OVER) != on:
+            on = not on
+            expected.append((AlertEvent.RAISED if on else AlertEvent.RECOVERED, NOON + timedelta(seconds=i)))
+    told = Counter((alert.event, alert.at) for _, alert in place.heard)
+    assert set(told) == set(expected)
+    assert sum(told.values()) - len(told) <= deaths
+    assert not any(at.state.owed for at in place.book.load("orders").values())
+
+
+def test_states_survive_their_json() -> None:
+    place = Place()
+
+    def refuse(_alert: Alert) -> None:
+        raise AlertingError("no route")
+
+    place.say(place.outbox(place.channel("a", refuse)), OVER)
+    noted: Noted = place.book.load("orders")["lag"]
+    assert noted.state.owed
+    assert AlertState.from_json(noted.state.to_json()) == noted.state

@@ -1,0 +1,33 @@
+"""A flow's place as sensors judge it."""
+
+from __future__ import annotations
+
+import pytest
+
+from databus.ops.head import Place
+
+
+@pytest.mark.parametrize(
+    ("committed", "lag_bytes", "has_changes"),
+    [("", None, True), ("a:4", 0, False), ("a:4", 1, True), ("a:4", None, True)],
+)
+def test_there_are_changes_unless_the_source_says_there_are_none(
+    committed: str, lag_bytes: int | None, has_changes: bool
+) -> None:
+    assert Place("orders", committed, "a:9", lag_bytes, 0.0).has_changes is has_changes
+
+
+@pytest.mark.parametrize(
+    ("place", "bounds", "within"),
+    [
+        (Place("orders", "a:4", "a:9", 5, 1.0), (1.0, None), True),
+        (Place("orders", "a:4", "a:9", 5, 1.1), (1.0, None), False),
+        (Place("orders", "a:4", "a:9", 5, 1.0), (2.0, 4), False),
+        (Place("orders", "a:4", "a:9", None, 1.0), (None, 4), False),
+        (Place("orders", "", "a:9", None, None), (None, None), False),
+    ],
+)
+def test_lag_is_within_bounds_only_when_it_is_known(
+    place: Place, bounds: tuple[float | None, int | None], within: bool
+) -> None:
+    assert place.within(*bounds) is within

@@ -1,0 +1,65 @@
+"""What a flow did lately, and which outputs a run has written."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from databus.core.receipts import WriteReceipt
+from databus.records.activity import activity
+from databus.records.outputs import written_outputs
+from databus.records.quality import evaluate_run
+from databus.records.recorder import SqlRecorder
+from databus.records.store import RecordStore
+from tests.contract.record_samples import NOON, held, report
+
+FLOW = "orders_to_kafka"
+
+
+def test_nothing_is_known_of_a_flow_that_never_ran(store: RecordStore) -> None:
+    seen = activity(store, FLOW, NOON)
+    assert (seen.recent.batches, seen.run_id, seen.quarantine_rows, seen.quality_passed) == (0, "", 0, None)
+
+
+def test_the_newest_batches_runs_and_held_rows(store: RecordStore) -> None:
+    class Clock:
+        def now(self) -> Any:
+            return NOON
+
+    recorder = SqlRecorder(store, Clock())
+    for number, run in ((1, "r1"), (2, "r1"), (3, "r2")):
+        recorder.record(report(number, run))
+    recorder.record(report(9, "other", flow="another"))
+    recorder.quarantine(FLOW, 1, [held(), held("srv:bin.000001:151:3:0")])
+    seen = activity(store, FLOW, NOON - timedelta(minutes=1))
+    assert (seen.recent.batches, seen.recent.rows, seen.recent.seconds) == (3, 36, 120.0)
+    assert (seen.run_id, seen.run_url) == ("r2", "http://airflow/run")
+    assert seen.recent.handover_seconds == 60.0
+    assert seen.recent.delay_seconds == {"0.5": 1.0, "0.95": 1.0, "0.99": 1.0}
+    assert (seen.quarantine_rows, seen.quarantine_new) == (2, 2)
+    assert activity(store, FLOW, NOON + timedelta(seconds=1)).quarantine_new == 0
+    graded = evaluate_run(store, FLOW, "r1", NOON)
+    seen = activity(store, FLOW, NOON)
+    assert (seen.quality_run, seen.quality_passed) == ("r1", graded.success)
+
+
+def test_outputs_of_a_run_and_of_failed_ones_before_it(store: RecordStore) -> None:
+    recorder = SqlRecorder(store)
+    for number, run in ((1, "audited"), (2, "failed"), (3, "mine"), (4, "mine"), (5, "next")):
+        recorder.record(report(number, run))
+    evaluate_run(store, FLOW, "audited", NOON)
+    # The batches were committed one a minute: "mine" started after the second.
+    started = NOON + timedelta(minutes=2, seconds=30)
+    assert written_outputs(store, FLOW, "mine", started) == {("kafka", "cdc.orders"): 30}
+    assert written_outputs(store, FLOW, "mine", None) == {("kafka", "cdc.orders"): 20}
+    evaluate_run(store, FLOW, "mine", NOON)
+    assert written_outputs(store, FLOW, "mine", started) == {("kafka", "cdc.orders"): 30}  # a retry tells the same
+    later = NOON + timedelta(minutes=4, seconds=30)
+    assert written_outputs(store, FLOW, "next", later) == {("kafka", "cdc.orders"): 10}
+    assert written_outputs(store, FLOW, "idle", later) == {}
+
+
+def test_an_output_without_rows_is_none(store: RecordStore) -> None:
+    receipt = WriteReceipt("search", 0, 1, 0, {}, (), {"orders": {"created": 0, "noop": 3}})
+    SqlRecorder(store).record(report(1, "r", receipts=(receipt,)))
+    assert written_outputs(store, FLOW, "r", None) == {}

@@ -23,6 +23,7 @@ from databus.cli import (
     quarantine,
     sandbox,
     segments,
+    trace,
     watching,
 )
 from databus.cli.exits import exit_code
@@ -50,6 +51,7 @@ app.command("peek")(watching.peek)
 app.command("lag")(watching.lag)
 app.command("gaps")(amending.gaps)
 app.command("claim")(claim.claim)
+app.command("trace")(trace.trace)
 app.command("segments")(segments.segments)
 app.command("doctor")(watching.doctor)
 

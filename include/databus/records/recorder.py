@@ -17,6 +17,7 @@ from databus.core.receipts import RejectedRow
 from databus.core.report import BatchReport
 from databus.records import tables as t
 from databus.records.ledger_pages import LedgerPages
+from databus.records.ranges import ranges_of_batch
 from databus.records.run_rows import run_number
 from databus.records.store import RecordStore
 
@@ -120,7 +121,7 @@ def _emptied(connection: sa.Connection, row: Mapping[str, Any]) -> int | None:
     mine = (b.flow == row["flow"]) & (b.batch == row["batch"]) & (b.plan_hash == row["plan_hash"]) & b.refilled
     update = t.batches.update().where(mine).values(**row, refilled=False).returning(b.id)
     number: int | None = connection.execute(update).scalar_one_or_none()
-    for table in (t.table_counts, t.receipts, t.check_results):
+    for table in (t.table_counts, t.receipts, t.check_results, t.ranges):
         connection.execute(table.delete().where(table.c.batch == number))
     return number
 
@@ -143,6 +144,7 @@ def _batch_row(report: BatchReport, run: int) -> dict[str, Any]:
         "durations_ms": dict(report.durations_ms),
         "watermark": report.watermark,
         "committed_at": report.committed_at,
+        "code_version": report.code_version,
     }
 
 
@@ -167,7 +169,13 @@ def _children(report: BatchReport) -> list[tuple[sa.Table, list[dict[str, Any]]]
         (t.table_counts, counts),
         (t.receipts, [{name: receipt[name] for name in kept} for receipt in receipts]),
         (t.check_results, checks),
+        (t.ranges, [{"flow": report.plan.flow, **row} for row in _ranges(report)]),
     ]
+
+
+def _ranges(report: BatchReport) -> list[dict[str, Any]]:
+    moved = report.plan.range
+    return ranges_of_batch(moved.start.to_json(), moved.end.to_json(), [r.outputs for r in report.receipts])
 
 
 def _quarantine_row(flow: str, batch: int, row: RejectedRow, now: datetime) -> dict[str, Any]:

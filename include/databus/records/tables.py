@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from databus.records.columns import Id, Json, UtcDateTime
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raised by every migration; a databus from before migrations refuses what it does not know by it."""
 
 metadata = sa.MetaData(
@@ -56,6 +56,7 @@ batches = sa.Table(
     sa.Column("committed_at", UtcDateTime, nullable=False),
     # Filled in from history after a kill: durations, checks and the spec's hash are not known.
     sa.Column("refilled", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("code_version", sa.String(50), nullable=False, server_default=""),  # "" in older and refilled reports
     sa.UniqueConstraint("flow", "batch", "plan_hash"),
 )
 
@@ -167,4 +168,18 @@ quarantine_decisions = sa.Table(
     sa.Column("why", sa.Text, nullable=False),
     sa.Column("at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("flow", "event_id", "stage"),
+)
+
+ranges = sa.Table(
+    "databus_ranges",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    _of_batch(),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("side", sa.String(10), nullable=False),  # source or output
+    sa.Column("stream", sa.String(500), nullable=False),  # server/timeline/stem of a log, topic[partition]
+    sa.Column("after", sa.BigInteger, nullable=False),  # exclusive
+    sa.Column("upto", sa.BigInteger, nullable=False),  # inclusive
+    # Named by hand, and holding all that a look-up needs.
+    sa.Index("ix_databus_ranges_place", "flow", "side", "stream", "upto", "after", "batch"),
 )

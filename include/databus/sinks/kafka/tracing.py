@@ -1,0 +1,276 @@
+"""Finding single records of a topic: one offset, or those of a batch's range of offsets that carry a change.
+
+Records of one batch lie in a partition in the order of the log. So a large range is first narrowed by a binary search
+over offsets, where the envelope tells file and position; what is left is read and compared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from databus.core.errors import SinkUnavailableError
+from databus.core.trace import (
+    Change,
+    Sighting,
+    Sought,
+    TraceExpiredError,
+    TraceLimitError,
+    TraceNotRecordedError,
+    log_number,
+    of_event_id,
+)
+from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+
+_OUTPUT = re.compile(r"(?P<topic>.+)\[(?P<partition>\d+)\]")
+_PLACE = re.compile(r"(?P<topic>[^:]+):(?P<partition>\d+):(?P<offset>\d+)")
+_CHUNK = 1000
+NARROW_FROM = 4_000
+"""Ranges of more records are narrowed first."""
+
+KEY_SEARCH_RECORDS = 200_000
+"""How many of a partition's newest records are looked through for a key."""
+
+
+class TopicReader:
+    """Reads single records, as a read_committed consumer of no group.
+
+    Args:
+        sink: sink name.
+        settings: how to reach the cluster.
+    """
+
+    def __init__(self, sink: str, settings: ClientSettings) -> None:
+        self._sink, self._settings, self._seen = sink, settings, LastError()
+
+    def sighting(self, place: str) -> Sighting:
+        """See `TraceableSink.sighting`."""
+        match = _PLACE.fullmatch(place)
+        if match is None:
+            raise TraceNotRecordedError(f"{place} is no place of a topic", hint="Write TOPIC:PARTITION:OFFSET.")
+        topic, partition, offset = match["topic"], int(match["partition"]), int(match["offset"])
+        with self._consumer() as consumer:
+            low, high = self._ends(consumer, topic, partition)
+            if offset < low:
+                raise TraceExpiredError(
+                    f"{place} is not kept any more: {topic}[{partition}] begins at {low}",
+                    hint="The topic's retention (or a deletion of records) removed it.",
+                )
+            if offset >= high:
+                raise TraceNotRecordedError(f"{place} is not written yet: {topic}[{partition}] ends at {high}")
+            found = next(self._read(consumer, topic, partition, offset, offset), None)
+        if found is None:
+            raise TraceNotRecordedError(
+                f"{place} holds no record for a read_committed consumer",
+                hint="It is a transaction's control record, of an aborted transaction, or was compacted away.",
+            )
+        return self._seen_at(found)
+
+    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: Sought) -> list[Sighting]:
+        """See `TraceableSink.sightings`."""
+        found: list[Sighting] = []
+        expired = []
+        with self._consumer() as consumer:
+            for output, facts in sorted(outputs.items()):
+                match = _OUTPUT.fullmatch(output)
+                if match is None or "first_offset" not in facts or facts["first_offset"] < 0:
+                    continue
+                topic, partition = match["topic"], int(match["partition"])
+                low, _ = self._ends(consumer, topic, partition)
+                first, last = int(facts["first_offset"]), int(facts["last_offset"])
+                if first < low:
+                    expired.append(f"{output} begins at {low}, the batch wrote {first}–{last}")
+                if last < low:
+                    continue
+                first, last = self._narrowed(consumer, (topic, partition), (max(first, low), last), sought)
+                for message in self._read(consumer, topic, partition, first, last):
+                    sighting = self._seen_at(message)
+                    if sought.matches(sighting.change):
+                        found.append(sighting)
+                        if len(found) >= sought.most:
+                            return found
+        if expired and not found:
+            raise TraceExpiredError(
+                f"sink {self._sink}: {'; '.join(expired)}", hint="The topic's retention removed the records."
+            )
+        return found
+
+    def newest(self, outputs: Sequence[str], key: str, table: str) -> list[Sighting]:
+        """See `TraceableSink.newest`; looks through the newest `KEY_SEARCH_RECORDS` of the key's partition."""
+        from databus.rows.murmur2 import murmur2
+
+        hashed = murmur2(key.encode()) & 0x7FFFFFFF
+        found: list[Sighting] = []
+        cut = []
+        with self._consumer() as consumer:
+            for topic in sorted({m["topic"] for o in outputs if (m := _OUTPUT.fullmatch(o))}):
+                partition = hashed % self._partitions(consumer, topic)
+                low, high = self._ends(consumer, topic, partition)
+                sighting, reached = self._backwards(
+                    consumer, (topic, partition), (low, high), Sought(key=key, table=table)
+                )
+                if sighting is not None:
+                    found.append(sighting)
+                elif reached > low:
+                    cut.append(f"{topic}[{partition}] back to offset {reached}")
+        if cut and not found:
+            raise TraceLimitError(
+                f"sink {self._sink}: no change of {key} in the newest {KEY_SEARCH_RECORDS:,} records: {'; '.join(cut)}",
+                hint="Name a change by GTID, FILE:POS or TOPIC:PARTITION:OFFSET; a search sink finds keys at once.",
+            )
+        return found
+
+    def _backwards(
+        self, consumer: Consumer, of: tuple[str, int], ends: tuple[int, int], sought: Sought
+    ) -> tuple[Sighting | None, int]:
+        low, high = ends
+        floor, size, newest = max(low, high - KEY_SEARCH_RECORDS), _CHUNK, None
+        while high > floor and newest is None:
+            first = max(floor, high - size)
+            for message in self._read(consumer, *of, first, high - 1):
+                if message.key() is not None and message.key().decode("utf-8", "replace") == sought.key:
+                    seen = self._seen_at(message)
+                    newest = seen if sought.matches(seen.change) and not seen.tombstone else newest
+            high, size = first, size * 4
+        return newest, high
+
+    def _narrowed(
+        self, consumer: Consumer, of: tuple[str, int], span: tuple[int, int], sought: Sought
+    ) -> tuple[int, int]:
+        """Return the part of a range that holds a transaction, by a binary search; the range where that cannot be."""
+        first, last = span
+        if sought.position is None or not sought.file or last - first < NARROW_FROM:
+            return span
+        wanted = _number(Change(file=sought.file, position=sought.position))
+        low, high = first, last
+        while high - low > NARROW_FROM // 2:
+            middle = (low + high) // 2
+            message = next(self._read(consumer, *of, middle, high, most=1), None)
+            here = _number(self._seen_at(message).change) if message is not None else None
+            if here is None or message is None:
+                return span
+            if here < wanted:
+                low = int(message.offset())
+            elif here > wanted:
+                high = middle
+            else:
+                return max(first, middle - NARROW_FROM), min(last, middle + NARROW_FROM)
+        return low, high
+
+    def _read(
+        self, consumer: Consumer, topic: str, partition: int, first: int, last: int, most: int = 0
+    ) -> Iterator[Message]:
+        """Yield committed records from `first` to `last`, both included."""
+        if last < first:
+            return
+        try:
+            consumer.assign([TopicPartition(topic, partition, first)])
+            given = 0
+            while True:
+                # One call returns what has arrived; asking for few at first keeps a single record quick.
+                messages = consumer.consume(1 if most or first == last else _CHUNK, self._settings.timeout_s)
+                if not messages:
+                    raise SinkUnavailableError(
+                        f"{self._settings.conn_id} ({self._settings.servers}): no answer reading {topic}[{partition}]",
+                        hint="Check that the brokers run.",
+                    )
+                for message in messages:
+                    error = message.error()
+                    if error is not None:
+                        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own name
+                            return
+                        raise sink_error(self._settings, f"read {topic}[{partition}]", error, self._seen)
+                    if message.offset() > last:
+                        return
+                    yield message
+                    given += 1
+                    if message.offset() == last or given == most:
+                        return
+        except KafkaException as error:
+            raise sink_error(self._settings, f"read {topic}[{partition}]", kafka_error(error), self._seen) from error
+
+    def _ends(self, consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+        try:
+            low, high = consumer.get_watermark_offsets(
+                TopicPartition(topic, partition, OFFSET_INVALID), timeout=self._settings.timeout_s
+            )
+        except KafkaException as error:
+            raise sink_error(
+                self._settings, f"read the ends of {topic}[{partition}]", kafka_error(error), self._seen
+            ) from error
+        return int(low), int(high)
+
+    def _partitions(self, consumer: Consumer, topic: str) -> int:
+        try:
+            known = consumer.list_topics(topic, timeout=self._settings.timeout_s).topics[topic]
+        except KafkaException as error:
+            raise sink_error(self._settings, f"look at {topic}", kafka_error(error), self._seen) from error
+        if known.error is not None:
+            raise sink_error(self._settings, f"look at {topic}", known.error, self._seen)
+        return len(known.partitions)
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Consumer]:
+        consumer = self._settings.consumer(
+            {
+                "group.id": "databus.trace",  # never committed to, never joined: partitions are assigned
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 10,
+            },
+            self._seen,
+        )
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    def _seen_at(self, message: Message) -> Sighting:
+        headers = dict(message.headers() or ())
+        event_id = (headers.get("event_id") or b"").decode("utf-8", "replace")
+        change = of_event_id(event_id).plus(_of_value(message.value()))
+        key = message.key()
+        if key is not None:
+            change = change.plus(Change(key=key.decode("utf-8", "replace")))
+        if stamp := headers.get("ts_ms"):
+            change = change.plus(Change(ts_ms=int(stamp)))
+        kind, at_ms = message.timestamp()
+        place = f"{message.topic()}:{message.partition()}:{message.offset()}"
+        return Sighting(self._sink, "record", place, change, at_ms if kind else None, tombstone=message.value() is None)
+
+
+def _number(change: Change) -> int | None:
+    number = change.file.rpartition(".")[2]
+    return log_number(int(number), change.position) if number.isdigit() and change.position is not None else None
+
+
+def _of_value(value: bytes | None) -> Change:
+    """Return what an envelope tells of its change; nothing of a value that is no envelope of ours."""
+    try:
+        envelope = json.loads(value or b"null")
+    except ValueError:
+        return Change()
+    if not isinstance(envelope, dict):
+        return Change()
+    source = envelope.get("source")
+    if isinstance(source, dict) and "event_id" in source:
+        return Change(
+            event_id=source["event_id"],
+            gtid=source.get("gtid") or "",
+            file=source.get("file") or "",
+            position=source.get("pos"),
+            ordinal=source.get("row"),
+            op=envelope.get("op") or "",
+            table=f"{source.get('db')}.{source.get('table')}",
+            ts_ms=source.get("ts_ms"),
+        )
+    if "__event_id" in envelope:
+        return Change(event_id=envelope["__event_id"], op=envelope.get("__op") or "", ts_ms=envelope.get("__ts_ms"))
+    return Change()

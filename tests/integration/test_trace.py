@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,13 +104,16 @@ def places(journey: Journey) -> list[str]:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneProcessWorld]:
-    home = tmp_path_factory.mktemp("trace")
+    kept = os.environ.get("DATABUS_TEST_WORLD")
+    home = Path(kept) if kept else tmp_path_factory.mktemp("trace")
     sandbox = Sandbox(home, ports_from=26_100)
     try:
-        sandbox.up(("zookeeper", "kafka", "mysql"))
+        if not kept:
+            sandbox.up(("zookeeper", "kafka", "mysql"))
         yield OneProcessWorld(sandbox, home)
     finally:
-        sandbox.destroy()
+        if not kept:
+            sandbox.destroy()
 
 
 @pytest.fixture(scope="module", params=["debezium", "row"])

@@ -183,3 +183,20 @@ ranges = sa.Table(
     # Named by hand, and holding all that a look-up needs.
     sa.Index("ix_databus_ranges_place", "flow", "side", "stream", "upto", "after", "batch"),
 )
+
+lineage_runs = sa.Table(
+    "databus_lineage_runs",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("run_id", sa.String(250), nullable=False),
+    sa.Column("clear", sa.Integer, nullable=False),  # how often Airflow had cleared the run
+    sa.Column("parent", sa.String(50), nullable=False),
+    sa.Column("started_at", UtcDateTime, nullable=False),
+    sa.Column("state", sa.String(20), nullable=False, server_default=""),
+    sa.Column("ended_at", UtcDateTime),
+    sa.Column("start_sent", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("end_sent", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.UniqueConstraint("flow", "run_id", "clear"),
+    sa.Index("ix_databus_lineage_runs_open", "flow", "end_sent"),
+)

@@ -1,4 +1,4 @@
-"""Ranges of each batch, of its source and of its outputs, by which a change is found; and the code that moved it.
+"""Ranges by which a change is found, the code that moved a batch, and which windows lineage was told of.
 
 Revision ID: 0004
 Revises: 0003
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from databus.records.columns import Id, Json
+from databus.records.columns import Id, Json, UtcDateTime
 from databus.records.ranges import ranges_of_batch
 
 revision = "0004"
@@ -20,7 +20,7 @@ _ROWS = 1000
 
 
 def upgrade() -> None:
-    """Add `databus_ranges`, filled from the reports that are there, and the column `code_version`."""
+    """Add `databus_ranges`, filled from the reports that are there, `databus_lineage_runs`, and `code_version`."""
     ranges = op.create_table(
         "databus_ranges",
         sa.Column("id", Id, nullable=False),
@@ -39,6 +39,22 @@ def upgrade() -> None:
     op.create_index("ix_databus_ranges_place", "databus_ranges", list(_COLUMNS))
     _fill(ranges)
     op.add_column("databus_batches", sa.Column("code_version", sa.String(50), nullable=False, server_default=""))
+    op.create_table(
+        "databus_lineage_runs",
+        sa.Column("id", Id, nullable=False),
+        sa.Column("flow", sa.String(100), nullable=False),
+        sa.Column("run_id", sa.String(250), nullable=False),
+        sa.Column("clear", sa.Integer, nullable=False),
+        sa.Column("parent", sa.String(50), nullable=False),
+        sa.Column("started_at", UtcDateTime, nullable=False),
+        sa.Column("state", sa.String(20), nullable=False, server_default=""),
+        sa.Column("ended_at", UtcDateTime),
+        sa.Column("start_sent", sa.Boolean, nullable=False, server_default=sa.false()),
+        sa.Column("end_sent", sa.Boolean, nullable=False, server_default=sa.false()),
+        sa.PrimaryKeyConstraint("id", name="pk_databus_lineage_runs"),
+        sa.UniqueConstraint("flow", "run_id", "clear", name="uq_databus_lineage_runs_flow_run_id_clear"),
+    )
+    op.create_index("ix_databus_lineage_runs_open", "databus_lineage_runs", ["flow", "end_sent"])
     op.execute("UPDATE databus_schema SET version = 4")
 
 

@@ -103,7 +103,9 @@ class FlowTrace:
             notes: list[str] = []
             batches = self._finder.read(sighting.change)
             others = self._seen(batches, _sought(sighting.change), notes)
-            rows = [s.change for s in others] or (self._rows(batches[0], sighting.change, notes) if batches else [])
+            rows = [s.change for s in others]
+            if batches and not rows:
+                rows = self._rows(batches[0], sighting.change, notes) or []
             for row in list(dict.fromkeys(rows))[:_DOCUMENTS]:
                 same = Sought(key=row.key, table=row.table)
                 if row.key is not None and any(s.place == place for s in sink.sightings({index: {}}, same)):

@@ -90,7 +90,9 @@ class TopicReader:
                 first, last = self._narrowed(consumer, (topic, partition), (max(first, low), last), sought)
                 for message in self._read(consumer, topic, partition, first, last):
                     sighting = self._seen_at(message)
-                    if sought.matches(sighting.change):
+                    # A tombstone carries an id and no place; it stands right behind its delete.
+                    follows = sighting.tombstone and found and found[-1].change.event_id == sighting.change.event_id
+                    if follows or sought.matches(sighting.change):
                         found.append(sighting)
                         if len(found) >= sought.most:
                             return found
@@ -133,7 +135,7 @@ class TopicReader:
         while high > floor and newest is None:
             first = max(floor, high - size)
             for message in self._read(consumer, *of, first, high - 1):
-                if message.key() is not None and message.key().decode("utf-8", "replace") == sought.key:
+                if _text(message.key()) == sought.key:
                     seen = self._seen_at(message)
                     newest = seen if sought.matches(seen.change) and not seen.tombstone else newest
             high, size = first, size * 4
@@ -152,10 +154,10 @@ class TopicReader:
             middle = (low + high) // 2
             message = next(self._read(consumer, *of, middle, high, most=1), None)
             here = _number(self._seen_at(message).change) if message is not None else None
-            if here is None or message is None:
+            if here is None or wanted is None or message is None:
                 return span
             if here < wanted:
-                low = int(message.offset())
+                low = _offset(message)
             elif here > wanted:
                 high = middle
             else:
@@ -172,25 +174,23 @@ class TopicReader:
             consumer.assign([TopicPartition(topic, partition, first)])
             given = 0
             while True:
-                # One call returns what has arrived; asking for few at first keeps a single record quick.
-                messages = consumer.consume(1 if most or first == last else _CHUNK, self._settings.timeout_s)
-                if not messages:
+                message = consumer.poll(self._settings.timeout_s)
+                if message is None:
                     raise SinkUnavailableError(
                         f"{self._settings.conn_id} ({self._settings.servers}): no answer reading {topic}[{partition}]",
                         hint="Check that the brokers run.",
                     )
-                for message in messages:
-                    error = message.error()
-                    if error is not None:
-                        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own name
-                            return
-                        raise sink_error(self._settings, f"read {topic}[{partition}]", error, self._seen)
-                    if message.offset() > last:
+                error = message.error()
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own name
                         return
-                    yield message
-                    given += 1
-                    if message.offset() == last or given == most:
-                        return
+                    raise sink_error(self._settings, f"read {topic}[{partition}]", error, self._seen)
+                if _offset(message) > last:
+                    return
+                yield message
+                given += 1
+                if _offset(message) == last or given == most:
+                    return
         except KafkaException as error:
             raise sink_error(self._settings, f"read {topic}[{partition}]", kafka_error(error), self._seen) from error
 
@@ -233,17 +233,27 @@ class TopicReader:
             consumer.close()
 
     def _seen_at(self, message: Message) -> Sighting:
-        headers = dict(message.headers() or ())
-        event_id = (headers.get("event_id") or b"").decode("utf-8", "replace")
-        change = of_event_id(event_id).plus(_of_value(message.value()))
+        headers = {name: _text(value) for name, value in message.headers() or ()}
+        change = of_event_id(headers.get("event_id", "")).plus(_of_value(message.value()))
         key = message.key()
         if key is not None:
-            change = change.plus(Change(key=key.decode("utf-8", "replace")))
+            change = change.plus(Change(key=_text(key)))
         if stamp := headers.get("ts_ms"):
             change = change.plus(Change(ts_ms=int(stamp)))
         kind, at_ms = message.timestamp()
         place = f"{message.topic()}:{message.partition()}:{message.offset()}"
         return Sighting(self._sink, "record", place, change, at_ms if kind else None, tombstone=message.value() is None)
+
+
+def _text(value: str | bytes | None) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+
+
+def _offset(message: Message) -> int:
+    """Return the offset of a message that was read; only one to be produced has none."""
+    offset = message.offset()
+    assert offset is not None  # noqa: S101 - see above
+    return offset
 
 
 def _number(change: Change) -> int | None:

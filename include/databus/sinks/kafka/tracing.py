@@ -233,7 +233,8 @@ class TopicReader:
             consumer.close()
 
     def _seen_at(self, message: Message) -> Sighting:
-        headers = {name: _text(value) for name, value in message.headers() or ()}
+        pairs: Any = message.headers() or ()
+        headers = {name: _text(value) for name, value in pairs}
         change = of_event_id(headers.get("event_id", "")).plus(_of_value(message.value()))
         key = message.key()
         if key is not None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from databus.core.errors import SinkUnavailableError
+from databus.core.errors import SinkSettingError, SinkUnavailableError
 from databus.core.trace import (
     Change,
     Sighting,
@@ -108,10 +108,15 @@ class TopicReader:
 
         hashed = murmur2(key.encode()) & 0x7FFFFFFF
         found: list[Sighting] = []
+        gone: SinkSettingError | None = None
         cut = []
         with self._consumer() as consumer:
             for topic in sorted({m["topic"] for o in outputs if (m := _OUTPUT.fullmatch(o))}):
-                partition = hashed % self._partitions(consumer, topic)
+                try:
+                    partition = hashed % self._partitions(consumer, topic)
+                except SinkSettingError as error:  # deleted since: others may hold the key
+                    gone = error
+                    continue
                 low, high = self._ends(consumer, topic, partition)
                 sighting, reached = self._backwards(
                     consumer, (topic, partition), (low, high), Sought(key=key, table=table)
@@ -120,6 +125,8 @@ class TopicReader:
                     found.append(sighting)
                 elif reached > low:
                     cut.append(f"{topic}[{partition}] back to offset {reached}")
+        if gone is not None and not found and not cut:
+            raise gone
         if cut and not found:
             raise TraceLimitError(
                 f"sink {self._sink}: no change of {key} in the newest {KEY_SEARCH_RECORDS:,} records: {'; '.join(cut)}",

@@ -103,7 +103,7 @@ docker/secrets.env:
 	@echo "wrote $@"
 
 ##@ Set it up
-.PHONY: setup java lock clean
+.PHONY: setup java lock ui clean
 setup: $(READY) ## Make .venv with the pinned requirements and databus itself
 
 # Debian keeps venv's pip in a package of its own.
@@ -135,6 +135,9 @@ java: setup ## Find Java 17, or install it where that is possible (root on Debia
 
 lock: setup ## Compile requirements.in to requirements.txt (ARGS="--upgrade-package X" moves one)
 	$(BIN)/uv pip compile --python $(BIN)/python --quiet --no-annotate --no-header --output-file requirements.txt requirements.in $(ARGS)
+
+ui: ## Build the pages of Airflow's plugin (Node 20) into plugins/databus_ui, which is committed
+	cd ui && npm ci --no-audit --no-fund && npm run --silent build
 
 clean: ## Remove what builds and tests leave behind (.venv and docker/secrets.env stay)
 	rm -rf build dist include/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse

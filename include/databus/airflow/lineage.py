@@ -2,10 +2,82 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException
 
 from databus.airflow.connections import AirflowConnections
 from databus.core.flow import Flow
+from databus.core.settings import Settings
+
+if TYPE_CHECKING:
+    from databus.ops.lineage_runs import LineageTeller
+
+COMPLETE, FAIL = "COMPLETE", "FAIL"
+
+
+@contextmanager
+def window_lineage(flow: Flow, context: Any) -> Iterator[None]:
+    """Tell OpenLineage of a window over all attempts of its task: one START, one end.
+
+    An attempt that Airflow will repeat ends nothing. One that is killed cannot; see `close_left_open`.
+    """
+    teller = _teller(flow)
+    if teller is None:
+        yield
+        return
+    dag_run, instance = context["dag_run"], context["ti"]
+    clear = int(getattr(dag_run, "clear_number", 0) or 0)
+    teller.started(context["run_id"], clear, _parent(flow, dag_run, clear))
+    try:
+        yield
+    except AirflowSkipException:
+        teller.ended(context["run_id"], clear, COMPLETE)
+        raise
+    except Exception as error:
+        if isinstance(error, AirflowFailException) or instance.try_number > instance.max_tries:
+            teller.ended(context["run_id"], clear, FAIL)
+        raise
+    teller.ended(context["run_id"], clear, COMPLETE)
+
+
+def close_left_open(flow: Flow, context: Any) -> None:
+    """End the lineage of windows whose last attempt was killed and whose runs are over."""
+    teller = _teller(flow)
+    if teller is None:
+        return
+    instance = context["ti"]
+
+    def state_of(run_id: str) -> str:
+        try:
+            return str(instance.get_dagrun_state(instance.dag_id, run_id))
+        except AirflowRuntimeError:  # the run was deleted
+            return ""
+
+    teller.close_left_open(context["run_id"], state_of)
+
+
+def _teller(flow: Flow) -> LineageTeller | None:
+    """Return what sends a flow's events; None where the provider is switched off."""
+    from airflow.providers.openlineage import conf
+    from airflow.providers.openlineage.plugins.adapter import OpenLineageAdapter
+
+    from databus.ops.lineage_runs import LineageTeller
+
+    if conf.is_disabled():
+        return None
+    # The adapter's own `emit` only logs what the transport refuses: then an event would count as sent.
+    client = OpenLineageAdapter().get_or_create_openlineage_client()
+    return LineageTeller(flow, AirflowConnections(), Settings.from_environment(), conf.namespace(), client.emit)
+
+
+def _parent(flow: Flow, dag_run: Any, clear: int) -> str:
+    from airflow.providers.openlineage.plugins.adapter import OpenLineageAdapter
+
+    date = dag_run.logical_date or dag_run.run_after
+    return str(OpenLineageAdapter.build_dag_run_id(dag_run.dag_id or flow.name, date, clear))
 
 
 class LineageOfRun:

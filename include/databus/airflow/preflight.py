@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 from databus.airflow.connections import AirflowConnections
 from databus.airflow.failures import airflow_outcome
 from databus.airflow.identity import run_identity
+from databus.airflow.lineage import close_left_open
 from databus.airflow.task_logs import only_warnings_of_libraries
 from databus.core.errors import OffsetPurgedError
 from databus.core.findings import Level
@@ -34,6 +35,7 @@ class PreflightOperator(BaseOperator):
         from databus.ops.services import open_services
 
         only_warnings_of_libraries()
+        close_left_open(self.flow, context)
         with airflow_outcome(), open_services(self.flow, AirflowConnections()) as services:
             findings = preflight(self.flow, services)
             for finding in findings:

@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from databus.airflow.connections import AirflowConnections
 from databus.airflow.failures import airflow_outcome
 from databus.airflow.identity import run_identity
-from databus.airflow.lineage import LineageOfRun
+from databus.airflow.lineage import LineageOfRun, window_lineage
 from databus.airflow.submit_hook import DrainingSubmitHook
 from databus.connections.environment import environment_of
 from databus.core.flow import Flow
@@ -83,7 +83,7 @@ class SubmitTransferOperator(LineageOfRun, SparkSubmitOperator):
             environment = self._environment()
         self.env_vars = None  # the provider would put them on the command line of YARN and Kubernetes
         self._hook = hook = DrainingSubmitHook.of(self._get_hook(), environment)
-        with _job_file() as file:
+        with window_lineage(self.flow, context), _job_file() as file:
             self.application = file
             try:
                 super().execute(context)

@@ -11,7 +11,7 @@ from databus.airflow.connections import AirflowConnections
 from databus.airflow.drain_deadline import DrainDeadline
 from databus.airflow.failures import airflow_outcome
 from databus.airflow.identity import run_identity
-from databus.airflow.lineage import LineageOfRun
+from databus.airflow.lineage import LineageOfRun, window_lineage
 from databus.airflow.metrics import emit, emit_batch
 from databus.airflow.task_logs import only_warnings_of_libraries
 from databus.core.flow import Flow
@@ -45,7 +45,12 @@ class TransferOperator(LineageOfRun, BaseOperator):
 
         only_warnings_of_libraries()
         control = WindowControl(WindowLimits.of_a_run(self.window_s), self._drain, emit_batch)
-        with airflow_outcome(), self._deadline, open_services(self.flow, AirflowConnections()) as services:
+        with (
+            window_lineage(self.flow, context),
+            airflow_outcome(),
+            self._deadline,
+            open_services(self.flow, AirflowConnections()) as services,
+        ):
             spark = connect_session(
                 SparkConnectHook(self.conn_id).get_connection_url(),
                 f"{services.settings.installation}/{self.flow.name}",

@@ -25,6 +25,7 @@ from databus.cli import (
     quarantine,
     sandbox,
     segments,
+    trace,
     watch,
     watching,
 )
@@ -55,6 +56,7 @@ app.command("peek")(watching.peek)
 app.command("lag")(watching.lag)
 app.command("gaps")(amending.gaps)
 app.command("claim")(claim.claim)
+app.command("trace")(trace.trace)
 app.command("segments")(segments.segments)
 app.command("doctor")(watching.doctor)
 app.command("watch")(watch.watch)

@@ -56,6 +56,7 @@ class BatchReport:
         committed_at: when the commit was confirmed.
         attempt: 1, or more when the plan was found unfinished.
         pace: bounds of the next batch, "rows" and "bytes", where a slow sink lowered them.
+        code_version: version of this package that moved it.
     """
 
     plan: Plan
@@ -72,6 +73,7 @@ class BatchReport:
     committed_at: datetime
     attempt: int = 1
     pace: Mapping[str, int] = field(default_factory=dict)
+    code_version: str = ""
 
     @property
     def rows(self) -> int:

@@ -20,9 +20,11 @@ def declared_lineage(flow: Flow, connections: ConnectionSource) -> Lineage:
     return declared(_source(flow, connections), flow.source.datasets(), outputs, flow.name)
 
 
-def recorded_lineage(flow: Flow, connections: ConnectionSource, run_id: str) -> Lineage:
+def recorded_lineage(
+    flow: Flow, connections: ConnectionSource, run_id: str, settings: Settings | None = None
+) -> Lineage:
     """Return what a run's committed batches read and wrote; the declared datasets when there was nothing to move."""
-    with RecordStore(Settings.from_environment().records_url) as records:
+    with RecordStore((settings or Settings.from_environment()).records_url) as records:
         summary = summarize(flow.name, run_id, Reports(records).batches(flow.name, run_id))
     sinks = {sink.sink_name: space for sink in flow.sinks for space in _namespaces(sink.conn_ids(), connections)}
     found = recorded(summary, _source(flow, connections), sinks)

@@ -18,6 +18,7 @@ from databus.core.checkpoint import HistoryEntry
 from databus.core.errors import CheckpointFormatError, RecordingError
 from databus.core.protocols import Clock
 from databus.records import tables as t
+from databus.records.ranges import ranges_of_batch
 from databus.records.run_rows import run_number
 from databus.records.store import RecordStore
 
@@ -136,7 +137,7 @@ class LedgerPages:
             number = connection.execute(
                 t.batches.insert().returning(b.id), [_report_row(flow, run, entry)]
             ).scalar_one()
-            for table, rows in _report_children(entry):
+            for table, rows in _report_children(flow, entry):
                 if rows:
                     connection.execute(table.insert(), [{**row, "batch": number} for row in rows])
         if commits:
@@ -197,8 +198,10 @@ def _report_row(flow: str, run: int, entry: HistoryEntry) -> dict[str, Any]:
     }
 
 
-def _report_children(entry: HistoryEntry) -> list[tuple[sa.Table, list[dict[str, Any]]]]:
+def _report_children(flow: str, entry: HistoryEntry) -> list[tuple[sa.Table, list[dict[str, Any]]]]:
     counts = [{"table_name": name, **asdict(counts)} for name, counts in sorted(entry.counts.items())]
     kept = {"slot": 0, "written": 0, "rejected": 0, "duplicate": False, "rows": {}, "outputs": {}}
     receipts = [{"sink": r["sink"], **{name: r.get(name, kept[name]) for name in kept}} for r in entry.receipts]
-    return [(t.table_counts, counts), (t.receipts, receipts)]
+    start = (entry.previous or entry.offset).to_json()
+    ranges = ranges_of_batch(start, entry.offset.to_json(), [r["outputs"] for r in receipts])
+    return [(t.table_counts, counts), (t.receipts, receipts), (t.ranges, [{"flow": flow, **row} for row in ranges])]

@@ -17,6 +17,7 @@ from databus.core.receipts import RejectedRow
 from databus.core.report import BatchReport
 from databus.records import tables as t
 from databus.records.ledger_pages import LedgerPages
+from databus.records.ranges import ranges_of_batch
 from databus.records.run_rows import run_number
 from databus.records.store import RecordStore
 
@@ -123,8 +124,13 @@ def _add_receipts(connection: sa.Connection, row: Mapping[str, Any], report: Bat
     number = connection.execute(sa.select(b.id).where(mine)).scalar_one()
     known = set(connection.execute(sa.select(r.sink).where(r.batch == number).distinct()).scalars())
     more = [{**receipt, "batch": number} for receipt in _receipt_rows(report) if receipt["sink"] not in known]
-    if more:
-        connection.execute(t.receipts.insert(), more)
+    if not more:
+        return
+    connection.execute(t.receipts.insert(), more)
+    streams = set(connection.execute(sa.select(t.ranges.c.stream).where(t.ranges.c.batch == number)).scalars())
+    found = [row for row in _ranges(report) if row["stream"] not in streams]
+    if found:
+        connection.execute(t.ranges.insert(), [{"flow": report.plan.flow, **row, "batch": number} for row in found])
 
 
 def _receipt_rows(report: BatchReport) -> list[dict[str, Any]]:
@@ -144,6 +150,8 @@ def _emptied(connection: sa.Connection, row: Mapping[str, Any], report: BatchRep
     number: int | None = connection.execute(update).scalar_one_or_none()
     sinks = {receipt.sink for receipt in report.receipts}
     connection.execute(t.receipts.delete().where((t.receipts.c.batch == number) & t.receipts.c.sink.in_(sinks)))
+    streams = {row["stream"] for row in _ranges(report)}
+    connection.execute(t.ranges.delete().where((t.ranges.c.batch == number) & t.ranges.c.stream.in_(streams)))
     for table in (t.table_counts, t.check_results):
         connection.execute(table.delete().where(table.c.batch == number))
     return number
@@ -167,6 +175,7 @@ def _batch_row(report: BatchReport, run: int) -> dict[str, Any]:
         "durations_ms": dict(report.durations_ms),
         "watermark": report.watermark,
         "committed_at": report.committed_at,
+        "code_version": report.code_version,
     }
 
 
@@ -189,7 +198,13 @@ def _children(report: BatchReport) -> list[tuple[sa.Table, list[dict[str, Any]]]
         (t.table_counts, counts),
         (t.receipts, _receipt_rows(report)),
         (t.check_results, checks),
+        (t.ranges, [{"flow": report.plan.flow, **row} for row in _ranges(report)]),
     ]
+
+
+def _ranges(report: BatchReport) -> list[dict[str, Any]]:
+    moved = report.plan.range
+    return ranges_of_batch(moved.start.to_json(), moved.end.to_json(), [r.outputs for r in report.receipts])
 
 
 def _quarantine_row(flow: str, batch: int, row: RejectedRow, now: datetime) -> dict[str, Any]:

@@ -40,6 +40,8 @@ class BatchRecord:
         receipts: receipts in JSON, as `WriteReceipt.to_json` gives them, without the batch number.
         checks: results of its checks.
         refilled: filled in from history after a kill: durations and checks are not known.
+        spec_hash: hash of the flow's definition and the code's version; "" when refilled.
+        code_version: version of this package that moved it; "" when not known.
     """
 
     flow: str
@@ -60,6 +62,8 @@ class BatchRecord:
     receipts: tuple[Mapping[str, Any], ...] = ()
     checks: tuple[CheckResult, ...] = ()
     refilled: bool = False
+    spec_hash: str = ""
+    code_version: str = ""
 
     @property
     def rows(self) -> int:
@@ -82,6 +86,10 @@ class Reports:
     def batches(self, flow: str, run_id: str) -> list[BatchRecord]:
         """Return the batches of a run in the order of their commits; none for an idle or unknown run."""
         return self._select((t.batches.c.flow == flow) & (t.runs.c.run_id == run_id))
+
+    def by_number(self, numbers: Sequence[int]) -> list[BatchRecord]:
+        """Return batches by the numbers of their rows, oldest first."""
+        return self._select(t.batches.c.id.in_(numbers)) if numbers else []
 
     def newest(self, flow: str, last: int = 1) -> list[BatchRecord]:
         """Return the newest batches of a flow, newest first."""
@@ -151,6 +159,8 @@ def _record(row: Mapping[str, Any], children: Mapping[str, Iterable[Mapping[str,
         run_url=row["run_url"],
         plan_hash=row["plan_hash"],
         mode=row["mode"],
+        spec_hash=row["spec_hash"],
+        code_version=row["code_version"],
         epoch=row["epoch"],
         attempt=row["attempt"],
         start=offset_from_json(row["range_start"]),

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from databus.records.columns import Id, Json, UtcDateTime
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raised by every migration; a databus from before migrations refuses what it does not know by it."""
 
 metadata = sa.MetaData(
@@ -56,6 +56,7 @@ batches = sa.Table(
     sa.Column("committed_at", UtcDateTime, nullable=False),
     # Filled in from history after a kill: durations, checks and the spec's hash are not known.
     sa.Column("refilled", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("code_version", sa.String(50), nullable=False, server_default=""),  # "" in older and refilled reports
     sa.UniqueConstraint("flow", "batch", "plan_hash"),
 )
 
@@ -167,4 +168,35 @@ quarantine_decisions = sa.Table(
     sa.Column("why", sa.Text, nullable=False),
     sa.Column("at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("flow", "event_id", "stage"),
+)
+
+ranges = sa.Table(
+    "databus_ranges",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    _of_batch(),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("side", sa.String(10), nullable=False),  # source or output
+    sa.Column("stream", sa.String(500), nullable=False),  # server/timeline/stem of a log, topic[partition]
+    sa.Column("after", sa.BigInteger, nullable=False),  # exclusive
+    sa.Column("upto", sa.BigInteger, nullable=False),  # inclusive
+    # Named by hand, and holding all that a look-up needs.
+    sa.Index("ix_databus_ranges_place", "flow", "side", "stream", "upto", "after", "batch"),
+)
+
+lineage_runs = sa.Table(
+    "databus_lineage_runs",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("run_id", sa.String(250), nullable=False),
+    sa.Column("clear", sa.Integer, nullable=False),  # how often Airflow had cleared the run
+    sa.Column("parent", sa.String(50), nullable=False),
+    sa.Column("started_at", UtcDateTime, nullable=False),
+    sa.Column("state", sa.String(20), nullable=False, server_default=""),
+    sa.Column("ended_at", UtcDateTime),
+    sa.Column("start_sent", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("end_sent", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.UniqueConstraint("flow", "run_id", "clear"),
+    sa.Index("ix_databus_lineage_runs_open", "flow", "end_sent"),
 )

@@ -70,6 +70,7 @@ def run_batch(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Bat
         committed_at=committed.updated_at,
         attempt=batch.attempt,
         pace=committed.pace,
+        code_version=session.identity.code_version,
     )
     with times.stage("record"):
         record(session.recorder, report)

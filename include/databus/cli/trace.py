@@ -1,0 +1,44 @@
+"""`databus trace`: the journey of one change, from the source to the sinks and back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from databus.cli.options import Dags, Output, connection_source
+from databus.cli.output import ERR, Format, show_one, show_rows
+from databus.core.settings import Settings
+from databus.ops import trace as tracing
+from databus.ops.discovery import discover, find_flow
+from databus.ops.journey import lines
+from databus.ops.trace_query import Kind, recognise
+
+
+def trace(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help='FILE:POS, a GTID, an event id, TOPIC:PARTITION:OFFSET, INDEX/ID, or a key as JSON: {"id":1}.',
+            metavar="WHAT",
+        ),
+    ],
+    flow: Annotated[str | None, typer.Option("--flow", "-f", help="Look in this flow only.")] = None,
+    table: Annotated[str, typer.Option("--table", help="Only changes of this DATABASE.TABLE.")] = "",
+    kind: Annotated[
+        Kind | None, typer.Option("--as", help="What the text names, where its form leaves that open.")
+    ] = None,
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show the journey of a change: its place in the log, batch and run, and the records and documents it became."""
+    query = recognise(what, kind)
+    flows = [find_flow(flow, dags).flow] if flow else [found.flow for found in discover(dags)[0]]
+    journeys = tracing.trace(query, flows, (connection_source(), Settings.from_environment()), table)
+    if output is not Format.TABLE:
+        show_one({"kind": str(query.kind), "what": query.text, "journeys": [j.to_json() for j in journeys]}, output)
+        return
+    for journey in journeys:
+        rows = [{"flow": journey.flow, "step": step, "what": told} for step, told in lines(journey)]
+        show_rows(rows, ("flow", "step", "what"), output)
+    ERR.print(f"{len(journeys)} change(s)", style="dim")

@@ -1,0 +1,212 @@
+"""The journey of a change: what is looked for, where it was seen, and what keeps a trace from going on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+from databus.core.errors import DatabusError
+
+_POSITION_BITS = 40
+
+
+class TraceError(DatabusError):
+    """What was asked for cannot be followed."""
+
+    code = "trace_error"
+
+
+class TraceQueryError(TraceError):
+    """The text is none of the things that can be traced."""
+
+    code = "trace_query_unknown"
+    default_hint = (
+        "Write FILE:POS, a GTID, an event id, TOPIC:PARTITION:OFFSET, INDEX/ID, or a key as JSON, e.g. "
+        '{"id":1}; `--as` says which, where a text could be several.'
+    )
+
+
+class TraceNotRecordedError(TraceError):
+    """No recorded batch moved it: it lies before the first batch, behind the last one, or is not the flow's."""
+
+    code = "trace_not_recorded"
+
+
+class TraceExpiredError(TraceError):
+    """The sink no longer keeps it: older than the topic's retention, compacted away, or a deleted document."""
+
+    code = "trace_record_expired"
+
+
+class TraceLogPurgedError(TraceError):
+    """The log that holds it was deleted, and no kept segment and no sink shows it."""
+
+    code = "trace_log_purged"
+
+
+class TraceLimitError(TraceError):
+    """Looking on would read too much; says how far was looked."""
+
+    code = "trace_limit"
+
+
+def log_number(file_number: int, position: int) -> int:
+    """Return a place of a binary log as one number that grows along the log.
+
+    Args:
+        file_number: number of the log file, below 2**23.
+        position: byte position, below 2**40.
+    """
+    return file_number << _POSITION_BITS | position
+
+
+def log_place(number: int) -> tuple[int, int]:
+    """Return (file number, position) of what `log_number` made."""
+    return number >> _POSITION_BITS, number & ((1 << _POSITION_BITS) - 1)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A row change as far as it is known; "" and None stand for what is not.
+
+    Attributes:
+        event_id: unique id of the change.
+        gtid: of its transaction.
+        file: log file of the transaction's end.
+        position: byte position of the transaction's end.
+        ordinal: number of the change in its transaction, from 0.
+        op: c, u, d, r, t or m.
+        table: `database.table`.
+        key: canonical key JSON.
+        ts_ms: commit time at the source, ms since the epoch.
+    """
+
+    event_id: str = ""
+    gtid: str = ""
+    file: str = ""
+    position: int | None = None
+    ordinal: int | None = None
+    op: str = ""
+    table: str = ""
+    key: str | None = None
+    ts_ms: int | None = None
+
+    def plus(self, other: Change) -> Change:
+        """Return this change with what only the other knows added."""
+        theirs = {name: value for name, value in vars(other).items() if getattr(self, name) in ("", None)}
+        return replace(self, **theirs)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return dict(vars(self))
+
+
+def of_event_id(event_id: str) -> Change:
+    """Return what an event id tells: `gtid:ordinal:part`, or `server:file:pos:ordinal:part` without GTIDs."""
+    head, _, tail = event_id.rpartition(":")
+    head, _, ordinal = head.rpartition(":")
+    if not (head and ordinal.isdigit() and tail.isdigit()):
+        return Change(event_id)
+    log, _, position = head.rpartition(":")
+    file = log.rpartition(":")[2]
+    stem, dot, number = file.rpartition(".")
+    if stem and dot and number.isdigit() and len(number) >= 6 and position.isdigit():
+        return Change(event_id, "", file, int(position), int(ordinal))
+    return Change(event_id, head, ordinal=int(ordinal))
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A record or document of a sink that carries a change.
+
+    Attributes:
+        sink: sink name.
+        kind: "record" or "document".
+        place: "topic:partition:offset" or "index/id".
+        change: the change it carries.
+        at_ms: the sink's own time of it, ms since the epoch; None when it tells none.
+        tombstone: a record without a value that follows a delete.
+        state: in words, how it stands there now, "" for a record that is simply there.
+    """
+
+    sink: str
+    kind: str
+    place: str
+    change: Change
+    at_ms: int | None = None
+    tombstone: bool = False
+    state: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {**vars(self), "change": self.change.to_json()}
+
+
+@dataclass(frozen=True)
+class Sought:
+    """Which changes of a batch are looked for: those of some ids, else what is given must match.
+
+    Attributes:
+        event_ids: ids of the changes; then the rest only helps to find them.
+        gtid: of the transaction, "" for any.
+        file: log file of the transaction's end, or the end of its name (".000003"); "" for any.
+        position: byte position of the transaction's end.
+        key: canonical key JSON, None for any.
+        table: `database.table`, "" for any.
+        most: stop after so many.
+    """
+
+    event_ids: frozenset[str] = frozenset()
+    gtid: str = ""
+    file: str = ""
+    position: int | None = None
+    key: str | None = None
+    table: str = ""
+    most: int = 1000
+
+    def matches(self, change: Change) -> bool:
+        """Tell whether a change is one of those."""
+        if self.event_ids:
+            return change.event_id in self.event_ids
+        return (
+            (not self.gtid or change.gtid == self.gtid)
+            and (not self.file or (change.file.endswith(self.file) and change.position == self.position))
+            and (self.key is None or change.key == self.key)
+            and (not self.table or not change.table or change.table == self.table)
+        )
+
+
+@runtime_checkable
+class TraceableSink(Protocol):
+    """A sink that can show single records of what it holds; none of its methods changes anything."""
+
+    def sighting(self, place: str) -> Sighting:
+        """Return what stands at a place.
+
+        Raises:
+            TraceExpiredError: nothing does any more.
+            TraceNotRecordedError: nothing does yet, or it is no change of ours.
+            SinkUnavailableError: the sink does not answer.
+        """
+        ...
+
+    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: Sought) -> Sequence[Sighting]:
+        """Return what a batch wrote that is sought, by targeted reads of its outputs.
+
+        Args:
+            outputs: outputs of the batch's receipts.
+            sought: which changes.
+
+        Raises:
+            TraceExpiredError: part of the outputs is not kept any more, and nothing was found in the rest.
+        """
+        ...
+
+    def newest(self, outputs: Sequence[str], key: str, table: str) -> Sequence[Sighting]:
+        """Return the newest change of a key in each output that has one.
+
+        Raises:
+            TraceLimitError: none was found in as much as may be read.
+        """
+        ...

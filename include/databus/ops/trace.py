@@ -1,0 +1,318 @@
+"""Follow one change both ways: source position ↔ batch and run ↔ Kafka record, document.
+
+No row is kept per change. Batches are found by ranges of the log and of offsets (`records.ranges`); then a few records
+of the sinks are read, or one range of the log (ADR 25).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from databus.core.connections import ConnectionSource
+from databus.core.errors import DatabusError, SourceError
+from databus.core.flow import Flow, FlowContext
+from databus.core.settings import Settings
+from databus.core.trace import (
+    Change,
+    Sighting,
+    Sought,
+    TraceableSink,
+    TraceError,
+    TraceExpiredError,
+    TraceLogPurgedError,
+    TraceNotRecordedError,
+    of_event_id,
+)
+from databus.ops.journey import Journey
+from databus.ops.trace_batches import BatchFinder, number_of
+from databus.ops.trace_log import rows_of_log
+from databus.ops.trace_query import Kind, Query
+from databus.records.provenance import Provenance
+from databus.records.reports import BatchRecord
+from databus.records.store import RecordStore
+
+_DOCUMENTS = 50
+"""Changes of one transaction that are compared with a document's id."""
+
+
+class FlowTrace:
+    """Traces within one flow; opens sinks when they are needed and closes them at the end.
+
+    Args:
+        flow: the flow.
+        connections: where its servers are.
+        settings: the installation's.
+        provenance: the records.
+        table: only changes of this `database.table`, "" for any.
+    """
+
+    def __init__(
+        self, flow: Flow, connections: ConnectionSource, settings: Settings, provenance: Provenance, table: str = ""
+    ) -> None:
+        self.flow, self.table, self.provenance = flow, table, provenance
+        self._connections, self._settings = connections, settings
+        self._finder = BatchFinder(flow.name, provenance)
+        self._stack = ExitStack()
+        self._sinks: dict[str, TraceableSink | None] = {}
+        self._logs: dict[tuple[object, ...], list[Change] | SourceError] = {}
+
+    def __enter__(self) -> FlowTrace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def follow(self, query: Query) -> list[Journey]:
+        """Return the journeys of what is asked for.
+
+        Raises:
+            TraceError: it cannot be followed, and why.
+        """
+        if query.kind is Kind.RECORD:
+            return [self._of_record(query.text)]
+        if query.kind is Kind.DOCUMENT:
+            return self._of_document(query.text)
+        if query.kind is Kind.KEY:
+            return self._of_key(query.text)
+        return self._of_log(query)
+
+    def _of_record(self, place: str) -> Journey:
+        batches = self._finder.wrote(place)
+        output = "{}[{}]".format(*place.rsplit(":", 2)[:2])
+        sink = next(r["sink"] for b in batches for r in b.receipts if output in r["outputs"])
+        try:
+            sighting = self._sink(sink).sighting(place)
+        except TraceExpiredError as error:
+            told = "; ".join(f"batch {b.batch} of run {b.run_id} wrote it from ({b.start}, {b.end}]" for b in batches)
+            raise TraceExpiredError(f"{error.message}. By the records, {told}", hint=error.hint) from None
+        return self._around(sighting, batches)
+
+    def _of_document(self, place: str) -> list[Journey]:
+        index = place.partition("/")[0]
+        outputs = self.provenance.outputs(self.flow.name)
+        names = [name for name, written in outputs.items() if index in written]
+        if not names:
+            raise TraceNotRecordedError(f"flow {self.flow.name}: none of its newest batches wrote to an index {index}")
+        found = []
+        for name in names:
+            sink = self._sink(name)
+            sighting = sink.sighting(place)
+            notes: list[str] = []
+            batches = self._finder.read(sighting.change)
+            others = self._seen(batches, _sought(sighting.change), notes)
+            rows = [s.change for s in others]
+            if batches and not rows:
+                rows = self._rows(batches[0], sighting.change, notes) or []
+            for row in list(dict.fromkeys(rows))[:_DOCUMENTS]:
+                same = Sought(key=row.key, table=row.table)
+                if row.key is not None and any(s.place == place for s in sink.sightings({index: {}}, same)):
+                    sighting = replace(sighting, change=row)
+            found.append(self._around(sighting, batches))
+        return found
+
+    def _of_key(self, key: str) -> list[Journey]:
+        outputs = self.provenance.outputs(self.flow.name)
+        found: list[Sighting] = []
+        problems: list[DatabusError] = []
+        # A document is found by its id at once: topics are looked through only where no search sink tells.
+        for name in sorted(outputs, key=lambda name: self._kind(name) == "kafka"):
+            sink = self._sink(name, required=False)
+            if sink is None or (found and self._kind(name) == "kafka"):
+                continue
+            try:
+                found += sink.newest(sorted(outputs[name]), key, self.table)
+            except DatabusError as error:
+                problems.append(error)
+        if not found:
+            raise (
+                problems[0]
+                if problems
+                else TraceNotRecordedError(
+                    f"flow {self.flow.name}: no sink shows a change of {key}",
+                    hint="Write its columns in key order, with the values as in the table; or the row was deleted.",
+                )
+            )
+        asked = Change(key=key, table=self.table)
+        return [self._around(replace(seen, change=seen.change.plus(asked)), []) for seen in found]
+
+    def _of_log(self, query: Query) -> list[Journey]:
+        told = of_event_id(query.text)
+        if query.kind is Kind.GTID:
+            told = Change(gtid=query.text)
+        elif query.kind is Kind.POSITION:
+            file, _, position = query.text.rpartition(":")
+            told = Change(file=file, position=int(position))
+        batches = self._finder.read(told)
+        if not batches:
+            raise self._finder.not_recorded(query.text)
+        notes: list[str] = []
+        groups: dict[str, list[Sighting]] = {}
+        for sighting in self._seen(batches, replace(_sought(told), table=self.table), notes):
+            groups.setdefault(sighting.change.event_id, []).append(sighting)
+        if groups:
+            return [self._journey(seen[0].change, batches, seen, notes) for seen in groups.values()]
+        rows = self._rows(batches[0], told, notes)
+        if rows is None:
+            raise TraceLogPurgedError(
+                f"flow {self.flow.name}: batch {batches[0].batch} of run {batches[0].run_id} read {query.text} in "
+                f"({batches[0].start}, {batches[0].end}], but neither a sink nor the log shows it: {'; '.join(notes)}",
+                hint="Segments that are kept longer let a trace reach further back than the server's log.",
+            )
+        # The position was inside of a transaction: what its end and ids are, the log has told.
+        return [self._around(Sighting("", "", "", row), batches, notes) for row in rows]
+
+    def _around(self, sighting: Sighting, batches: Sequence[BatchRecord], notes: Sequence[str] = ()) -> Journey:
+        """Look for a change that was seen in one place in all others."""
+        change, told = sighting.change, list(notes)
+        batches = self._finder.read(change) or batches
+        others = [s for s in self._seen(batches, _sought(change), told) if s.place != sighting.place]
+        return self._journey(change, batches, [sighting, *others] if sighting.place else others, told)
+
+    def _journey(
+        self, change: Change, batches: Sequence[BatchRecord], seen: Sequence[Sighting], notes: Sequence[str]
+    ) -> Journey:
+        """Complete what is known of a change, and say what became of it."""
+        told, asked = list(notes), change
+        change = replace(change, file="") if change.file.startswith(".") else change
+        for sighting in seen:
+            if not sighting.change.file.startswith("."):
+                change = change.plus(sighting.change)
+        if batches and not (change.event_id and change.file):
+            rows = self._rows(batches[0], asked.plus(change), told) or []
+            rows = [r for r in rows if change.key in (None, r.key) and change.event_id in ("", r.event_id)]
+            change = change.plus(rows[-1]) if rows else change
+        seen = [*seen, *self._documents(change, batches, {s.sink for s in seen})]
+        if change.event_id:
+            held = self.provenance.held(self.flow.name, [change.event_id])
+            told += [f"held back by {row['stage']}: {row['cause']} (quarantine, batch {row['batch']})" for row in held]
+            if not seen and not held and batches:
+                told.append("no sink shows it: it was filtered, or is not kept there any more")
+        if not batches:
+            told.append("no recorded batch read it: something else wrote it, or the report is not stored yet")
+        judged = tuple(_judged(sighting, change) for sighting in seen)
+        return Journey(self.flow.name, change, tuple(batches), judged, tuple(dict.fromkeys(told)))
+
+    def _documents(self, change: Change, batches: Sequence[BatchRecord], told: set[str]) -> list[Sighting]:
+        """Return the documents of a change's key, which became known on the way."""
+        if change.key is None:
+            return []
+        sought = Sought(key=change.key, table=change.table)
+        found: list[Sighting] = []
+        for name, outputs in _outputs(batches).items():
+            sink = self._sink(name, required=False)
+            if sink is not None and name not in told and self._kind(name) != "kafka":
+                found += sink.sightings(outputs, sought)
+        return found
+
+    def _seen(self, batches: Sequence[BatchRecord], sought: Sought, notes: list[str]) -> list[Sighting]:
+        found: list[Sighting] = []
+        for batch in batches:
+            for name, outputs in _outputs([batch]).items():
+                sink = self._sink(name, required=False)
+                if sink is None:
+                    continue
+                try:
+                    found += sink.sightings(outputs, sought)
+                except DatabusError as error:
+                    notes.append(error.message)
+        return list({(s.sink, s.place): s for s in found}.values())
+
+    def _rows(self, batch: BatchRecord, wanted: Change, notes: list[str]) -> list[Change] | None:
+        """Return the changes of a transaction from the log; None when the log is gone."""
+        asked = (batch.batch, batch.plan_hash, wanted.gtid or (wanted.file, wanted.position))
+        if asked not in self._logs:
+            try:
+                self._logs[asked] = rows_of_log(self.flow, self._connections, self._settings, batch, wanted)
+            except SourceError as error:
+                self._logs[asked] = error
+        rows = self._logs[asked]
+        if isinstance(rows, SourceError):
+            notes.append(f"the log: {rows.message}")
+            return None
+        return [
+            row
+            for row in rows
+            if self.table in ("", row.table) and wanted.event_id in ("", row.event_id) and wanted.key in (None, row.key)
+        ]
+
+    def _kind(self, name: str) -> str:
+        return next((spec.kind for spec in self.flow.sinks if spec.sink_name == name), "")
+
+    def _sink(self, name: str, *, required: bool = True) -> Any:
+        if name not in self._sinks:
+            spec = next((spec for spec in self.flow.sinks if spec.sink_name == name), None)
+            opened: Any = None
+            if spec is not None:
+                opened = spec.open(self._connections, FlowContext(self.flow.name, self._settings, None))
+                self._stack.callback(opened.close)
+            self._sinks[name] = opened if isinstance(opened, TraceableSink) else None
+        if self._sinks[name] is None and required:
+            raise TraceError(
+                f"flow {self.flow.name}: sink {name} is not in the flow any more, or cannot show single records"
+            )
+        return self._sinks[name]
+
+
+def trace(
+    query: Query, flows: Iterable[Flow], where: tuple[ConnectionSource, Settings], table: str = ""
+) -> list[Journey]:
+    """Follow what is asked for through flows.
+
+    Args:
+        query: what.
+        flows: in which flows to look.
+        where: connections, and the installation's settings.
+        table: only changes of this `database.table`, "" for any.
+
+    Raises:
+        TraceError: no flow knows it; the most telling reason.
+    """
+    connections, settings = where
+    journeys: list[Journey] = []
+    problems: list[DatabusError] = []
+    with RecordStore(settings.records_url) as store:
+        provenance = Provenance(store)
+        recorded = frozenset(provenance.flows())
+        for flow in flows:
+            if flow.name not in recorded:
+                continue
+            with FlowTrace(flow, connections, settings, provenance, table) as tracing:
+                try:
+                    journeys += tracing.follow(query)
+                except DatabusError as error:
+                    problems.append(error)
+    if journeys:
+        return journeys
+    if not problems:
+        raise TraceNotRecordedError(
+            f"no flow has recorded anything that could hold {query.text}", hint="Check --dags and DATABUS_RECORDS_URL."
+        )
+    raise next((p for p in problems if not isinstance(p, TraceNotRecordedError)), problems[0])
+
+
+def _outputs(batches: Iterable[BatchRecord]) -> dict[str, dict[str, Any]]:
+    """Return sink → outputs of all its receipts."""
+    found: dict[str, dict[str, Any]] = {}
+    for batch in batches:
+        for receipt in batch.receipts:
+            found.setdefault(receipt["sink"], {}).update({k: v for k, v in receipt["outputs"].items() if k})
+    return found
+
+
+def _sought(change: Change) -> Sought:
+    ids = frozenset({change.event_id}) if change.event_id else frozenset[str]()
+    return Sought(ids, change.gtid, change.file, change.position, change.key, change.table)
+
+
+def _judged(sighting: Sighting, change: Change) -> Sighting:
+    """Say whether a document shows this change or another one."""
+    theirs, mine = number_of(sighting.change), number_of(change)
+    if sighting.kind != "document" or theirs is None or mine is None:
+        return sighting
+    if theirs == mine:
+        return replace(sighting, state="shows this change")
+    age = "a newer" if theirs > mine else "an older"
+    return replace(sighting, state=f"shows {age} change: {sighting.state}")

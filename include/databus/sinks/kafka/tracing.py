@@ -1,0 +1,294 @@
+"""Finding single records of a topic: one offset, or those of a batch's range of offsets that carry a change.
+
+Records of one batch lie in a partition in the order of the log. So a large range is first narrowed by a binary search
+over offsets, where the envelope tells file and position; what is left is read and compared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from databus.core.errors import SinkSettingError, SinkUnavailableError
+from databus.core.trace import (
+    Change,
+    Sighting,
+    Sought,
+    TraceExpiredError,
+    TraceLimitError,
+    TraceNotRecordedError,
+    log_number,
+    of_event_id,
+)
+from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+
+_OUTPUT = re.compile(r"(?P<topic>.+)\[(?P<partition>\d+)\]")
+_PLACE = re.compile(r"(?P<topic>[^:]+):(?P<partition>\d+):(?P<offset>\d+)")
+_CHUNK = 1000
+NARROW_FROM = 4_000
+"""Ranges of more records are narrowed first."""
+
+KEY_SEARCH_RECORDS = 200_000
+"""How many of a partition's newest records are looked through for a key."""
+
+
+class TopicReader:
+    """Reads single records, as a read_committed consumer of no group.
+
+    Args:
+        sink: sink name.
+        settings: how to reach the cluster.
+    """
+
+    def __init__(self, sink: str, settings: ClientSettings) -> None:
+        self._sink, self._settings, self._seen = sink, settings, LastError()
+
+    def sighting(self, place: str) -> Sighting:
+        """See `TraceableSink.sighting`."""
+        match = _PLACE.fullmatch(place)
+        if match is None:
+            raise TraceNotRecordedError(f"{place} is no place of a topic", hint="Write TOPIC:PARTITION:OFFSET.")
+        topic, partition, offset = match["topic"], int(match["partition"]), int(match["offset"])
+        with self._consumer() as consumer:
+            low, high = self._ends(consumer, topic, partition)
+            if offset < low:
+                raise TraceExpiredError(
+                    f"{place} is not kept any more: {topic}[{partition}] begins at {low}",
+                    hint="The topic's retention (or a deletion of records) removed it.",
+                )
+            if offset >= high:
+                raise TraceNotRecordedError(f"{place} is not written yet: {topic}[{partition}] ends at {high}")
+            found = next(self._read(consumer, topic, partition, offset, offset), None)
+        if found is None:
+            raise TraceNotRecordedError(
+                f"{place} holds no record for a read_committed consumer",
+                hint="It is a transaction's control record, of an aborted transaction, or was compacted away.",
+            )
+        return self._seen_at(found)
+
+    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: Sought) -> list[Sighting]:
+        """See `TraceableSink.sightings`."""
+        found: list[Sighting] = []
+        expired = []
+        with self._consumer() as consumer:
+            for output, facts in sorted(outputs.items()):
+                match = _OUTPUT.fullmatch(output)
+                if match is None or "first_offset" not in facts or facts["first_offset"] < 0:
+                    continue
+                topic, partition = match["topic"], int(match["partition"])
+                low, _ = self._ends(consumer, topic, partition)
+                first, last = int(facts["first_offset"]), int(facts["last_offset"])
+                if first < low:
+                    expired.append(f"{output} begins at {low}, the batch wrote {first}–{last}")
+                if last < low:
+                    continue
+                first, last = self._narrowed(consumer, (topic, partition), (max(first, low), last), sought)
+                for message in self._read(consumer, topic, partition, first, last):
+                    sighting = self._seen_at(message)
+                    # A tombstone carries an id and no place; it stands right behind its delete.
+                    follows = sighting.tombstone and found and found[-1].change.event_id == sighting.change.event_id
+                    if follows or sought.matches(sighting.change):
+                        found.append(sighting)
+                        if len(found) >= sought.most:
+                            return found
+        if expired and not found:
+            raise TraceExpiredError(
+                f"sink {self._sink}: {'; '.join(expired)}", hint="The topic's retention removed the records."
+            )
+        return found
+
+    def newest(self, outputs: Sequence[str], key: str, table: str) -> list[Sighting]:
+        """See `TraceableSink.newest`; looks through the newest `KEY_SEARCH_RECORDS` of the key's partition."""
+        from databus.rows.murmur2 import murmur2
+
+        hashed = murmur2(key.encode()) & 0x7FFFFFFF
+        found: list[Sighting] = []
+        gone: SinkSettingError | None = None
+        cut = []
+        with self._consumer() as consumer:
+            for topic in sorted({m["topic"] for o in outputs if (m := _OUTPUT.fullmatch(o))}):
+                try:
+                    partition = hashed % self._partitions(consumer, topic)
+                except SinkSettingError as error:  # deleted since: others may hold the key
+                    gone = error
+                    continue
+                low, high = self._ends(consumer, topic, partition)
+                sighting, reached = self._backwards(
+                    consumer, (topic, partition), (low, high), Sought(key=key, table=table)
+                )
+                if sighting is not None:
+                    found.append(sighting)
+                elif reached > low:
+                    cut.append(f"{topic}[{partition}] back to offset {reached}")
+        if gone is not None and not found and not cut:
+            raise gone
+        if cut and not found:
+            raise TraceLimitError(
+                f"sink {self._sink}: no change of {key} in the newest {KEY_SEARCH_RECORDS:,} records: {'; '.join(cut)}",
+                hint="Name a change by GTID, FILE:POS or TOPIC:PARTITION:OFFSET; a search sink finds keys at once.",
+            )
+        return found
+
+    def _backwards(
+        self, consumer: Consumer, of: tuple[str, int], ends: tuple[int, int], sought: Sought
+    ) -> tuple[Sighting | None, int]:
+        low, high = ends
+        floor, size, newest = max(low, high - KEY_SEARCH_RECORDS), _CHUNK, None
+        while high > floor and newest is None:
+            first = max(floor, high - size)
+            for message in self._read(consumer, *of, first, high - 1):
+                if _text(message.key()) == sought.key:
+                    seen = self._seen_at(message)
+                    newest = seen if sought.matches(seen.change) and not seen.tombstone else newest
+            high, size = first, size * 4
+        return newest, high
+
+    def _narrowed(
+        self, consumer: Consumer, of: tuple[str, int], span: tuple[int, int], sought: Sought
+    ) -> tuple[int, int]:
+        """Return the part of a range that holds a transaction, by a binary search; the range where that cannot be."""
+        first, last = span
+        if sought.position is None or not sought.file or last - first < NARROW_FROM:
+            return span
+        wanted = _number(Change(file=sought.file, position=sought.position))
+        low, high = first, last
+        while high - low > NARROW_FROM // 2:
+            middle = (low + high) // 2
+            message = next(self._read(consumer, *of, middle, high, most=1), None)
+            here = _number(self._seen_at(message).change) if message is not None else None
+            if here is None or wanted is None or message is None:
+                return span
+            if here < wanted:
+                low = _offset(message)
+            elif here > wanted:
+                high = middle
+            else:
+                return max(first, middle - NARROW_FROM), min(last, middle + NARROW_FROM)
+        return low, high
+
+    def _read(
+        self, consumer: Consumer, topic: str, partition: int, first: int, last: int, most: int = 0
+    ) -> Iterator[Message]:
+        """Yield committed records from `first` to `last`, both included."""
+        if last < first:
+            return
+        try:
+            consumer.assign([TopicPartition(topic, partition, first)])
+            given = 0
+            while True:
+                message = consumer.poll(self._settings.timeout_s)
+                if message is None:
+                    raise SinkUnavailableError(
+                        f"{self._settings.conn_id} ({self._settings.servers}): no answer reading {topic}[{partition}]",
+                        hint="Check that the brokers run.",
+                    )
+                error = message.error()
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own name
+                        return
+                    raise sink_error(self._settings, f"read {topic}[{partition}]", error, self._seen)
+                if _offset(message) > last:
+                    return
+                yield message
+                given += 1
+                if _offset(message) == last or given == most:
+                    return
+        except KafkaException as error:
+            raise sink_error(self._settings, f"read {topic}[{partition}]", kafka_error(error), self._seen) from error
+
+    def _ends(self, consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+        try:
+            low, high = consumer.get_watermark_offsets(
+                TopicPartition(topic, partition, OFFSET_INVALID), timeout=self._settings.timeout_s
+            )
+        except KafkaException as error:
+            raise sink_error(
+                self._settings, f"read the ends of {topic}[{partition}]", kafka_error(error), self._seen
+            ) from error
+        return int(low), int(high)
+
+    def _partitions(self, consumer: Consumer, topic: str) -> int:
+        try:
+            known = consumer.list_topics(topic, timeout=self._settings.timeout_s).topics[topic]
+        except KafkaException as error:
+            raise sink_error(self._settings, f"look at {topic}", kafka_error(error), self._seen) from error
+        if known.error is not None:
+            raise sink_error(self._settings, f"look at {topic}", known.error, self._seen)
+        return len(known.partitions)
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Consumer]:
+        consumer = self._settings.consumer(
+            {
+                "group.id": "databus.trace",  # never committed to, never joined: partitions are assigned
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 10,
+            },
+            self._seen,
+        )
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    def _seen_at(self, message: Message) -> Sighting:
+        pairs: Any = message.headers() or ()
+        headers = {name: _text(value) for name, value in pairs}
+        change = of_event_id(headers.get("event_id", "")).plus(_of_value(message.value()))
+        key = message.key()
+        if key is not None:
+            change = change.plus(Change(key=_text(key)))
+        if stamp := headers.get("ts_ms"):
+            change = change.plus(Change(ts_ms=int(stamp)))
+        kind, at_ms = message.timestamp()
+        place = f"{message.topic()}:{message.partition()}:{message.offset()}"
+        return Sighting(self._sink, "record", place, change, at_ms if kind else None, tombstone=message.value() is None)
+
+
+def _text(value: str | bytes | None) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+
+
+def _offset(message: Message) -> int:
+    """Return the offset of a message that was read; only one to be produced has none."""
+    offset = message.offset()
+    assert offset is not None  # noqa: S101 - see above
+    return offset
+
+
+def _number(change: Change) -> int | None:
+    number = change.file.rpartition(".")[2]
+    return log_number(int(number), change.position) if number.isdigit() and change.position is not None else None
+
+
+def _of_value(value: bytes | None) -> Change:
+    """Return what an envelope tells of its change; nothing of a value that is no envelope of ours."""
+    try:
+        envelope = json.loads(value or b"null")
+    except ValueError:
+        return Change()
+    if not isinstance(envelope, dict):
+        return Change()
+    source = envelope.get("source")
+    if isinstance(source, dict) and "event_id" in source:
+        return Change(
+            event_id=source["event_id"],
+            gtid=source.get("gtid") or "",
+            file=source.get("file") or "",
+            position=source.get("pos"),
+            ordinal=source.get("row"),
+            op=envelope.get("op") or "",
+            table=f"{source.get('db')}.{source.get('table')}",
+            ts_ms=source.get("ts_ms"),
+        )
+    if "__event_id" in envelope:
+        return Change(event_id=envelope["__event_id"], op=envelope.get("__op") or "", ts_ms=envelope.get("__ts_ms"))
+    return Change()

@@ -1,0 +1,69 @@
+"""The application that Airflow's plugin mounts: data routes behind a guard, and the built bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from databus.core.errors import RecordingError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+Guard = Callable[..., Any]
+"""A FastAPI dependency that refuses a request; finds the DAG in the path's `dag_id`."""
+
+
+def create_app(guard: Guard, bundle: Path) -> FastAPI:
+    """Return the application.
+
+    Every data route stands behind the guard: an application that Airflow mounts is open by default. The bundle is
+    public, as Airflow's own is: it holds no data.
+
+    Args:
+        guard: refuses a user without access to the DAG named in the path.
+        bundle: folder of the built pages.
+    """
+    from fastapi import APIRouter, Depends, FastAPI, HTTPException
+    from fastapi.staticfiles import StaticFiles
+
+    from databus import __version__
+    from databus.ops.run_view import run_view
+
+    # The description of the routes would be open: it is left out.
+    app = FastAPI(title="Databus", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    guarded = APIRouter(prefix="/api/v1", dependencies=[Depends(guard)])
+
+    @guarded.get("/dags/{dag_id}/runs/{run_id}")
+    def run(dag_id: str, run_id: str) -> dict[str, Any]:
+        """What one run read and wrote; 404 when nothing is recorded of it."""
+        try:
+            found = run_view(dag_id, run_id)
+        except RecordingError as error:
+            raise HTTPException(503, {"code": error.code, "message": error.message, "hint": error.hint}) from error
+        if found is None:
+            raise HTTPException(404, {"code": "run_not_recorded", "message": f"nothing is recorded of run {run_id}"})
+        return found
+
+    app.include_router(guarded)
+    app.mount("/static", StaticFiles(directory=bundle, check_dir=False), name="static")
+    return app
+
+
+class FirstUse:
+    """An ASGI application that is built by its first request: workers load plugins too, and never serve.
+
+    Args:
+        build: returns the application.
+    """
+
+    def __init__(self, build: Callable[[], Any]) -> None:
+        self._build = build
+        self._app: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on."""
+        if self._app is None:
+            self._app = self._build()
+        await self._app(scope, receive, send)

@@ -1,0 +1,103 @@
+"""A headless Chromium, driven over its DevTools protocol: open a page, wait for a condition in it, look at it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+from websockets.sync.client import ClientConnection, connect
+
+ARGUMENTS = (
+    "--headless", "--no-sandbox", "--no-zygote", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+    "--window-size=1400,1500", "about:blank",
+)  # fmt: skip
+
+
+class Page:
+    """One tab.
+
+    Args:
+        socket: the tab's DevTools socket.
+    """
+
+    def __init__(self, socket: ClientConnection):
+        self._socket, self._number = socket, 0
+
+    def send(self, method: str, **params: Any) -> dict[str, Any]:
+        """Call a DevTools method and return its result."""
+        self._number += 1
+        self._socket.send(json.dumps({"id": self._number, "method": method, "params": params}))
+        while True:
+            answer: dict[str, Any] = json.loads(self._socket.recv(timeout=120))
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer["error"]
+                result: dict[str, Any] = answer["result"]
+                return result
+
+    def value(self, expression: str) -> Any:
+        """Evaluate JavaScript; None while the page is not there."""
+        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+        return answer["result"].get("value")
+
+    def open(self, url: str) -> None:
+        """Go to an address."""
+        self.send("Page.navigate", url=url)
+
+    def text(self, selector: str, within_s: float = 240) -> str:
+        """Wait until there is an element with text, and return that."""
+        deadline = time.monotonic() + within_s
+        expression = f"document.querySelector({json.dumps(selector)})?.textContent"
+        while not (found := self.value(expression)):
+            body = self.value("document.body?.innerText")
+            assert time.monotonic() < deadline, f"no {selector} at {self.value('location.href')}: {body}"
+            time.sleep(0.5)
+        return str(found)
+
+    def screenshot(self, file: Path) -> None:
+        """Write what is shown as PNG."""
+        file.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+
+
+class Browser:
+    """A Chromium process with one tab; a context manager that ends it.
+
+    Args:
+        program: the program.
+        port: DevTools port.
+        profile: its folder.
+    """
+
+    def __init__(self, program: Path, port: int, profile: Path):
+        self._command = [
+            str(program), f"--remote-debugging-port={port}", f"--user-data-dir={profile}", *ARGUMENTS,
+        ]  # fmt: skip
+        self._root = f"http://127.0.0.1:{port}"
+
+    def __enter__(self) -> Page:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._socket = connect(self._address(), max_size=None, compression=None, open_timeout=60)
+        return Page(self._socket)
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(Exception):
+            self._socket.close()
+        self._process.terminate()
+        self._process.wait(60)
+
+    def _address(self) -> str:
+        deadline = time.monotonic() + 120
+        while True:
+            with suppress(httpx.HTTPError):
+                tabs = httpx.get(f"{self._root}/json", timeout=20).json()
+                pages = [tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page"]
+                if pages:
+                    return str(pages[0])
+            assert self._process.poll() is None, "Chromium ended"
+            assert time.monotonic() < deadline, "Chromium does not answer"
+            time.sleep(0.2)

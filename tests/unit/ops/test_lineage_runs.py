@@ -1,0 +1,143 @@
+"""Lineage of windows through the client's own file transport: one START, one end, valid by OpenLineage's schemas."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from openlineage.client import OpenLineageClient
+
+from databus import Flow, Kafka, MysqlBinlog
+from databus.connections.environment import EnvironmentConnections
+from databus.core.settings import Settings
+from databus.ops.lineage_runs import LineageTeller
+from databus.records.recorder import SqlRecorder
+from tests.contract.openlineage_schemas import assert_valid
+from tests.contract.record_samples import report
+
+FLOW = Flow(
+    name="orders_to_kafka",
+    source=MysqlBinlog(conn_id="shop", tables=("shop.orders",)),
+    sinks=(Kafka(conn_id="east", topic="cdc.orders"),),
+)
+CONNECTIONS = EnvironmentConnections({
+    "AIRFLOW_CONN_SHOP": json.dumps({"conn_type": "mysql", "host": "db", "login": "u", "password": "s3cret"}),
+    "AIRFLOW_CONN_EAST": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "k:9092"}}),
+})  # fmt: skip
+PARENT = "01901d2e-5a4c-7000-8000-000000000001"
+
+
+@dataclass
+class Told:
+    """A teller, and the lines that its transport wrote."""
+
+    file: Path
+    settings: Settings
+
+    @property
+    def teller(self) -> LineageTeller:
+        """A process of its own each time, as an attempt is."""
+        transport = {"type": "file", "log_file_path": str(self.file), "append": True}
+        client = OpenLineageClient(config={"transport": transport})
+        return LineageTeller(FLOW, CONNECTIONS, self.settings, "databus", client.emit)
+
+    @property
+    def broken(self) -> LineageTeller:
+        """A teller whose transport cannot be reached."""
+        blocked = Told(self.file.parent / "missing" / "events", self.settings)
+        return blocked.teller
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
+
+    @property
+    def kinds(self) -> list[str]:
+        return [event["eventType"] for event in self.events]
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Told:
+    return Told(tmp_path / "events.ndjson", Settings("test", str(tmp_path), f"sqlite:///{tmp_path / 'records.db'}"))
+
+
+def test_attempts_tell_one_start_and_one_end(told: Told) -> None:
+    told.teller.started("r1", 0, PARENT)  # killed
+    told.teller.started("r1", 0, PARENT)  # its retry
+    with SqlRecorder.open(told.settings.records_url) as recorder:
+        recorder.record(report(1, "r1"))
+        recorder.record(report(2, "r1"))
+    told.teller.ended("r1", 0, "COMPLETE")
+    told.teller.ended("r1", 0, "FAIL")
+    told.teller.close_left_open("r2", lambda _: "success")
+    start, end = told.events
+    assert (start["eventType"], end["eventType"]) == ("START", "COMPLETE")
+    assert start["run"]["runId"] == end["run"]["runId"]
+    assert datetime.fromisoformat(start["eventTime"]) <= datetime.fromisoformat(end["eventTime"])
+    assert {(d["namespace"], d["name"]) for d in start["inputs"]} == {("mysql://db:3306", "shop.orders")}
+    assert {(d["namespace"], d["name"]) for d in end["outputs"]} == {("kafka://k:9092", "cdc.orders")}
+    assert end["run"]["facets"]["parent"]["run"]["runId"] == PARENT
+    assert end["run"]["facets"]["databus"]["values"]["batches"] == [1, 2]
+    assert end["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 20
+    assert (end["job"]["namespace"], end["job"]["name"]) == ("databus", "orders_to_kafka.window")
+    assert "s3cret" not in told.file.read_text()
+    assert set(assert_valid(start)) == {"databus", "parent", "jobType", "tags"}
+    assert set(assert_valid(end)) >= {"inputStatistics", "outputStatistics", "dataQualityAssertions"}
+
+
+def test_a_schema_would_refuse_what_is_wrong(told: Told) -> None:
+    told.teller.started("r1", 0, PARENT)
+    (event,) = told.events
+    for change in ({"eventTime": "yesterday"}, {"run": {"runId": "r1"}}, {"inputs": [{"name": "x"}]}):
+        with pytest.raises(jsonschema.ValidationError):
+            assert_valid({**event, **change})
+
+
+def test_a_window_whose_last_attempt_was_killed_is_ended_by_the_next_run(told: Told) -> None:
+    told.teller.started("r1", 0, PARENT)
+    told.teller.started("r2", 0, PARENT)
+    told.teller.started("r3", 0, PARENT)
+    states = {"r1": "failed", "r2": "running", "r3": ""}
+    told.teller.close_left_open("r4", states.__getitem__)
+    assert told.kinds == ["START", "START", "START", "FAIL", "ABORT"]
+    assert [e["run"]["runId"] for e in told.events[3:]] == [told.events[i]["run"]["runId"] for i in (0, 2)]
+    told.teller.close_left_open("r2", states.__getitem__)  # its own window is open while it runs
+    told.teller.close_left_open("r4", states.__getitem__)
+    assert len(told.events) == 5
+
+
+def test_a_cleared_run_is_another_one(told: Told) -> None:
+    told.teller.started("r1", 0, PARENT)
+    told.teller.started("r1", 1, PARENT)  # cleared while it ran: nobody ended it
+    told.teller.ended("r1", 1, "COMPLETE")
+    told.teller.started("r1", 2, PARENT)  # cleared after its end
+    told.teller.ended("r1", 2, "COMPLETE")
+    assert told.kinds == ["START", "ABORT", "START", "COMPLETE", "START", "COMPLETE"]
+    ids = [event["run"]["runId"] for event in told.events]
+    assert ids[0] == ids[1]
+    assert ids[2] == ids[3]
+    assert ids[4] == ids[5]
+    assert len(set(ids)) == 3
+
+
+def test_what_could_not_be_sent_is_sent_later_with_its_own_time(told: Told) -> None:
+    told.broken.started("r1", 0, PARENT)
+    assert told.events == []
+    told.broken.ended("r1", 0, "COMPLETE")
+    assert told.events == []
+    told.teller.close_left_open("r2", lambda _: "running")
+    assert told.kinds == ["START", "COMPLETE"]
+    told.teller.close_left_open("r3", lambda _: "running")
+    assert told.kinds == ["START", "COMPLETE"]
+
+
+def test_lineage_fails_no_window(told: Told) -> None:
+    lost = LineageTeller(FLOW, CONNECTIONS, Settings("test", "/tmp", "sqlite:////proc/none/records.db"), "n", print)
+    lost.started("r1", 0, PARENT)
+    lost.ended("r1", 0, "COMPLETE")
+    assert told.events == []

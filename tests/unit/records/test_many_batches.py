@@ -1,0 +1,54 @@
+"""Look-ups among very many batches: each asks little of the database, however many there are.
+
+DATABUS_TRACE_BATCHES=10000 makes it ten million changes; --log-cli-level=INFO prints figures.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+
+import pytest
+import sqlalchemy as sa
+
+from databus.core.trace import Change
+from databus.ops.trace_batches import BatchFinder
+from databus.records.provenance import Provenance
+from tests.contract.many_batches import BYTES, fill, place
+
+BATCHES = int(os.environ.get("DATABUS_TRACE_BATCHES", "400"))
+CHANGES = 1000
+log = logging.getLogger(__name__)
+
+
+def test_a_change_is_found_with_few_statements(store):
+    server = fill(store, "orders", BATCHES, CHANGES)
+    statements: list[str] = []
+    sa.event.listen(store.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
+    finder = BatchFinder("orders", Provenance(store))
+    for batch in (0, 1, BATCHES // 3, BATCHES - 1):
+        number = batch * CHANGES + 500
+        at = place(server, number, 100)
+        offset = batch * (CHANGES // 4 + 1) + 7
+        for what, look in (
+            ("position", lambda at=at: finder.read(Change(file=at.file, position=at.pos))),
+            ("gtid", lambda number=number: finder.read(Change(gtid=f"{server}:{number}"))),
+            ("offset", lambda offset=offset: finder.wrote(f"many:3:{offset}")),
+        ):
+            statements.clear()
+            began = time.perf_counter()
+            found = look()
+            spent_ms = (time.perf_counter() - began) * 1000
+            log.info("%d changes, batch %d: %s %.1f ms", BATCHES * CHANGES, batch, what, spent_ms)
+            assert [b.batch for b in found] == [1_000_000 + batch], what
+            # One look-up per stream and four for the report; a GTID halves its way besides.
+            assert len(statements) <= 10 + (2 * BATCHES.bit_length() if what == "gtid" else 0), what
+
+
+@pytest.mark.parametrize("behind", [0, 1, BYTES - 1])
+def test_places_between_two_transactions_belong_to_the_batch_that_read_them(store, behind):
+    server = fill(store, "orders", 3, CHANGES)
+    at = place(server, CHANGES, 100)
+    found = BatchFinder("orders", Provenance(store)).read(Change(file=at.file, position=at.pos + behind))
+    assert [b.batch for b in found] == [1_000_000 + (1 if behind else 0)]

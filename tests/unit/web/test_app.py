@@ -1,0 +1,78 @@
+"""The mounted application: every data route asks the guard first, and the bundle is served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fastapi import HTTPException, Request
+from fastapi.testclient import TestClient
+
+from databus.records.recorder import SqlRecorder
+from databus.web.app import FirstUse, create_app
+from tests.contract.record_samples import report
+
+RUN = "/api/v1/dags/orders_to_kafka/runs/r1"
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    url = f"sqlite:///{tmp_path / 'records.db'}"
+    monkeypatch.setenv("DATABUS_RECORDS_URL", url)
+    (tmp_path / "main.js").write_text("bundle")
+    with SqlRecorder.open(url) as recorder:
+        recorder.record(report(1, "r1"))
+        recorder.record(report(2, "r1"))
+
+    def guard(request: Request) -> None:
+        if request.path_params["dag_id"] == "hidden":
+            raise HTTPException(403, "Forbidden")
+
+    return TestClient(FirstUse(lambda: create_app(guard, tmp_path)))
+
+
+def test_a_run_shows_inputs_outputs_counts_quality_and_lineage(client: TestClient) -> None:
+    shown = client.get(RUN).raise_for_status().json()
+    assert shown["counts"] == {
+        "read": 24, "filtered": 2, "quarantined": 2, "dispatched": 20, "reconciled": True,
+    }  # fmt: skip
+    assert [i["table"] for i in shown["inputs"]] == ["shop.items", "shop.orders"]
+    (output,) = shown["outputs"]
+    assert output == {
+        "sink": "kafka", "output": "cdc.orders[0]", "first_offset": 20, "last_offset": 49, "records": 20,
+    }  # fmt: skip
+    assert {(c["check"], c["violations"]) for c in shown["checks"]} == {("not_null(email)", 2), ("volume", 0)}
+    assert [b["batch"] for b in shown["batches"]] == [1, 2]
+    assert list(shown["durations_ms"]) == ["plan", "read"]
+    nodes = {n["id"]: n["column"] for n in shown["graph"]["nodes"]}
+    assert nodes == {"flow": 1, "in:shop.items": 0, "in:shop.orders": 0, "kafka:cdc.orders": 2, "quarantine": 2}
+    edges = {(e["from"], e["to"]): e["rows"] for e in shown["graph"]["edges"]}
+    assert edges[("in:shop.orders", "flow")] == 20
+    assert edges[("flow", "kafka:cdc.orders")] == 20
+    assert edges[("flow", "quarantine")] == 2
+
+
+def test_what_is_not_recorded_is_said(client: TestClient) -> None:
+    answer = client.get("/api/v1/dags/orders_to_kafka/runs/other")
+    assert (answer.status_code, answer.json()["detail"]["code"]) == (404, "run_not_recorded")
+
+
+def test_the_guard_is_asked_before_anything_is_read(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABUS_RECORDS_URL", "sqlite:////proc/none/records.db")
+    assert client.get("/api/v1/dags/hidden/runs/r1").status_code == 403
+    assert client.get(RUN).status_code == 503
+
+
+def test_nothing_but_the_bundle_is_open(client: TestClient, tmp_path: Path) -> None:
+    assert client.get("/static/main.js").text == "bundle"
+    for path in ("/docs", "/openapi.json", "/redoc", "/static/records.db/.."):
+        assert client.get(path).status_code == 404, path
+    app = create_app(_closed, tmp_path)
+    routes = [route for route in app.routes if getattr(route, "path", "").startswith("/api")]
+    assert routes
+    for route in routes:
+        assert _closed in [dependency.call for dependency in route.dependant.dependencies]  # type: ignore[attr-defined]
+
+
+def _closed() -> None:
+    raise HTTPException(403)

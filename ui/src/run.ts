@@ -1,0 +1,43 @@
+/** What GET /databus/api/v1/dags/{dag_id}/runs/{run_id} answers. */
+export type Counts = { read: number; filtered: number; quarantined: number; dispatched: number };
+export type Node = { id: string; kind: string; label: string; column: number };
+export type Edge = { from: string; to: string; rows: number };
+export type Check = {
+  check: string; table: string; severity: string; evaluated: number; violations: number; observed: string;
+};
+export type Output = { sink: string; output: string } & Record<string, string | number>;
+export type Batch = {
+  batch: number; mode: string; attempt: number; from: string; to: string; rows: number; duration_ms: number;
+  committed_at: string; refilled: boolean;
+};
+export type Run = {
+  flow: string; run_id: string; from: string | null; to: string | null; watermark: string | null; bytes: number;
+  counts: Counts & { reconciled: boolean };
+  inputs: (Counts & { table: string })[];
+  outputs: Output[];
+  checks: Check[];
+  quality: { success: boolean | null } | null;
+  durations_ms: Record<string, number>;
+  batch_count: number;
+  batches: Batch[];
+  graph: { nodes: Node[]; edges: Edge[] };
+};
+
+export class Refused extends Error {
+  constructor(readonly status: number, message: string) {
+    super(message);
+  }
+}
+
+/** Fetch a run; the host's cookie carries who asks. */
+export async function fetchRun(dagId: string, runId: string, signal: AbortSignal): Promise<Run> {
+  const root = new URL(document.querySelector("base")?.href ?? "/", window.location.origin);
+  const path = `databus/api/v1/dags/${encodeURIComponent(dagId)}/runs/${encodeURIComponent(runId)}`;
+  const answer = await fetch(new URL(path, root), { signal, credentials: "same-origin" });
+  if (!answer.ok) {
+    const body = (await answer.json().catch(() => ({}))) as { detail?: { message?: string } | string };
+    const detail = typeof body.detail === "string" ? body.detail : body.detail?.message;
+    throw new Refused(answer.status, detail ?? answer.statusText);
+  }
+  return (await answer.json()) as Run;
+}

@@ -20,6 +20,7 @@ from databus.cli import (
     flows,
     ledger,
     moving,
+    quality,
     quarantine,
     sandbox,
     segments,
@@ -46,6 +47,7 @@ app.command("plan")(moving.plan)
 app.command("run")(moving.run)
 app.command("decode")(decode.decode)
 app.command("ledger")(ledger.ledger)
+app.command("quality")(quality.quality)
 app.command("peek")(watching.peek)
 app.command("lag")(watching.lag)
 app.command("gaps")(amending.gaps)

@@ -19,6 +19,8 @@ class Settings:
             (DATABUS_SEGMENT_STORE).
         segment_keep: how long segments stay after their range was committed, shared by all flows of a server: an age, a
             size or both, e.g. "7d,50GB"; "" deletes them at once (DATABUS_SEGMENT_KEEP).
+        data_docs: folder of Great Expectations' Data Docs; "" builds none (DATABUS_DATA_DOCS).
+        data_docs_url: address under which a web server shows that folder; "" where none does (DATABUS_DATA_DOCS_URL).
         records_url: SQLAlchemy URL of reports, quarantine and quality results (DATABUS_RECORDS_URL).
     """
 
@@ -26,6 +28,8 @@ class Settings:
     segment_store: str
     records_url: str
     segment_keep: str = ""
+    data_docs: str = ""
+    data_docs_url: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -38,4 +42,6 @@ class Settings:
             segment_store=env.get("DATABUS_SEGMENT_STORE", str(home / "segments")),
             records_url=env.get("DATABUS_RECORDS_URL", f"sqlite:///{home / 'records.db'}"),
             segment_keep=env.get("DATABUS_SEGMENT_KEEP", ""),
+            data_docs=env.get("DATABUS_DATA_DOCS", str(home / "data_docs")),
+            data_docs_url=env.get("DATABUS_DATA_DOCS_URL", ""),
         )

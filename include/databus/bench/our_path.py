@@ -21,12 +21,12 @@ from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections
 
 _CHECKS = (
-    NotNull("customer_id"),
-    NotNull("title", severity="warn"),
-    InRange("amount", minimum=0, maximum="9999999.99"),
-    InRange("score", minimum=0, maximum=1e12),
-    InRange("created_at", minimum="2024-01-01", severity="warn"),
-    AcceptedValues("status", ("new", "paid", "shipped", "done", "cancelled")),
+    NotNull(column="customer_id"),
+    NotNull(column="title", severity="warn"),
+    InRange(column="amount", minimum=0, maximum="9999999.99"),
+    InRange(column="score", minimum=0, maximum=1e12),
+    InRange(column="created_at", minimum="2024-01-01", severity="warn"),
+    AcceptedValues(column="status", values=("new", "paid", "shipped", "done", "cancelled")),
 )
 """Six expectations over a number, a decimal, a double, a moment and two texts; one of them warns of every 23rd row."""
 

@@ -12,7 +12,7 @@ from databus.checks.expected_rules import Between, IsNull, Matches, RefusedValue
 from databus.checks.not_null import NotNull
 from databus.checks.row_check import RowCheck
 from databus.core.errors import ConfigError
-from databus.core.expectations import BY_ROW, MISSING, Expectation
+from databus.core.expectations import BY_ROW, MISSING, Action, Expectation
 from databus.core.flow import Flow
 from databus.core.tables import ColumnSchema
 from databus.rows.fields import Field
@@ -108,12 +108,13 @@ def expected_checks(flow: Flow) -> tuple[ExpectedRow, ...]:
             continue
         tables = tables_of(flow, expectation)
         if expectation.type != PROPORTION:
-            named = {"name": expectation.name, "severity": _severity(expectation), "tables": tables, "rule": rule}
-            found.append(ExpectedRow(rule.column, **named))
+            severity = _severity(expectation)
+            row = ExpectedRow(column=rule.column, name=expectation.name, severity=severity, tables=tables, rule=rule)
+            found.append(row)
         if counts_missing(expectation):
             name = missing_name(expectation)
-            of_column = NotNull(rule.column)
-            missing[name] = Missing(rule.column, name=name, severity="warn", tables=tables, rule=of_column)
+            of_column = NotNull(column=rule.column)
+            missing[name] = Missing(column=rule.column, name=name, severity="warn", tables=tables, rule=of_column)
     return (*found, *missing.values())
 
 
@@ -133,7 +134,7 @@ def missing_name(expectation: Expectation) -> str:
     return f"missing({expectation.kwargs['column']}){tables}"
 
 
-def _severity(expectation: Expectation) -> str:
+def _severity(expectation: Expectation) -> Action:
     """Return what the path does with a row; a share below one is known when the run is over, and fails its audit."""
     return expectation.action if expectation.action != "fail" or expectation.mostly >= 1 else "warn"
 
@@ -150,35 +151,38 @@ def _require_no_rows(flow: Flow, expectation: Expectation) -> None:
 
 def _pattern(column: str, kwargs: Arguments, key: str, *, negated: bool = False) -> RowCheck:
     patterns = kwargs[key] if isinstance(kwargs[key], (list, tuple)) else (kwargs[key],)
-    return Matches(column, patterns=tuple(patterns), match_on=kwargs.get("match_on", "any"), negated=negated)
+    return Matches(column=column, patterns=tuple(patterns), match_on=kwargs.get("match_on", "any"), negated=negated)
 
 
 def _between(column: str, k: Arguments) -> RowCheck:
-    bounds = {"minimum": k.get("min_value"), "maximum": k.get("max_value")}
-    strict = {name: bool(k.get(name)) for name in ("strict_min", "strict_max")}
-    return Between(column, **{name: bound for name, bound in bounds.items() if bound is not None}, **strict)
+    bounds: dict[str, Any] = {"minimum": k.get("min_value"), "maximum": k.get("max_value")}
+    strict: dict[str, Any] = {name: bool(k.get(name)) for name in ("strict_min", "strict_max")}
+    return Between(column=column, **{name: bound for name, bound in bounds.items() if bound is not None}, **strict)
 
 
 def _length(column: str, k: Arguments) -> RowCheck:
-    strict = {name: bool(k.get(name)) for name in ("strict_min", "strict_max")}
-    return TextLength(column, least=k.get("min_value", 0), most=k.get("max_value"), **strict)
+    strict: dict[str, Any] = {name: bool(k.get(name)) for name in ("strict_min", "strict_max")}
+    return TextLength(column=column, least=k.get("min_value", 0), most=k.get("max_value"), **strict)
 
 
 _BOUNDS = frozenset({"min_value", "max_value", "strict_min", "strict_max"})
 _SET = frozenset({"value_set"})
 _LIST = frozenset({"regex_list", "match_on"})
 _KNOWN: Mapping[str, tuple[frozenset[str], Callable[[str, Arguments], RowCheck]]] = {
-    "expect_column_values_to_not_be_null": (frozenset(), lambda c, _: NotNull(c)),
-    PROPORTION: (_BOUNDS, lambda c, _: NotNull(c)),
-    "expect_column_values_to_be_null": (frozenset(), lambda c, _: IsNull(c)),
+    "expect_column_values_to_not_be_null": (frozenset(), lambda c, _: NotNull(column=c)),
+    PROPORTION: (_BOUNDS, lambda c, _: NotNull(column=c)),
+    "expect_column_values_to_be_null": (frozenset(), lambda c, _: IsNull(column=c)),
     "expect_column_values_to_be_between": (_BOUNDS, _between),
-    "expect_column_values_to_be_in_set": (_SET, lambda c, k: AcceptedValues(c, tuple(k["value_set"]))),
-    "expect_column_distinct_values_to_be_in_set": (_SET, lambda c, k: AcceptedValues(c, tuple(k["value_set"]))),
-    "expect_column_values_to_not_be_in_set": (_SET, lambda c, k: RefusedValues(c, tuple(k["value_set"]))),
+    "expect_column_values_to_be_in_set": (_SET, lambda c, k: AcceptedValues(column=c, values=tuple(k["value_set"]))),
+    "expect_column_distinct_values_to_be_in_set": (
+        _SET,
+        lambda c, k: AcceptedValues(column=c, values=tuple(k["value_set"])),
+    ),
+    "expect_column_values_to_not_be_in_set": (_SET, lambda c, k: RefusedValues(column=c, values=tuple(k["value_set"]))),
     "expect_column_value_lengths_to_be_between": (_BOUNDS, _length),
     "expect_column_value_lengths_to_equal": (
         frozenset({"value"}),
-        lambda c, k: TextLength(c, least=k["value"], most=k["value"]),
+        lambda c, k: TextLength(column=c, least=k["value"], most=k["value"]),
     ),
     "expect_column_values_to_match_regex": (frozenset({"regex"}), lambda c, k: _pattern(c, k, "regex")),
     "expect_column_values_to_not_match_regex": (

@@ -168,7 +168,8 @@ class Matches(_TextRule):
             np.asarray(pc.fill_null(pc.match_substring_regex(values.array, pattern=_for_arrow(pattern)), False))
             for pattern in self.patterns
         ]
-        found = np.logical_or.reduce(masks) if self.match_on == "any" else np.logical_and.reduce(masks)
+        reduced = np.logical_or.reduce(masks) if self.match_on == "any" else np.logical_and.reduce(masks)
+        found: Mask = reduced.astype(np.bool_)
         return values.given & ~((found ^ self.negated) & ~values.untyped)
 
 

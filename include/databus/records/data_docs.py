@@ -104,8 +104,6 @@ def render(result: Mapping[str, Any]) -> str:
             expectation_config=ExpectationConfiguration(
                 type=item["expectation_config"]["type"],
                 kwargs=item["expectation_config"]["kwargs"],
-                meta={},
-                notes=_notes(item["expectation_config"].get("meta") or {}),
                 severity=item["expectation_config"].get("severity", "critical"),
             ),
             result=dict(item["result"]),
@@ -124,18 +122,6 @@ def render(result: Mapping[str, Any]) -> str:
         warnings.simplefilter("ignore")
         page: str = DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(suite))
     return page
-
-
-def _notes(meta: Mapping[str, Any]) -> str | None:
-    """Return what the page says below an expectation: what was done with the rows, or the check it stands for."""
-    own = meta.get("databus")
-    if own:
-        tables = f" on {', '.join(own['tables'])}" if own["tables"] else ""
-        return f"{own['action']}{tables}, judged by {own['judged_by'] or 'nothing'}"
-    if "check" in meta:
-        found = f"{meta['violations']} of {meta['evaluated']} violate"
-        return f"{meta['check']} ({meta['severity']}) on {meta['table']}: {found}"
-    return None
 
 
 def _flat(info: Mapping[str, Any]) -> dict[str, Any]:

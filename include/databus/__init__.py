@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from databus.checks.freshness import Freshness as Freshness
     from databus.checks.in_range import InRange as InRange
     from databus.checks.not_null import NotNull as NotNull
+    from databus.checks.schema import Schema as Schema
     from databus.checks.volume import Volume as Volume
+    from databus.core.expectations import Expectations as Expectations
     from databus.observe.alerts.email import Email as Email
     from databus.observe.alerts.notifier import Notifier as Notifier
     from databus.observe.alerts.rules import AlertWhen as AlertWhen

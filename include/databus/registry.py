@@ -32,6 +32,7 @@ CHECKS = {
     "in_range": "databus.checks.in_range:InRange",
     "volume": "databus.checks.volume:Volume",
     "freshness": "databus.checks.freshness:Freshness",
+    "schema": "databus.checks.schema:Schema",
 }
 SINKS = {
     "kafka": "databus.sinks.kafka:Kafka",
@@ -50,6 +51,7 @@ PARTS = {
     "RangePartition": "databus.sources.row_filters:RangePartition",
     "ModuloPartition": "databus.sources.row_filters:ModuloPartition",
     "HashPartition": "databus.sources.row_filters:HashPartition",
+    "Expectations": "databus.core.expectations:Expectations",
 }
 """Class name → "module:Class" of specs that stand in another kind's options."""
 GROUPS: dict[str, tuple[Mapping[str, str], type[Spec]]] = {

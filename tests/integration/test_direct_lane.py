@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from databus import Batching, Flow
+from databus import AcceptedValues, Batching, Flow, InRange, NotNull
 from databus.core.errors import SinkError
 from databus.core.receipts import WriteReceipt
+from databus.records.reports import Reports, quarantined
+from databus.records.store import RecordStore
 from databus.runtime import direct
 from databus.runtime.direct import may_be_direct
 from databus.sinks.kafka.session import Session
@@ -69,6 +71,44 @@ def test_a_consumer_sees_the_same_from_both_lanes(world: World) -> None:
     assert sum(map(len, direct_lane.values())) > sum(shop.writer.written.rows(table) for table in KEYS)
     operations = {value["op"] for records in direct_lane.values() for _, _, value in records if value}
     assert operations == {"c", "u", "d", "t"}
+
+
+def test_both_lanes_judge_and_hold_back_the_same(world: World) -> None:
+    """Row checks over the shop: the same records, counts and check results, and the same rows in quarantine."""
+    checks = (
+        NotNull("email", tables=("shop.customers",)),
+        InRange("quantity", maximum=2, tables=("shop.order_items",)),
+        InRange("placed_at", minimum="2024-01-01", severity="warn", tables=("shop.orders",)),
+        AcceptedValues("status", ("new", "paid"), severity="warn", tables=("shop.orders",)),
+    )
+    shop = Shop(world, "checks_direct", partitions=4, slots=2)
+    (sink,) = shop.flow.sinks
+    flow = shop.flow.model_copy(update={"checks": checks})
+    other = flow.model_copy(
+        update={"name": "checks_spark", "lane": "spark", "sinks": (sink.model_copy(update={"topic": "checks_spark"}),)}
+    )
+    shop.writer.run(250)
+    results = [world.run(each) for each in (flow, other)]
+
+    assert results[0].tables == results[1].tables
+    assert results[0].quarantined == results[1].quarantined > 0
+    assert seen(world, "checks_direct") == seen(world, "checks_spark")
+    held = [
+        {(row.event_id, row.key, row.cause, row.position, canonical(row.payload)) for row in rows}
+        for rows in (quarantined(world.settings.records_url, name) for name in ("checks_direct", "checks_spark"))
+    ]
+    assert held[0] == held[1]
+    with RecordStore(world.settings.records_url) as store:
+        judged = [
+            {(c.check, c.table): (c.evaluated, c.violations) for b in Reports(store).newest(name, 50) for c in b.checks}
+            for name in ("checks_direct", "checks_spark")
+        ]
+    assert judged[0] == judged[1]
+    assert {check for check, _ in judged[0]} == {check.check_name for check in checks}
+
+
+def canonical(payload: str) -> str:
+    return json.dumps(json.loads(payload, parse_float=Decimal), sort_keys=True, default=lambda d: str(d.normalize()))
 
 
 def test_many_small_batches_chunks_and_slots_over_rotations(world: World) -> None:

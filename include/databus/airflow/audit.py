@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 from databus.airflow.connections import AirflowConnections
 from databus.airflow.failures import airflow_outcome
 from databus.airflow.identity import run_identity
+from databus.airflow.links import DataDocsLink
 from databus.airflow.task_logs import only_warnings_of_libraries
 from databus.core.flow import Flow
 
@@ -21,12 +22,14 @@ class AuditOperator(BaseOperator):
     """
 
     ui_color = "#fff4d6"
+    operator_extra_links = (DataDocsLink(),)
 
     def __init__(self, *, flow: Flow, **options: Any) -> None:
         from databus.airflow.assets import outputs_alias
 
         super().__init__(outlets=[outputs_alias(flow), *options.pop("outlets", ())], **options)
         self.flow = flow
+        self.data_docs = ""
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Audit the run and return its figures."""
@@ -36,6 +39,7 @@ class AuditOperator(BaseOperator):
         only_warnings_of_libraries()
         with airflow_outcome(), open_services(self.flow, AirflowConnections()) as services:
             result = audit_run(self.flow, services, run_identity(context).run_id)
+            self.data_docs = result.quality.data_docs
             for line in result.lines():
                 self.log.info("%s", line)
             result.require_passed()

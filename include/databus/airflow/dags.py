@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from airflow.sdk import DAG, DeltaDataIntervalTimetable
 
+from databus.checks.expected import expected_checks
 from databus.core.errors import ConfigError
 from databus.core.flow import Flow
 from databus.core.spec import caller
@@ -43,6 +44,7 @@ def flow_dag(
 
     Raises:
         ConfigError: an argument is not what it should be; names the DAG file and line.
+        ConfigError: an expectation is to hold back rows and is not judged row by row.
     """
     if not isinstance(flow, Flow):
         raise ConfigError(f"{caller()}: flow_dag needs a Flow, got {type(flow).__name__}")
@@ -50,6 +52,7 @@ def flow_dag(
         raise ConfigError(f"{caller()}: engine={engine!r} is unknown", hint="Known: connect, submit.")
     if every < timedelta(seconds=5):
         raise ConfigError(f"{caller()}: every={every} is shorter than the 5 seconds a run takes at least")
+    expected_checks(flow)
     defaults = {"retries": 5, "retry_delay": timedelta(seconds=5), "owner": "databus"}
     defaults.update(dag_options.pop("default_args", {}))
     options = {
@@ -119,10 +122,11 @@ def _targets(flow: Flow) -> str:
 def _documentation(flow: Flow) -> str:
     transforms = ", ".join(t.label() for t in flow.transforms) or "none"
     checks = ", ".join(f"{c.check_name} ({c.severity})" for c in flow.checks) or "none"
+    expectations = ", ".join(f"{e.name} ({e.action})" for e in flow.expectations) or "none"
     return (
         f"**{flow.name}** {flow.description}\n\n"
         f"* source: {flow.source.kind} {', '.join(flow.source.datasets())}\n"
-        f"* transforms: {transforms}\n* checks: {checks}\n* sinks: {_targets(flow)}\n\n"
+        f"* transforms: {transforms}\n* checks: {checks}\n* expectations: {expectations}\n* sinks: {_targets(flow)}\n\n"
         "Tasks: `preflight` probes servers and settings, `transfer` moves micro-batches under the flow's lease, "
         "`audit` reconciles the run's counts and stores its quality result."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ BARS = (
     Bar("rows_per_second", at_least=100_000),
     Bar("ratio_to_debezium", at_least=1.5),
     Bar("ratio_to_debezium_rows_per_cpu_second", at_least=2.0),
+    Bar("checks_cost_percent", at_most=15),
 )
 _PEER_WITHIN_S = 1800.0
 
@@ -84,6 +85,17 @@ def _measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable
         details["ours_with_checks"] = asdict(checked)
         figures["with_checks_rows_per_second"] = rows / checked.seconds
         figures["with_checks_rows_per_cpu_second"] = rows / checked.cpu_seconds
+        pairs = [(plain, checked)]
+        for number in range(2, options.rounds + 1):
+            say(f"round {number}")
+            runs: dict[str, OurRun] = {}
+            for name in ("checked", "plain") if number % 2 == 0 else ("plain", "checked"):
+                topic = f"{name}_{number}"
+                found = ours.run(topic, start, batch_rows=options.batch_rows, checks=name == "checked")
+                runs[name] = checked(sandbox, topic, found, rows)
+            pairs.append((runs["plain"], runs["checked"]))
+        figures["checks_cost_percent"] = cost_percent(pairs)
+        details["cpu_seconds_without_and_with_checks"] = [[p.cpu_seconds, c.cpu_seconds] for p, c in pairs]
     if peer is not None:
         say("Debezium")
         theirs = peer.catch_up(warm + rows, _PEER_WITHIN_S, known=warm)
@@ -97,6 +109,11 @@ def _measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable
     return Result(
         "e2e", rounded, BARS, settings, details, "ratio_to_debezium" if peer is not None else "rows_per_second"
     )
+
+
+def cost_percent(pairs: Sequence[tuple[OurRun, OurRun]]) -> float:
+    """Return what checks add to the CPU seconds of our path, over pairs of runs without and with them, in percent."""
+    return 100 * (sum(c.cpu_seconds for _, c in pairs) / sum(p.cpu_seconds for p, _ in pairs) - 1)
 
 
 def compared(rows: int, plain: OurRun, checked: OurRun | None, theirs: PeerRun) -> dict[str, float]:

@@ -38,8 +38,9 @@ class E2EOptions:
         changes: row changes to move.
         warm_up: row changes that each side moves before, untimed.
         batch_rows: row changes in a batch of ours.
-        checks: whether our path runs a second time with two row checks.
+        checks: whether our path runs a second time with six row checks.
         debezium: whether Debezium runs too.
+        rounds: how often our path runs, with and without checks in turn; their cost is taken over all rounds.
     """
 
     changes: int = 500_000
@@ -47,6 +48,7 @@ class E2EOptions:
     batch_rows: int = 500_000
     checks: bool = True
     debezium: bool = True
+    rounds: int = 1
 
 
 @dataclass(frozen=True)

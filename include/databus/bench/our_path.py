@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from databus import Batching, Flow, Kafka, MysqlBinlog, NotNull, __version__
+from databus import AcceptedValues, Batching, Flow, InRange, Kafka, MysqlBinlog, NotNull, __version__
 from databus.bench.processes import CpuMeter
 from databus.connections.environment import EnvironmentConnections
 from databus.core.settings import Settings
@@ -19,6 +19,16 @@ from databus.runtime.engine import connect_session
 from databus.runtime.window import WindowControl, WindowLimits
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections
+
+_CHECKS = (
+    NotNull(column="customer_id"),
+    NotNull(column="title", severity="warn"),
+    InRange(column="amount", minimum=0, maximum="9999999.99"),
+    InRange(column="score", minimum=0, maximum=1e12),
+    InRange(column="created_at", minimum="2024-01-01", severity="warn"),
+    AcceptedValues(column="status", values=("new", "paid", "shipped", "done", "cancelled")),
+)
+"""Six expectations over a number, a decimal, a double, a moment and two texts; one of them warns of every 23rd row."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,7 @@ class OurPath:
         flow = Flow(
             name=name,
             source=MysqlBinlog(conn_id="mysql_shop", tables=("bench.orders",), start=start),
-            checks=(NotNull(column="customer_id"), NotNull(column="amount", severity="warn")) if checks else (),
+            checks=_CHECKS if checks else (),
             sinks=(Kafka(conn_id="kafka_east", topic=name, tombstones=False),),
             batching=Batching(max_rows=batch_rows, max_bytes=1 << 30),
         )

@@ -109,7 +109,11 @@ def is_one_of(array: pa.Array, options: Sequence[Plain], column: ColumnSchema) -
         values.append(_scalar(value, array.type).as_py())
     if not values:
         return np.zeros(len(array), np.bool_)
-    return _mask(pc.is_in(array, pa.array(values, array.type), skip_nulls=True))
+    wanted = pa.array(values, array.type)
+    if pa.types.is_floating(array.type):  # is_in looks at bits, and 0.0 equals -0.0
+        zero = pa.scalar(0.0, array.type)
+        array, wanted = pc.add(array, zero), pc.add(wanted, zero)
+    return _mask(pc.is_in(array, wanted, skip_nulls=True))
 
 
 def _limits(kind: pa.DataType) -> tuple[Decimal, Decimal, int]:

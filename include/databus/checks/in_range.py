@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import model_validator
 
-from databus.checks.literals import Plain, has_value, literal
+from databus.checks.literals import Plain, has_value, is_text, literal
 from databus.checks.row_check import RowCheck
 from databus.core.tables import ColumnSchema
 from databus.rows import fields
@@ -49,7 +49,7 @@ class InRange(RowCheck):
     def violated_when(self, field: fields.Field) -> str:
         """Not NULL and outside; a value without a typed form (a zero date) is outside."""
         value, kind = field.typed("after"), field.column.spark_type
-        inside = []
+        inside = [is_text(field)]
         if self.minimum is not None:
             inside.append(f"{value} >= {literal(self.minimum, kind)}")
         if self.maximum is not None:

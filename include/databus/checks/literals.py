@@ -23,3 +23,13 @@ def has_value(field: Field) -> str:
     """Return SQL that is true where the after-image holds the column and it is not NULL."""
     raw = field.raw("after")
     return f"({raw} IS NOT NULL AND NOT is_variant_null({raw}))"
+
+
+def is_text(field: Field) -> str:
+    """Return SQL that is false where a text column holds what is no text: bytes that its character set cannot decode.
+
+    Spark reads such bytes as a string when it is asked for one.
+    """
+    if field.column.spark_type != "string" or field.rewrites:
+        return "true"
+    return f"schema_of_variant({field.raw('after')}) <> 'BINARY'"

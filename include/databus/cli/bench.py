@@ -52,12 +52,15 @@ def e2e(  # noqa: PLR0913, PLR0917 - one parameter per option
     batch_rows: Annotated[int, typer.Option(help="Row changes in a batch of ours.", min=1_000)] = _E2E.batch_rows,
     checks: Annotated[bool, typer.Option(help="Run our path with row checks too.")] = _E2E.checks,
     debezium: Annotated[bool, typer.Option(help="Run Debezium on the same log.")] = _E2E.debezium,
+    rounds: Annotated[int, typer.Option(help="Runs of our path, with and without checks in turn.", min=1)] = (
+        _E2E.rounds
+    ),
     results: Results = None,
     ports_from: PortsFrom = 22_000,
     output: Output = Format.TABLE,
 ) -> None:
     """Binlog to Kafka, exactly once, beside Debezium on the same log; exit code 1 below a bar."""
-    options = E2EOptions(changes, warm_up, batch_rows, checks, debezium)
+    options = E2EOptions(changes, warm_up, batch_rows, checks, debezium, rounds)
     from databus.bench.e2e import run
 
     show(run(options, _say, ports_from), results, output)

@@ -22,6 +22,7 @@ from databus.cli import (
     flows,
     ledger,
     moving,
+    quality,
     quarantine,
     sandbox,
     segments,
@@ -52,6 +53,7 @@ app.command("run")(moving.run)
 app.command("decode")(decode.decode)
 app.command("ledger")(ledger.ledger)
 app.command("backfill")(backfill.backfill)
+app.command("quality")(quality.quality)
 app.command("peek")(watching.peek)
 app.command("lag")(watching.lag)
 app.command("gaps")(amending.gaps)

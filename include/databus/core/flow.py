@@ -12,6 +12,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from databus.core.alerts import AlertSpec, ChannelSpec
 from databus.core.connections import ConnectionSource
 from databus.core.errors import ConfigError
+from databus.core.expectations import Expectation, expectations_of
 from databus.core.settings import Settings
 from databus.core.spec import Spec
 from databus.core.stored_json import canonical_json
@@ -243,6 +244,8 @@ class Flow(Spec):
         source: where rows come from.
         transforms: applied in order.
         checks: applied after the transforms.
+        expectations: of Great Expectations, on the rows as the transforms leave them: expectations, suites, suite
+            files, or `Expectations` around them; one result per run.
         sinks: where rows go; each takes the routes it names.
         batching: bounds of a micro-batch.
         sink_outage_seconds: of several sinks, how long one may be unavailable or turn rows away before the others go on
@@ -265,6 +268,7 @@ class Flow(Spec):
     source: SerializeAsAny[SourceSpec]
     transforms: tuple[SerializeAsAny[TransformSpec], ...] = ()
     checks: tuple[SerializeAsAny[CheckSpec], ...] = ()
+    expectations: tuple[Expectation, ...] = ()
     sinks: tuple[SerializeAsAny[SinkSpec], ...] = Field(min_length=1)
     batching: Batching = Batching()
     sink_outage_seconds: float = Field(30.0, ge=0)
@@ -283,12 +287,18 @@ class Flow(Spec):
             raise ValueError("a flow's name is lower-case letters, digits and _, at most 100, starting with a letter")
         return value
 
+    @field_validator("expectations", mode="before")
+    @classmethod
+    def _are_taken_apart(cls, value: Any) -> tuple[Expectation, ...]:
+        return expectations_of(value)
+
     @model_validator(mode="after")
     def _names_are_unique(self) -> Flow:
         for what, names in (
             ("sink", [s.sink_name for s in self.sinks]),
             ("check", [c.check_name for c in self.checks]),
             ("alert channel", [a.channel_name for a in self.alerts if isinstance(a, ChannelSpec)]),
+            ("expectation", [e.name for e in self.expectations]),
         ):
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
@@ -304,6 +314,7 @@ class Flow(Spec):
             "source": self.source.to_json(),
             "transforms": [t.to_json() for t in self.transforms],
             "checks": [c.to_json() for c in self.checks],
+            **({"expectations": [e.to_json() for e in self.expectations]} if self.expectations else {}),
             "sinks": [s.to_json() for s in self.sinks],
             "batching": self.batching.model_dump(mode="json"),
             "sink_outage_seconds": self.sink_outage_seconds,

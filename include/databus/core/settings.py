@@ -19,6 +19,8 @@ class Settings:
             (DATABUS_SEGMENT_STORE).
         segment_keep: how long segments stay after their range was committed, shared by all flows of a server: an age, a
             size or both, e.g. "7d,50GB"; "" deletes them at once (DATABUS_SEGMENT_KEEP).
+        data_docs: folder of Great Expectations' Data Docs; "" builds none (DATABUS_DATA_DOCS).
+        data_docs_url: address under which a web server shows that folder; "" where none does (DATABUS_DATA_DOCS_URL).
         records_url: SQLAlchemy URL of reports, quarantine and quality results (DATABUS_RECORDS_URL).
         runbooks_url: address of the folder of runbooks, to which alerts point (DATABUS_RUNBOOKS_URL).
     """
@@ -28,6 +30,8 @@ class Settings:
     records_url: str
     segment_keep: str = ""
     runbooks_url: str = "docs/runbooks"
+    data_docs: str = ""
+    data_docs_url: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -41,4 +45,6 @@ class Settings:
             records_url=env.get("DATABUS_RECORDS_URL", f"sqlite:///{home / 'records.db'}"),
             segment_keep=env.get("DATABUS_SEGMENT_KEEP", ""),
             runbooks_url=env.get("DATABUS_RUNBOOKS_URL", "docs/runbooks"),
+            data_docs=env.get("DATABUS_DATA_DOCS", str(home / "data_docs")),
+            data_docs_url=env.get("DATABUS_DATA_DOCS_URL", ""),
         )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from databus.core.checkpoint import HistoryEntry
 from databus.core.errors import QualityGateError, ReconciliationError
 from databus.core.flow import Flow
+from databus.core.settings import Settings
+from databus.ops.expectations import judge_of
+from databus.records.data_docs import DataDocs
 from databus.records.quality import QualityResult, evaluate_run
 from databus.records.reports import Reports
 from databus.records.store import RecordStore
@@ -50,7 +54,10 @@ class AuditResult:
             f"check {m.check} ({m.severity}) on {m.table}: {m.violations} of {m.evaluated} violate"
             for m in self.quality.metrics
         ]
+        lines += [judged.line() for judged in self.quality.judged]
         lines.append(f"quality: {'passed' if self.quality.success else f'violated, worst {self.quality.worst}'}")
+        if self.quality.data_docs:
+            lines.append(f"Data Docs: {self.quality.data_docs}")
         return lines + [f"PROBLEM {problem}" for problem in self.problems]
 
     def to_json(self) -> dict[str, Any]:
@@ -60,6 +67,7 @@ class AuditResult:
             "rows": self.summary.total.to_json(),
             "quality": self.quality.success,
             "problems": list(self.problems),
+            "data_docs": self.quality.data_docs,
         }
 
     def require_passed(self) -> None:
@@ -82,8 +90,14 @@ def audit_run(flow: Flow, services: Services, run_id: str) -> AuditResult:
     history = _history(flow, services)
     with RecordStore(services.settings.records_url) as records:
         summary = summarize(flow.name, run_id, Reports(records).batches(flow.name, run_id))
-        quality = evaluate_run(records, flow.name, run_id, services.clock.now())
+        now, docs = services.clock.now(), data_docs(services.settings)
+        quality = evaluate_run(records, flow.name, run_id, now, judge_of(flow, services), docs)
     return AuditResult(summary, quality, tuple(_disagreements(summary, history, run_id)))
+
+
+def data_docs(settings: Settings) -> DataDocs | None:
+    """Return where Data Docs are built, None where they are turned off."""
+    return DataDocs(Path(settings.data_docs), settings.data_docs_url) if settings.data_docs else None
 
 
 def _history(flow: Flow, services: Services) -> Sequence[HistoryEntry]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from databus.core.expectations import BY_ROW, MISSING
 from databus.records import tables as t
 
 RECONCILIATION = "reconciliation"
@@ -46,18 +47,26 @@ class Metric:
 
 
 def metrics_query(run: int) -> sa.Select[Any]:
-    """Return the query of a run's metrics.
+    """Return the query of a run's metrics, without those that expectations leave.
 
     Args:
         run: number of the run in the records store.
     """
-    return sa.select(sa.union_all(_checks(run), _reconciliations(run)).subquery("metrics"))
+    return sa.select(sa.union_all(_checks(run).where(~_EXPECTED), _reconciliations(run)).subquery("metrics"))
 
 
 def read_metrics(connection: sa.Connection, run: int) -> list[Metric]:
     """Return a run's metrics, ordered by check, table and severity."""
     rows = [Metric(*row) for row in connection.execute(metrics_query(run))]
     return sorted(rows, key=lambda m: (m.kind == RECONCILIATION, m.check, m.table, m.severity))
+
+
+def read_expected(connection: sa.Connection, run: int) -> list[Metric]:
+    """Return what a run's batches found of its flow's expectations: kinds `BY_ROW` and `MISSING`."""
+    return [Metric(*row) for row in connection.execute(_checks(run).where(_EXPECTED))]
+
+
+_EXPECTED = t.check_results.c.kind.in_((BY_ROW, MISSING))
 
 
 def _checks(run: int) -> sa.Select[Any]:

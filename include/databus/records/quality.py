@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import ModuleType
@@ -18,8 +18,11 @@ from typing import Any
 
 from databus.core.errors import RecordingError
 from databus.records import tables as t
-from databus.records.metrics import Metric, metrics_query, read_metrics
-from databus.records.reports import Reports
+from databus.records.data_docs import LISTED, DataDocs
+from databus.records.judged import Judged, with_judged
+from databus.records.metrics import Metric, metrics_query, read_expected, read_metrics
+from databus.records.quality_trend import newest_runs
+from databus.records.reports import BatchRecord, Reports
 from databus.records.run_rows import run_number
 from databus.records.store import RecordStore
 from databus.records.summary import RunSummary, summarize
@@ -42,6 +45,7 @@ class QualityResult:
         evaluated: values looked at by all checks.
         violations: how many of them violate.
         metrics: the metrics that were judged.
+        judged: what was found of the flow's own expectations.
         result: the validation result as Great Expectations' own JSON, with `meta.databus`.
     """
 
@@ -52,10 +56,27 @@ class QualityResult:
     evaluated: int
     violations: int
     metrics: tuple[Metric, ...]
+    judged: tuple[Judged, ...]
     result: Mapping[str, Any]
 
+    @property
+    def data_docs(self) -> str:
+        """Address of the run's page of Data Docs, "" without one."""
+        return str(self.result["meta"]["databus"]["data_docs"])
 
-def evaluate_run(store: RecordStore, flow: str, run_id: str, now: datetime) -> QualityResult:
+
+Judge = Callable[[RunSummary, Sequence[BatchRecord], Sequence[Metric]], Sequence[Judged]]
+"""Judges a flow's expectations by a run's sums, its batches and what these found of the expectations."""
+
+
+def evaluate_run(
+    store: RecordStore,
+    flow: str,
+    run_id: str,
+    now: datetime,
+    judge: Judge = lambda *_: (),
+    docs: DataDocs | None = None,
+) -> QualityResult:
     """Judge a run's stored metrics and store the result; evaluated again, it replaces the one before.
 
     A run without any batch gets a result too: nothing was expected, and nothing was found.
@@ -65,6 +86,8 @@ def evaluate_run(store: RecordStore, flow: str, run_id: str, now: datetime) -> Q
         flow: flow name.
         run_id: run id.
         now: when it is evaluated, aware UTC.
+        judge: judges the flow's expectations; their results become part of the run's.
+        docs: where pages of Data Docs are built; None for none.
 
     Raises:
         RecordingError: the database cannot be reached, or Great Expectations could not evaluate an expectation.
@@ -72,21 +95,29 @@ def evaluate_run(store: RecordStore, flow: str, run_id: str, now: datetime) -> Q
     with store.transaction() as connection:
         number = run_number(store, connection, flow, run_id, "")
         metrics = read_metrics(connection, number)
-    result = validate(store, number, metrics)
-    summary = summarize(flow, run_id, Reports(store).batches(flow, run_id))
-    result["meta"]["databus"] = _meta(summary)
-    violated = [metric for metric in metrics if metric.violations]
+        expected = read_expected(connection, number)
+    batches = Reports(store).batches(flow, run_id)
+    summary = summarize(flow, run_id, batches)
+    judged = tuple(judge(summary, batches, expected))
+    result = with_judged(validate(store, number, metrics), judged)
+    result["suite_name"] = flow
+    result["meta"]["run_id"] = {"run_name": run_id, "run_time": now.isoformat()}
+    result["meta"]["databus"] = _meta(summary) | {"data_docs": docs.address(flow, run_id) if docs else ""}
+    grave = [m.severity for m in metrics if m.violations] + [j.grade for j in judged if not j.success]
     quality = QualityResult(
         flow=flow,
         run_id=run_id,
         success=bool(result["success"]),
-        worst=max((m.severity for m in violated), key=SEVERITIES.index, default=None),
-        evaluated=sum(m.evaluated for m in metrics),
-        violations=sum(m.violations for m in metrics),
+        worst=max(grave, key=SEVERITIES.index, default=None),
+        evaluated=sum(m.evaluated for m in metrics) + sum(j.evaluated for j in judged),
+        violations=sum(m.violations for m in metrics) + sum(j.violations for j in judged),
         metrics=tuple(metrics),
+        judged=judged,
         result=result,
     )
     _store(store, quality, now)
+    if docs:
+        docs.build(flow, run_id, result, newest_runs(store, flow, LISTED))
     return quality
 
 
@@ -96,7 +127,7 @@ def validate(store: RecordStore, run: int, metrics: Sequence[Metric]) -> dict[st
     Raises:
         RecordingError: an expectation ended in an exception.
     """
-    gx = _great_expectations()
+    gx = great_expectations()
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     # Great Expectations substitutes $NAME in its configuration; in a URL the character stands as %24.
@@ -114,18 +145,18 @@ def validate(store: RecordStore, run: int, metrics: Sequence[Metric]) -> dict[st
         # It keeps two engines, one that tried the connection and one that reads, and closes neither.
         source.get_execution_engine().close()
         source.get_engine().dispose()
-        _remove_docs_sites(context)
+        remove_docs_sites(context)
     _require_evaluated(result)
     return result
 
 
-def _remove_docs_sites(context: Any) -> None:
+def remove_docs_sites(context: Any) -> None:
     """Delete the temporary folders that an ephemeral context makes for pages nobody asked for, and leaves behind."""
     for site in (context.variables.data_docs_sites or {}).values():
         shutil.rmtree(site["store_backend"]["base_directory"], ignore_errors=True)
 
 
-def _great_expectations() -> ModuleType:
+def great_expectations() -> ModuleType:
     """Import Great Expectations without its usage statistics; it imports a module that Python 3.11 deprecates."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     with warnings.catch_warnings():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from databus.checks.expected import expected_checks
 from databus.core.errors import QualityGateError
 from databus.core.events import RowState
 from databus.core.flow import CheckSpec, Flow
@@ -20,8 +21,8 @@ STATE = "state"
 
 
 def row_checks(flow: Flow) -> list[CheckSpec]:
-    """Return the checks that look at single rows."""
-    return [c for c in flow.checks if c.looks_at_rows]
+    """Return the checks that look at single rows, and those that the flow's expectations ask for."""
+    return [*(c for c in flow.checks if c.looks_at_rows), *expected_checks(flow)]
 
 
 def check(flow: Flow, changes: Changes, taken: Column) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from databus.core.errors import RecordingError
+from databus.core.expectations import MISSING
 from databus.core.protocols import Recorder
 from databus.core.report import BatchReport
 
@@ -45,7 +46,7 @@ def log_batch(report: BatchReport) -> None:
         f"; watermark {report.watermark.isoformat()}" if report.watermark else "",
     )
     for result in report.checks:
-        if result.violations:
+        if result.violations and result.kind != MISSING:
             log.warning(
                 "flow %s: batch %d: check %s (%s) on %s: %d of %d violate%s",
                 report.plan.flow,

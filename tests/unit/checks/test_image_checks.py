@@ -145,6 +145,13 @@ def test_decimals_are_compared_exactly(values: list[Decimal | None], bound: floa
     assert is_one_of(array, (bound,), kind).tolist() == [v is not None and v == exact for v in values]
 
 
+def test_the_two_zeros_are_equal() -> None:
+    array = pa.array([0.0, -0.0, 1.0, None])
+
+    assert is_one_of(array, (0,), column("d", "double")).tolist() == [True, True, False, False]
+    assert is_one_of(array, ("-0.0",), column("d", "double")).tolist() == [True, True, False, False]
+
+
 def test_marks_are_none_where_no_check_applies() -> None:
     marks = ImageMarks({}).of(batch(SCHEMA, [(None, row(0, n=None))]))
 

@@ -7,6 +7,7 @@ from databus.checks.freshness import Freshness
 from databus.checks.in_range import InRange
 from databus.checks.literals import literal
 from databus.checks.not_null import NotNull
+from databus.checks.schema import Schema
 from databus.checks.volume import Volume
 from databus.core.errors import ConfigError
 from databus.core.flow import CheckSpec
@@ -21,6 +22,7 @@ SPECS: list[tuple[CheckSpec, str]] = [
     (InRange("day", minimum="2024-01-01"), "in_range(day, 2024-01-01..)"),
     (Volume(minimum_rows=1), "volume(1..)"),
     (Freshness(300), "freshness(300s)"),
+    (Schema("shop.orders", {"id": "bigint"}, severity="fail"), "schema(shop.orders)"),
 ]
 
 
@@ -30,7 +32,7 @@ def test_names_and_json(spec: CheckSpec, name: str) -> None:
 
     assert spec.check_name == spec.label() == name
     assert spec_class("checks", data["kind"])(**options_of(data)) == spec
-    assert spec.looks_at_rows == (data["kind"] not in ("volume", "freshness"))
+    assert spec.looks_at_rows == (data["kind"] not in ("volume", "freshness", "schema"))
 
 
 def test_tables() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,13 +20,18 @@ def test_defaults_lie_under_the_home_that_is_there() -> None:
 
 
 def test_each_setting_has_its_variable() -> None:
-    assert Settings.from_environment(
+    found = Settings.from_environment(
         {
             "DATABUS_INSTALLATION": "east",
             "DATABUS_SEGMENT_STORE": "s3://bucket/segments",
             "DATABUS_RECORDS_URL": "postgresql://db/records",
+            "DATABUS_DATA_DOCS": "/docs",
+            "DATABUS_DATA_DOCS_URL": "https://docs",
         }
-    ) == Settings("east", "s3://bucket/segments", "postgresql://db/records")
+    )
+    expected = Settings("east", "s3://bucket/segments", "postgresql://db/records")
+    assert found == replace(expected, data_docs="/docs", data_docs_url="https://docs")
+    assert Settings.from_environment({"DATABUS_DATA_DOCS": ""}).data_docs == ""
 
 
 def test_a_connection_hides_its_secrets() -> None:

@@ -1,0 +1,35 @@
+"""The audit's button to the run's page of Data Docs, and what of expectations is refused when a DAG file is read."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.serialization.serialized_objects import DagSerialization
+
+from databus import Expectations, Flow, Mock, Noop
+from databus.airflow import flow_dag
+from databus.core.errors import ConfigError
+
+
+def flow(action: str) -> Flow:
+    unique = Expectations({"type": "expect_column_values_to_be_unique", "kwargs": {"column": "id"}}, action)  # type: ignore[arg-type]
+    return Flow(name="orders", source=Mock(rows=1), sinks=(Noop(),), expectations=unique)
+
+
+def test_the_audit_has_the_button() -> None:
+    dag = flow_dag(flow("warn"))
+    audit = dag.task_dict["audit"]
+    (link,) = audit.operator_extra_links
+
+    assert (link.name, link.get_link(audit, ti_key=None)) == ("Data Docs", "")
+    audit.data_docs = "https://docs/page"
+    assert link.get_link(audit, ti_key=None) == "https://docs/page"
+    stored = next(t for t in DagSerialization.to_dict(dag)["dag"]["tasks"] if t["__var"]["task_id"] == "audit")
+    assert stored["__var"]["_operator_extra_links"] == {"Data Docs": link.xcom_key}
+    assert "expect_column_values_to_be_unique(id) (warn)" in (dag.doc_md or "")
+
+
+def test_holding_back_rows_by_an_aggregate_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"flow orders: expect_column_values_to_be_unique\(id\) cannot hold back rows"
+    ):
+        flow_dag(flow("quarantine"))

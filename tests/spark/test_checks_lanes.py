@@ -1,0 +1,120 @@
+"""Row checks in both lanes: random rows and random options of every type, judged by Spark and on decoded columns."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from databus.binlog.table_batch import TableBatch
+from databus.checks.accepted_values import AcceptedValues
+from databus.checks.expected_rules import Between, IsNull, Matches, RefusedValues, TextLength, is_shared
+from databus.checks.in_range import InRange
+from databus.checks.not_null import NotNull
+from databus.checks.row_check import RowCheck
+from databus.rows.changes import Changes
+from databus.rows.emit import emit
+from databus.rows.image_form import json_form
+from databus.rows.marks import MARKS, ImageMarks
+from databus.testing.table_batches import Unrepresentable, batch, table, transactions
+from tests.spark.test_direct_lane import TYPES, changes, value
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = table("shop.types", TYPES)
+JUDGED_HERE = {
+    "id", "t", "u32", "u64", "bits", "y", "money", "small", "wide", "f", "d", "day", "at", "zone", 'te"xt é', "kind",
+}  # fmt: skip
+"""Columns whose options are compared with Arrow values; of the others only NotNull is."""
+
+
+PATTERNS = ["^a", "é", "[a-zЖ]+$", ".", "^$", "^.{3}$", r"\d|ß", "(n|g)[^/]*", r"\.", "a.Ж", "^[^a]{0,2}$", r"\w{2,}"]
+
+
+@pytest.fixture
+def utc(spark: Any) -> Iterator[None]:
+    """Run the session in UTC, as the product's sessions are: bounds of moments have no zone."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def option(kind: str, r: random.Random) -> Any:
+    """Return a random option for a column of a type: a value of the type, as JSON's scalars say it."""
+    found = value(kind, r)
+    while isinstance(found, (Unrepresentable, bytes)):
+        found = value(kind, r)
+    if kind in ("float", "double"):
+        return r.choice([found, repr(found), round(found)])
+    if isinstance(found, int):
+        return r.choice([found, str(found), found + 0.5 if abs(found) < 2**50 else found])
+    return str(found).removesuffix("+00:00")
+
+
+def random_checks(r: random.Random) -> list[RowCheck]:
+    found: list[RowCheck] = []
+    for name, kind in TYPES.items():
+        found.append(NotNull(name))
+        if kind in ("blob", "json", "time(2)"):
+            continue
+        low, high = option(kind, r), option(kind, r)
+        found += [
+            InRange(name, low),
+            InRange(name, maximum=high),
+            AcceptedValues(name, tuple({str(o): o for o in (option(kind, r) for _ in range(4))}.values())),
+            RefusedValues(name, (option(kind, r), option(kind, r))),
+            Between(name, low, high, strict_min=r.random() < 0.5, strict_max=True),
+            IsNull(name),
+        ]
+    text = r.choice(['te"xt é', "kind"])
+    patterns = r.sample(PATTERNS, 2)
+    return [
+        *found,
+        TextLength(text, least=r.choice([0, 1, 3]), most=r.choice([None, 3, 299]), strict_min=r.random() < 0.5),
+        Matches(text, patterns=tuple(patterns), match_on="any", negated=r.random() < 0.5),
+        Matches(text, patterns=tuple(patterns), match_on="all"),
+    ]
+
+
+def marked(check: RowCheck, rows: TableBatch) -> set[str]:
+    """Return the event ids of the rows that violate, judged on decoded columns."""
+    marks = ImageMarks({SCHEMA.schema_id: ((0, check.column, check),)})
+    pieces = emit(rows, transactions(8), "server", json_form({}, marks))
+    return {
+        event_id
+        for piece in pieces
+        for event_id, mark in zip(piece["event_id"].to_pylist(), piece[MARKS].to_pylist(), strict=True)
+        if mark
+    }
+
+
+def test_the_patterns_mean_the_same_to_both() -> None:
+    assert all(map(is_shared, PATTERNS))
+    assert not any(
+        map(
+            is_shared, [r"\s", r"\bx", "(?i)x", "a|b$", "[[:alpha:]]", "a++", "[a&&b]", "$a", r"\pL", "a$b", "(", "x*{"]
+        )
+    )
+
+
+@pytest.mark.usefixtures("utc")
+def test_both_lanes_judge_alike(spark: Any, changes_of: Callable[..., Changes]) -> None:
+    from pyspark.sql import functions as f
+
+    seed = random.SystemRandom().getrandbits(32)
+    r = random.Random(seed)
+    rows = batch(SCHEMA, changes(r, 400), transactions=sorted(r.randrange(6) for _ in range(400)), ordinals=range(400))
+    by_name = {column.name: column for column in SCHEMA.columns}
+    every = random_checks(r)
+    checks = [check for check in every if check.reads(by_name[check.column])]
+    assert {c.column for c in checks if not isinstance(c, (NotNull, IsNull))} == JUDGED_HERE, seed
+
+    view = changes_of(rows)
+    violated = [f.collect_set(f.when(check.violation(view), f.col("event_id"))) for check in checks]
+    found = view.rows.agg(*(column.alias(str(n)) for n, column in enumerate(violated))).collect()[0]
+
+    differing = [check.model_dump() for n, check in enumerate(checks) if marked(check, rows) != set(found[n])]
+    assert not differing, seed

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from databus.checks.in_range import InRange as InRange
     from databus.checks.not_null import NotNull as NotNull
     from databus.checks.volume import Volume as Volume
+    from databus.mirror import Mirror as Mirror
     from databus.sinks.console import Console as Console
     from databus.sinks.elasticsearch import Elasticsearch as Elasticsearch
     from databus.sinks.kafka import Kafka as Kafka
+    from databus.sinks.kafka_mirror import MirrorTopics as MirrorTopics
     from databus.sinks.memory import Memory as Memory
     from databus.sinks.noop import Noop as Noop
+    from databus.sources.kafka_topics import KafkaTopics as KafkaTopics
     from databus.sources.mock import Mock as Mock
     from databus.sources.mysql_binlog import MysqlBinlog as MysqlBinlog
     from databus.sources.row_filters import HashPartition as HashPartition

@@ -14,6 +14,10 @@ from databus.runtime.context import FlowSession
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+SPLITS_OPTION = "secret_splits"
+"""A Kafka source's splits carry its login: Spark redacts options with "secret" in their names (spark.redaction.regex).
+"""
+
 SPLITS_PER_BATCH = 8
 """Upper bound of splits a batch is cut into: two waves on four cores; more only adds task overhead."""
 
@@ -24,7 +28,7 @@ def read(session: FlowSession, planned: SourcePlan) -> tuple[DataFrame, int]:
 
     splits = splits_of(session, planned)
     session.spark.dataSource.register(RowsDataSource)
-    frame: DataFrame = session.spark.read.format(RowsDataSource.name()).option("splits", pack(splits)).load()
+    frame: DataFrame = session.spark.read.format(RowsDataSource.name()).option(SPLITS_OPTION, pack(splits)).load()
     return frame, len(splits)
 
 
@@ -34,7 +38,7 @@ def splits_of(session: FlowSession, planned: SourcePlan) -> Sequence[Split]:
 
 
 def pack(splits: Sequence[Split]) -> str:
-    """Serialise splits into an option string; they carry no credentials."""
+    """Serialise splits into an option string that Spark shows nobody."""
     return base64.b64encode(pickle.dumps(list(splits))).decode()
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from databus.core.events import ROW_DDL
-from databus.runtime.read import unpack
+from databus.runtime.read import SPLITS_OPTION, unpack
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class RowsDataSource(DataSource):
-    """Spark's view of a planned range; option `splits` holds the packed splits."""
+    """Spark's view of a planned range; option `SPLITS_OPTION` holds the packed splits."""
 
     @classmethod
     def name(cls) -> str:
@@ -28,7 +28,7 @@ class RowsDataSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - the shape is fixed
         """Return the reader."""
-        return RowsReader(self.options["splits"])
+        return RowsReader(self.options[SPLITS_OPTION])
 
 
 class SplitPartition(InputPartition):

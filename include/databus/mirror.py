@@ -12,7 +12,7 @@ from databus.sinks.kafka_mirror.spec import MirrorTopics
 from databus.sources.kafka_topics import KafkaTopics
 
 _OF_FLOW = frozenset(Flow.model_fields) - {"name", "source", "sinks", "transforms", "checks", "lane"}
-_OF_SOURCE = frozenset({"exclude_topics", "start", "on_gap", "consumer"})
+_OF_SOURCE = frozenset({"exclude_topics", "start", "on_gap", "consumer", "timeout_s"})
 _OF_SINK = frozenset(
     {
         "slots",
@@ -57,7 +57,7 @@ def Mirror(  # noqa: N802, PLR0913 - it stands where flows are written down, and
             header `databus.origin`, and what came from the target before does not go back.
         **options: options of a flow (batching, description, zookeeper, …), of the source (exclude_topics, start,
             on_gap, consumer) and of the target (slots, compression, replication_factor, topic_config, producer, grow,
-            groups, copy_settings).
+            groups, copy_settings), and timeout_s for both.
 
     Raises:
         ConfigError: an option is not what it should be.

@@ -201,9 +201,9 @@ def test_what_cannot_be_mirrored_is_named_before_anything_is_written(world: Kafk
     assert refused.value.code == "mirror_loop"
     away = world.override("kafka_east", extra={"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 1000})
     with pytest.raises(SourceUnavailableError, match=r"127\.0\.0\.1:1"):
-        world.run(mirror_of(world, topic, source=away))
+        world.run(mirror_of(world, topic, source=away, timeout_s=2.0))
     with pytest.raises(SinkUnavailableError, match=r"127\.0\.0\.1:1"):
-        world.run(mirror_of(world, other, target=away))
+        world.run(mirror_of(world, other, target=away, timeout_s=2.0))
     assert records(west, topic) == []
     assert other not in west.admin.list_topics(timeout=30).topics
 

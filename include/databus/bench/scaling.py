@@ -19,7 +19,7 @@ from databus.binlog.range_staging import RangeBounds, RangeStager
 from databus.core.connections import Connection
 from databus.core.errors import ReconciliationError
 from databus.core.offsets import BinlogOffset
-from databus.runtime.read import SPLITS_OPTION, pack, unpack
+from databus.runtime.read import pack, unpack
 from databus.sources.segment_split import SegmentAddress, SegmentSplit
 
 _SEGMENT_BYTES = 4 << 20
@@ -82,7 +82,7 @@ def _read(packed: Path, cores: int) -> dict[str, Any]:
     spark = classic_session(f"local[{cores}]")
     spark.dataSource.register(RowsDataSource)
     text = packed.read_text(encoding="ascii")
-    frame = spark.read.format(RowsDataSource.name()).option(SPLITS_OPTION, text).load()
+    frame = spark.read.format(RowsDataSource.name()).option("splits", text).load()
     times = []
     for _ in range(_REPEATS):
         began = time.perf_counter()

@@ -14,21 +14,18 @@ from databus.runtime.context import FlowSession
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SPLITS_OPTION = "secret_splits"
-"""A Kafka source's splits carry its login: Spark redacts options with "secret" in their names (spark.redaction.regex).
-"""
-
 SPLITS_PER_BATCH = 8
 """Upper bound of splits a batch is cut into: two waves on four cores; more only adds task overhead."""
 
 
 def read(session: FlowSession, planned: SourcePlan) -> tuple[DataFrame, int]:
     """Return the DataFrame of a range (lazy) and the number of splits it has."""
-    from databus.runtime.rows_source import RowsDataSource
+    from databus.runtime.rows_source import planned_rows
 
     splits = splits_of(session, planned)
-    session.spark.dataSource.register(RowsDataSource)
-    frame: DataFrame = session.spark.read.format(RowsDataSource.name()).option(SPLITS_OPTION, pack(splits)).load()
+    source = planned_rows(pack(splits))
+    session.spark.dataSource.register(source)
+    frame: DataFrame = session.spark.read.format(source.name()).load()
     return frame, len(splits)
 
 
@@ -38,7 +35,7 @@ def splits_of(session: FlowSession, planned: SourcePlan) -> Sequence[Split]:
 
 
 def pack(splits: Sequence[Split]) -> str:
-    """Serialise splits into an option string that Spark shows nobody."""
+    """Serialise splits; those of Kafka carry a login, so this is no option of a data source (ADR 18)."""
     return base64.b64encode(pickle.dumps(list(splits))).decode()
 
 

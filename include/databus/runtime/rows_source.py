@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from databus.core.events import ROW_DDL
-from databus.runtime.read import SPLITS_OPTION, unpack
+from databus.runtime.read import unpack
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class RowsDataSource(DataSource):
-    """Spark's view of a planned range; option `SPLITS_OPTION` holds the packed splits."""
+    """Spark's view of a planned range; option `splits` holds the packed splits."""
 
     @classmethod
     def name(cls) -> str:
@@ -28,7 +28,17 @@ class RowsDataSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - the shape is fixed
         """Return the reader."""
-        return RowsReader(self.options[SPLITS_OPTION])
+        return RowsReader(self.options["splits"])
+
+
+def planned_rows(packed: str) -> type[RowsDataSource]:
+    """Return the data source of one range: its splits travel inside the pickled class, where Spark prints nothing."""
+
+    class PlannedRows(RowsDataSource):
+        def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - the shape is fixed
+            return RowsReader(packed)
+
+    return PlannedRows
 
 
 class SplitPartition(InputPartition):

@@ -61,16 +61,18 @@ def settings(logs: Logs, topic: str) -> dict[str, str]:
 
 def test_records_are_mirrored_byte_for_byte(world: KafkaWorld) -> None:
     east, west = world.east, world.west
+    # Times near now: compaction waits by the records' times, and a segment ends where they jump.
+    now = int(time.time() * 1000)
     topic = east.create(east.name("m"), 3, {"cleanup.policy": "compact", "max.message.bytes": "2000000",
                                               "min.compaction.lag.ms": "3600000"})  # fmt: skip
     east.write(
         topic,
         [
-            {"key": b"k", "value": b"v", "partition": 0, "timestamp": 1000, "headers": HEADERS},
-            {"key": b"k", "value": None, "partition": 0, "timestamp": 900},
-            {"key": b"", "value": b"", "partition": 1, "timestamp": 5},
-            {"key": b"\x00\xff", "value": bytes(range(256)), "partition": 1, "timestamp": 7},
-            {"key": b"big", "value": b"x" * 1_500_000, "partition": 2, "timestamp": 8},
+            {"key": b"k", "value": b"v", "partition": 0, "timestamp": now - 1000, "headers": HEADERS},
+            {"key": b"k", "value": None, "partition": 0, "timestamp": now - 900},
+            {"key": b"", "value": b"", "partition": 1, "timestamp": now - 5},
+            {"key": b"\x00\xff", "value": bytes(range(256)), "partition": 1, "timestamp": now - 7},
+            {"key": b"big", "value": b"x" * 1_500_000, "partition": 2, "timestamp": now - 8},
         ],
     )
     east.transaction(topic, [{"key": b"a", "value": b"aborted", "partition": p} for p in range(3)], commit=False)

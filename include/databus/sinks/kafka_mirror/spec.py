@@ -98,8 +98,8 @@ class MirrorTopics(Kafka):
         return MirrorSink(self, connections.get(self.conn_id), connections.get(self.source_conn_id), context)
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
-        """Return both connections."""
-        return ((self.conn_id, "kafka"), (self.source_conn_id, "kafka"))
+        """Return the target's; the other is the flow's source's, which names it too."""
+        return ((self.conn_id, "kafka"),)
 
     def datasets(self) -> tuple[str, ...]:
         """Return how names are made."""

@@ -89,9 +89,11 @@ class SourceSpec(Spec):
 
     Attributes:
         direct: whether its splits are `DirectSplit`s.
+        login_in_splits: whether its splits carry the connection, which nothing may print.
     """
 
     direct: ClassVar[bool] = False
+    login_in_splits: ClassVar[bool] = False
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
         """Connect. Heavy imports happen here, not at construction."""

@@ -20,12 +20,16 @@ SPLITS_PER_BATCH = 8
 
 def read(session: FlowSession, planned: SourcePlan) -> tuple[DataFrame, int]:
     """Return the DataFrame of a range (lazy) and the number of splits it has."""
-    from databus.runtime.rows_source import planned_rows
+    from databus.runtime.rows_source import RowsDataSource, planned_rows
 
     splits = splits_of(session, planned)
-    source = planned_rows(pack(splits))
-    session.spark.dataSource.register(source)
-    frame: DataFrame = session.spark.read.format(source.name()).load()
+    frame: DataFrame
+    if session.flow.source.login_in_splits:
+        session.spark.dataSource.register(planned_rows(pack(splits)))
+        frame = session.spark.read.format(RowsDataSource.name()).load()
+    else:
+        session.spark.dataSource.register(RowsDataSource)
+        frame = session.spark.read.format(RowsDataSource.name()).option("splits", pack(splits)).load()
     return frame, len(splits)
 
 
@@ -35,7 +39,7 @@ def splits_of(session: FlowSession, planned: SourcePlan) -> Sequence[Split]:
 
 
 def pack(splits: Sequence[Split]) -> str:
-    """Serialise splits; those of Kafka carry a login, so this is no option of a data source (ADR 18)."""
+    """Serialise splits; those that carry a login must not become an option of a data source (ADR 18)."""
     return base64.b64encode(pickle.dumps(list(splits))).decode()
 
 

@@ -70,6 +70,7 @@ class KafkaTopics(SourceSpec):
 
     kind: ClassVar[str] = "kafka"
     direct: ClassVar[bool] = True
+    login_in_splits: ClassVar[bool] = True
 
     conn_id: str
     topics: tuple[str, ...] = Field(min_length=1)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from databus.checks.schema import Schema as Schema
     from databus.checks.volume import Volume as Volume
     from databus.core.expectations import Expectations as Expectations
+    from databus.mirror import Mirror as Mirror
     from databus.observe.alerts.email import Email as Email
     from databus.observe.alerts.notifier import Notifier as Notifier
     from databus.observe.alerts.rules import AlertWhen as AlertWhen
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from databus.sinks.console import Console as Console
     from databus.sinks.elasticsearch import Elasticsearch as Elasticsearch
     from databus.sinks.kafka import Kafka as Kafka
+    from databus.sinks.kafka_mirror import MirrorTopics as MirrorTopics
     from databus.sinks.memory import Memory as Memory
     from databus.sinks.noop import Noop as Noop
+    from databus.sources.kafka_topics import KafkaTopics as KafkaTopics
     from databus.sources.mock import Mock as Mock
     from databus.sources.mysql_binlog import MysqlBinlog as MysqlBinlog
     from databus.sources.row_filters import HashPartition as HashPartition

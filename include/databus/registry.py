@@ -15,6 +15,7 @@ from databus.core.spec import Spec, caller, options_of
 
 SOURCES = {
     "mysql_binlog": "databus.sources.mysql_binlog:MysqlBinlog",
+    "kafka": "databus.sources.kafka_topics:KafkaTopics",
     "mock": "databus.sources.mock:Mock",
 }
 TRANSFORMS = {
@@ -36,6 +37,7 @@ CHECKS = {
 }
 SINKS = {
     "kafka": "databus.sinks.kafka:Kafka",
+    "kafka_mirror": "databus.sinks.kafka_mirror:MirrorTopics",
     "elasticsearch": "databus.sinks.elasticsearch:Elasticsearch",
     "memory": "databus.sinks.memory:Memory",
     "console": "databus.sinks.console:Console",
@@ -48,6 +50,7 @@ ALERTS = {
     "notifier": "databus.observe.alerts.notifier:Notifier",
 }
 PARTS = {
+    "Mirror": "databus.mirror:Mirror",
     "RangePartition": "databus.sources.row_filters:RangePartition",
     "ModuloPartition": "databus.sources.row_filters:ModuloPartition",
     "HashPartition": "databus.sources.row_filters:HashPartition",

@@ -14,7 +14,7 @@ from databus.ops.discovery import discover, find_flow
 from databus.registry import flow_from_json
 
 DAGS = Path(__file__).parents[2] / "dags"
-NAMES = ["orders_to_kafka", "orders_to_search", "shop_fan_out"]
+NAMES = ["mirror_east_to_west", "orders_to_kafka", "orders_to_search", "shop_fan_out"]
 
 
 def test_all_files_parse_and_name_their_flows() -> None:
@@ -48,7 +48,7 @@ def test_importing_databus_loads_neither_pyspark_nor_airflow() -> None:
     loaded = in_a_new_process("""
         import sys
         import databus
-        from databus import Flow, Kafka, MysqlBinlog, NotNull, DropColumns
+        from databus import Flow, Kafka, KafkaTopics, Mirror, MysqlBinlog, NotNull, DropColumns
         heavy = ("pyspark", "airflow", "numba", "pyarrow", "confluent_kafka", "kazoo", "pandas", "great_expectations")
         print([m for m in heavy if m in sys.modules])
     """)

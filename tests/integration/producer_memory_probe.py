@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from databus.core.connections import Connection
-from databus.sinks.kafka.client import ClientSettings
+from databus.kafka.client import ClientSettings
 from databus.sinks.kafka.markers import Marker, MarkerKey
 from databus.sinks.kafka.session import ProducerSettings, Session
 from databus.sinks.kafka.tally import Tally

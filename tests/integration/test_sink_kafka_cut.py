@@ -8,8 +8,8 @@ import pytest
 
 from databus.core.connections import Connection
 from databus.core.errors import SinkUnavailableError
+from databus.kafka.client import ClientSettings
 from databus.sinks.kafka import session
-from databus.sinks.kafka.client import ClientSettings
 from databus.sinks.kafka.markers import Marker, MarkerKey
 from databus.sinks.kafka.session import ProducerSettings, Session
 from tests.faults.tcp_proxy import TcpProxy

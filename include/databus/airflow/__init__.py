@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from databus.airflow.dags import flow_dag
+    from databus.airflow.mirrors import mirror_dag
 
-__all__ = ["flow_dag"]
+__all__ = ["flow_dag", "mirror_dag"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "flow_dag":
-        raise AttributeError(f"module 'databus.airflow' has no attribute {name!r}")
-    from databus.airflow.dags import flow_dag
+    if name == "flow_dag":
+        from databus.airflow.dags import flow_dag
 
-    return flow_dag
+        return flow_dag
+    if name == "mirror_dag":
+        from databus.airflow.mirrors import mirror_dag
+
+        return mirror_dag
+    raise AttributeError(f"module 'databus.airflow' has no attribute {name!r}")

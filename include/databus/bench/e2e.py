@@ -92,7 +92,7 @@ def _measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable
             for name in ("checked", "plain") if number % 2 == 0 else ("plain", "checked"):
                 topic = f"{name}_{number}"
                 found = ours.run(topic, start, batch_rows=options.batch_rows, checks=name == "checked")
-                runs[name] = checked(sandbox, topic, found, rows)
+                runs[name] = reconciled(sandbox, topic, found, rows)
             pairs.append((runs["plain"], runs["checked"]))
         figures["checks_cost_percent"] = cost_percent(pairs)
         details["cpu_seconds_without_and_with_checks"] = [[p.cpu_seconds, c.cpu_seconds] for p, c in pairs]

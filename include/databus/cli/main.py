@@ -21,6 +21,7 @@ from databus.cli import (
     decode,
     flows,
     ledger,
+    mirror,
     moving,
     quality,
     quarantine,
@@ -46,6 +47,7 @@ app.add_typer(alerts.app, name="alerts")
 checkpoint.app.command("adopt")(adopt.adopt)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(mirror.app, name="mirror")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(bench.app, name="bench")
 app.command("plan")(moving.plan)

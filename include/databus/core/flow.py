@@ -94,10 +94,12 @@ class SourceSpec(Spec):
     Attributes:
         direct: whether its splits are `DirectSplit`s.
         ranged: whether the opened source is a `RangedSource`, so that its flows can be backfilled.
+        login_in_splits: whether its splits carry the connection, which nothing may print.
     """
 
     direct: ClassVar[bool] = False
     ranged: ClassVar[bool] = False
+    login_in_splits: ClassVar[bool] = False
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
         """Connect. Heavy imports happen here, not at construction."""

@@ -14,6 +14,9 @@ from typing import Any, Protocol, runtime_checkable
 from databus.core.errors import CheckpointFormatError, OffsetInvalidError
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
 
+_MOST_NAMED = 16
+"""Partitions that the text of an offset names; the JSON has them all."""
+
 _FILE = re.compile(r"^(?P<base>.+)\.(?P<number>\d{6,})$")
 
 
@@ -159,23 +162,44 @@ class KafkaOffsets:
 
     Attributes:
         positions: topic → partition → next offset.
+        ids: topic → id of the topic that these positions are of; a topic made anew has another.
+        epochs: topic → partition → leader epoch of the log when it was last looked at, for the check for truncation.
+        generations: topic → partition → how often its log was replaced or cut behind what had been read; 0 is left out.
+        passed: whether the range that ends here is a gap, passed over and not read.
     """
 
     positions: Mapping[str, Mapping[int, int]]
+    ids: Mapping[str, str] = field(default_factory=dict)
+    epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    generations: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    passed: bool = False
     kind: str = field(default="kafka", init=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON; partitions become strings, as JSON wants."""
-        positions = {t: {str(p): o for p, o in sorted(ps.items())} for t, ps in sorted(self.positions.items())}
-        return {"kind": self.kind, "positions": positions}
+        """Return plain JSON; partitions become strings, as JSON wants, and what is empty is left out."""
+        known: dict[str, Any] = {"kind": self.kind, "positions": _by_text(self.positions)}
+        known |= {"ids": dict(sorted(self.ids.items()))} if self.ids else {}
+        known |= {"epochs": _by_text(self.epochs)} if self.epochs else {}
+        known |= {"generations": _by_text(self.generations)} if self.generations else {}
+        return known | ({"passed": True} if self.passed else {})
+
+    def places(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return (topic, partition) → (generation, next offset); the greater lies later."""
+        return {
+            (topic, partition): (self.generations.get(topic, {}).get(partition, 0), offset)
+            for topic, partitions in self.positions.items()
+            for partition, offset in partitions.items()
+        }
 
     def compare(self, other: Offset) -> Ordering:
         """Order when every shared partition agrees on the direction; a partition that only one side has counts as 0."""
         if not isinstance(other, KafkaOffsets):
             return Ordering.DIVERGED
-        mine = {(t, p): o for t, ps in self.positions.items() for p, o in ps.items()}
-        theirs = {(t, p): o for t, ps in other.positions.items() for p, o in ps.items()}
-        signs = {(mine.get(k, 0) > theirs.get(k, 0)) - (mine.get(k, 0) < theirs.get(k, 0)) for k in {*mine, *theirs}}
+        mine, theirs, zero = self.places(), other.places(), (0, 0)
+        signs = {
+            (mine.get(k, zero) > theirs.get(k, zero)) - (mine.get(k, zero) < theirs.get(k, zero))
+            for k in {*mine, *theirs}
+        }
         if signs <= {0}:
             return Ordering.EQUAL
         if signs <= {0, 1}:
@@ -183,7 +207,17 @@ class KafkaOffsets:
         return Ordering.BEFORE if signs <= {0, -1} else Ordering.DIVERGED
 
     def __str__(self) -> str:
-        return ",".join(f"{t}:{p}:{o}" for t, ps in sorted(self.positions.items()) for p, o in sorted(ps.items()))
+        named = [f"{t}:{p}:{o}" for t, ps in sorted(self.positions.items()) for p, o in sorted(ps.items())]
+        more = [f"{len(named) - _MOST_NAMED} more partitions"] if len(named) > _MOST_NAMED else []
+        return ",".join([*named[:_MOST_NAMED], *more])
+
+
+def _by_text(values: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:
+    return {t: {str(p): value for p, value in sorted(ps.items())} for t, ps in sorted(values.items())}
+
+
+def _by_number(values: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
+    return {t: {int(p): value for p, value in ps.items()} for t, ps in values.items()}
 
 
 @dataclass(frozen=True)
@@ -260,7 +294,9 @@ def offset_from_json(data: Mapping[str, Any]) -> Offset:
             prepared = tuple(PreparedTransaction(*p) for p in values.pop("prepared", ()))
             return BinlogOffset(**values, prepared=prepared)
         if kind == "kafka":
-            return KafkaOffsets({t: {int(p): o for p, o in ps.items()} for t, ps in values["positions"].items()})
+            positions = _by_number(values.pop("positions"))
+            epochs, generations = _by_number(values.pop("epochs", {})), _by_number(values.pop("generations", {}))
+            return KafkaOffsets(positions, epochs=epochs, generations=generations, **values)
         if kind == "sequence":
             return SequenceOffset(**values)
     except (TypeError, KeyError, ValueError, AttributeError) as error:

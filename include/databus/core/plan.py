@@ -26,6 +26,9 @@ class SourcePlan:
         watermark: running maximum of commit time at the end of the range, None when unknown.
         more: whether the log goes on past the end of this range already.
         statements: transactions that truncate or redefine captured tables.
+        bound: whether `rows` is an upper bound only: the offsets of a Kafka log have holes that no request tells of
+            (control records, aborted transactions, compaction).
+        passed: why the range is passed over unread by the source's own policy; "" for a range to read.
     """
 
     range: OffsetRange
@@ -36,6 +39,8 @@ class SourcePlan:
     watermark: datetime | None = None
     more: bool = False
     statements: int = 0
+    bound: bool = False
+    passed: str = ""
 
     @property
     def empty(self) -> bool:

@@ -42,7 +42,7 @@ class Changes(Protocol):
 
 
 class Split(Protocol):
-    """A picklable piece of a range that one Spark task reads, without credentials."""
+    """A picklable piece of a range that one Spark task reads; a login it carries shows in no repr."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield batches of the columns `ROW_COLUMNS`, in log order; the same bytes at every call."""

@@ -14,6 +14,7 @@ from databus.core.protocols import Lease
 from databus.runtime.context import FlowSession
 from databus.runtime.outage import naming
 from databus.runtime.pace import Pace
+from databus.runtime.purged import note_passed
 from databus.runtime.routing import outputs_of
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ def next_plan(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Pla
             "that the source no longer offers",
             hint="Compare `databus checkpoint show` with the server's log before going on.",
         )
+    if proposed.passed:
+        note_passed(session.store, session.flow.name, lease, proposed, (session.identity.run_id, session.clock.now()))
     plan = replace(_new_plan(session, marks, proposed, batch), mode=_mode(session, checkpoint, proposed))
     session.store.write_plan(lease, plan)
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)

@@ -6,7 +6,9 @@ import logging
 from datetime import datetime
 
 from databus.core.errors import DatabusError, OffsetPurgedError
-from databus.core.gaps import OPEN, Gap
+from databus.core.gaps import OPEN, SKIPPED, Gap
+from databus.core.offsets import Ordering
+from databus.core.plan import SourcePlan
 from databus.core.protocols import CheckpointStore, Lease
 
 log = logging.getLogger(__name__)
@@ -38,3 +40,25 @@ def note_purged(
         return None
     log.error("flow %s stops before gap %d: %s", flow, gap.number, gap)
     return gap
+
+
+def note_passed(
+    store: CheckpointStore, flow: str, lease: Lease, planned: SourcePlan, said: tuple[str, datetime]
+) -> None:
+    """Name a range that the source's policy passes over, before it is planned; the same one is named once.
+
+    Args:
+        store: checkpoint store.
+        flow: flow name.
+        lease: our claim.
+        planned: the range, with `passed`.
+        said: run id and time.
+    """
+    (who, at), missing = said, planned.range
+    found = Gap(0, missing.start, missing.end, "purged", SKIPPED, who, planned.passed, at)
+    for known in store.gaps(flow):
+        same = known.start.compare(found.start), known.end.compare(found.end)
+        if known.decision == SKIPPED and same == (Ordering.EQUAL, Ordering.EQUAL):
+            return
+    log.warning("flow %s passes over gap: %s", flow, planned.passed)
+    store.note_gap(flow, lease, found)

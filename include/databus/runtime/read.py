@@ -20,11 +20,16 @@ SPLITS_PER_BATCH = 8
 
 def read(session: FlowSession, planned: SourcePlan) -> tuple[DataFrame, int]:
     """Return the DataFrame of a range (lazy) and the number of splits it has."""
-    from databus.runtime.rows_source import RowsDataSource
+    from databus.runtime.rows_source import RowsDataSource, planned_rows
 
     splits = splits_of(session, planned)
-    session.spark.dataSource.register(RowsDataSource)
-    frame: DataFrame = session.spark.read.format(RowsDataSource.name()).option("splits", pack(splits)).load()
+    frame: DataFrame
+    if session.flow.source.login_in_splits:
+        session.spark.dataSource.register(planned_rows(pack(splits)))
+        frame = session.spark.read.format(RowsDataSource.name()).load()
+    else:
+        session.spark.dataSource.register(RowsDataSource)
+        frame = session.spark.read.format(RowsDataSource.name()).option("splits", pack(splits)).load()
     return frame, len(splits)
 
 
@@ -34,7 +39,7 @@ def splits_of(session: FlowSession, planned: SourcePlan) -> Sequence[Split]:
 
 
 def pack(splits: Sequence[Split]) -> str:
-    """Serialise splits into an option string; they carry no credentials."""
+    """Serialise splits; those that carry a login must not become an option of a data source (ADR 18)."""
     return base64.b64encode(pickle.dumps(list(splits))).decode()
 
 

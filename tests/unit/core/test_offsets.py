@@ -37,7 +37,15 @@ binlog = st.builds(
 )
 kafka = st.dictionaries(
     st.sampled_from(["a", "b"]), st.dictionaries(st.integers(0, 2), st.integers(0, 5), max_size=3), max_size=2
-).map(KafkaOffsets)
+)
+kafka = st.builds(
+    KafkaOffsets,
+    kafka,
+    ids=st.sampled_from([{}, {"a": "id-1"}]),
+    epochs=st.sampled_from([{}, {"a": {0: 1}}]),
+    generations=st.sampled_from([{}, {"a": {1: 1}}]),
+    passed=st.booleans(),
+)
 sequence = st.integers(0, 5).map(SequenceOffset)
 offsets = st.one_of(binlog, kafka, sequence)
 

@@ -13,7 +13,7 @@ from databus.core.errors import (
     SinkSettingError,
     SinkUnavailableError,
 )
-from databus.sinks.kafka.client import ClientSettings, LastError, sink_error
+from databus.kafka.client import ClientSettings, LastError, sink_error
 from tests.faults.tcp_proxy import TcpProxy
 
 SETTINGS = ClientSettings("kafka_east", "a:1")

@@ -7,9 +7,9 @@ from databus.core.errors import ConfigError, SinkSettingError
 from databus.core.events import Op
 from databus.core.flow import FlowContext
 from databus.core.settings import Settings
+from databus.kafka.client import ClientSettings
 from databus.registry import spec_class
 from databus.sinks.kafka import Kafka
-from databus.sinks.kafka.client import ClientSettings
 from databus.sinks.kafka.sink import KafkaSink
 from databus.sinks.kafka.topics import Topics
 

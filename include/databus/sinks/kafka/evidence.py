@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from databus.core.evidence import SinkClaim
-from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.sinks.kafka.markers import Marker
 
 _OUTPUT = re.compile(r"(?P<topic>.+)\[(?P<partition>\d+)\]")

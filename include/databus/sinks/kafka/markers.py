@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from databus.core.errors import MarkerDivergedError
 from databus.core.plan import Plan
-from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 
 MARKER_TOPIC = "_databus_markers"
 MAX_METADATA_BYTES = 1024

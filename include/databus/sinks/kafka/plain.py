@@ -13,7 +13,7 @@ from databus.core.errors import SinkUnavailableError
 from databus.core.flow import Profile
 from databus.core.plan import Plan
 from databus.core.receipts import WriteReceipt
-from databus.sinks.kafka.client import LastError, sink_error
+from databus.kafka.client import LastError, sink_error
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.tally import Tally
 from databus.sinks.kafka.writer import produce

@@ -21,8 +21,8 @@ from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder, SlotWriter
 from databus.core.tables import TableSchema
 from databus.core.trace import Sighting, Sought
+from databus.kafka.client import ClientSettings, LastError
 from databus.sinks.kafka import evidence
-from databus.sinks.kafka.client import ClientSettings, LastError
 from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.effect import effect_of
 from databus.sinks.kafka.encoding import encode

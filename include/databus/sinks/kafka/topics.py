@@ -12,8 +12,8 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from databus.core.errors import SinkAccessError, SinkError, SinkSettingError, SinkUnavailableError
-from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
-from databus.sinks.kafka.refusals import silent_refusal
+from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.kafka.refusals import silent_refusal
 from databus.sinks.kafka.tally import DEFAULT_MAX_MESSAGE_BYTES
 
 DEFAULT_RETENTION_S = 7 * 24 * 3600.0
@@ -106,12 +106,14 @@ class Topics:
 
     def configs(self, kind: Any, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return name → setting → value of topics or brokers."""
+        found = self.entries(kind, names)
+        return {name: {key: entry.value for key, entry in entries.items()} for name, entries in found.items()}
+
+    def entries(self, kind: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return name → setting → `ConfigEntry` of topics or brokers."""
         futures = self.admin.describe_configs([ConfigResource(kind, name) for name in names])
         try:
-            return {
-                resource.name: {key: entry.value for key, entry in future.result().items()}
-                for resource, future in futures.items()
-            }
+            return {resource.name: dict(future.result()) for resource, future in futures.items()}
         except KafkaException as error:
             raise self.error(f"read the settings of {', '.join(names)}", error) from error
 

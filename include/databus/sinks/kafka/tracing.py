@@ -25,7 +25,7 @@ from databus.core.trace import (
     log_number,
     of_event_id,
 )
-from databus.sinks.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 
 _OUTPUT = re.compile(r"(?P<topic>.+)\[(?P<partition>\d+)\]")
 _PLACE = re.compile(r"(?P<topic>[^:]+):(?P<partition>\d+):(?P<offset>\d+)")

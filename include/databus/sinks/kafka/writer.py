@@ -64,7 +64,7 @@ class KafkaSlotWriter:
             SinkFencedError: another writer took over; nothing of the open transaction is visible.
             SinkUnavailableError: the brokers do not answer; a retry goes on from the marker.
         """
-        tally = Tally(self.sink, self.limits)
+        tally = self.tally()
         session, resume = self._open(slot)
         try:
             if resume.finished:
@@ -77,6 +77,14 @@ class KafkaSlotWriter:
             raise
         keep(session)
         return receipt
+
+    def tally(self) -> Tally:
+        """Return the counts of a new attempt."""
+        return Tally(self.sink, self.limits)
+
+    def produce(self, session: Producing, batch: pa.RecordBatch, tally: Tally) -> None:
+        """Hand a batch to the producer."""
+        produce(session, batch, tally)
 
     def _open(self, slot: int) -> tuple[Session, Resume]:
         """Return a session whose transaction has begun (unless the batch is finished), and what is left to do."""
@@ -123,7 +131,7 @@ class KafkaSlotWriter:
                     session.begin()
                     chunk, room, began = chunk + 1, self.chunk_rows, time.monotonic()
                 piece = batch.slice(start, room)
-                produce(session, tally.accept(piece), tally)
+                self.produce(session, tally.accept(piece), tally)
                 start, room = start + piece.num_rows, room - piece.num_rows
         self._commit(session, chunk, tally, last=True)
 

@@ -21,7 +21,7 @@ from databus.core.errors import (
     SinkUnavailableError,
 )
 from databus.core.secrets import redacted, secret_values
-from databus.sinks.kafka.refusals import SASL_MISSING, check_files, missing_mechanism, only_closed, refusal
+from databus.kafka.refusals import SASL_MISSING, check_files, missing_mechanism, only_closed, refusal
 
 log = logging.getLogger(__name__)
 

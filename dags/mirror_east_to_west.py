@@ -1,0 +1,15 @@
+"""Mirror: the shop's topics from the eastern to the western data centre, exactly once."""
+
+from datetime import timedelta
+
+from databus import Mirror
+from databus.airflow import mirror_dag
+
+mirror = Mirror(
+    name="mirror_east_to_west",
+    source="kafka_east",
+    target="kafka_west",
+    topics=("cdc.*",),
+    two_way="mirror_west_to_east",
+)
+dag = mirror_dag(mirror, every=timedelta(minutes=1))

@@ -1,0 +1,35 @@
+"""The DAG of a mirror: a flow's, with what only a mirror has to say."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG
+
+from databus.airflow.dags import flow_dag
+from databus.core.errors import ConfigError
+from databus.core.flow import Flow
+from databus.core.spec import caller
+
+
+def mirror_dag(mirror: Flow, *, every: timedelta = timedelta(minutes=1), **options: Any) -> DAG:
+    """Return the DAG of a mirror; assign it to a module-level name in a file of the DAG folder.
+
+    Args:
+        mirror: what `Mirror(…)` returned; its name becomes the DAG id.
+        every: time between runs, and about the length of a window.
+        **options: as `flow_dag` takes them.
+
+    Raises:
+        ConfigError: the flow is no mirror; names the DAG file and line.
+    """
+    if not isinstance(mirror, Flow) or [sink.kind for sink in mirror.sinks] != ["kafka_mirror"]:
+        raise ConfigError(f"{caller()}: mirror_dag needs a Mirror", hint="For other flows there is flow_dag.")
+    tags = {"databus", "mirror", *options.pop("tags", ())}
+    dag = flow_dag(mirror, every=every, tags=tags, **options)
+    frame = inspect.currentframe()
+    if frame is not None and frame.f_back is not None:
+        dag.fileloc = frame.f_back.f_code.co_filename
+    return dag

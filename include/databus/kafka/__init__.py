@@ -1,0 +1,1 @@
+"""What the Kafka source, the Kafka sink and the mirror share: clients from connections, refusals in words."""

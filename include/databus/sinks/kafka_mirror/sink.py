@@ -1,0 +1,157 @@
+"""The open mirror sink: makes the target's topics like the source's, and hands out writers of raw records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka.admin._config import ConfigResource, ConfigSource
+from confluent_kafka.cimpl import NewTopic
+
+from databus.core.connections import Connection
+from databus.core.errors import SinkSettingError
+from databus.core.events import Op
+from databus.core.findings import Finding, Level
+from databus.core.flow import FlowContext
+from databus.core.plan import Plan, SinkPlan, SourcePlan
+from databus.core.protocols import DirectEncoder, SlotWriter
+from databus.core.tables import TableSchema
+from databus.kafka.client import ClientSettings
+from databus.sinks.kafka.sink import KafkaSink
+from databus.sinks.kafka.topics import Topics
+from databus.sinks.kafka_mirror.encoder import MirrorEncoder
+from databus.sinks.kafka_mirror.spec import MirrorTopics
+from databus.sinks.kafka_mirror.writer import MirrorSlotWriter
+
+_OF_THE_CLUSTER = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
+"""Settings that name brokers of the source."""
+
+_SOURCE_TIME = {"message.timestamp.type": "CreateTime"}
+"""What stamps at the append on the source would be stamped anew on the target."""
+
+
+class MirrorSink(KafkaSink):
+    """An open mirror sink; used by one thread of the control process."""
+
+    def __init__(self, spec: MirrorTopics, target: Connection, source: Connection, context: FlowContext):
+        super().__init__(spec, target, context)
+        self._mirror = spec
+        self._source = Topics(ClientSettings.of(source, spec.timeout_s))
+
+    def accepts(self) -> frozenset[str]:
+        """Return the one op of raw records."""
+        return frozenset({Op.CREATE.value})
+
+    def preflight(self) -> Sequence[Finding]:
+        """Probe both clusters, rights and transactions, and that they are two; changes nothing."""
+        found = list(super().preflight())
+        if any(finding.level is Level.ERROR for finding in found):
+            return found
+        ours, theirs = self.topics.metadata().cluster_id, self._source.metadata().cluster_id
+        subject = f"mirror {self._mirror.source_conn_id} → {self._mirror.conn_id}"
+        if ours == theirs and not (self._mirror.prefix or self._mirror.renames):
+            return [
+                *found,
+                Finding(
+                    subject,
+                    Level.ERROR,
+                    f"both connections lead to the cluster {ours}, and topics keep their names: a loop",
+                    "Point the connections at two clusters, or set prefix=.",
+                    "mirror_loop",
+                ),
+            ]
+        return [*found, Finding(subject, Level.OK, f"cluster {theirs} → cluster {ours}")]
+
+    def prepare(self, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]]) -> SinkPlan:
+        """Make missing topics like their sources, add partitions where the source has more, pin slots and markers.
+
+        Raises:
+            SinkSettingError: names clash, a topic cannot be made, or has fewer partitions and may not grow.
+        """
+        names = self._mirror.targets({table.table for table, _ in outputs})
+        self._refuse_own_cluster(names)
+        counts = self._source.partitions()
+        known = self.topics.partitions()
+        missing = [topic for topic, name in names.items() if name not in known and topic in counts]
+        settings = self._own_settings(missing) if self._mirror.copy_settings else {}
+        wanted = [
+            NewTopic(
+                names[topic],
+                counts[topic],
+                self.spec.replication_factor,
+                config={**settings.get(topic, {}), **_SOURCE_TIME, **self.spec.topic_config},
+            )
+            for topic in missing
+        ]
+        partitions = self.topics.ensure(wanted)
+        for topic, name in names.items():
+            have = partitions.get(name, known.get(name, 0))
+            need = counts.get(topic, 0)
+            if have < need:
+                self._grow(topic, name, have, need)
+            partitions[name] = max(have, need)
+        pinned = super().prepare(plan, ())
+        return SinkPlan(pinned.slots, pinned.prev, dict(sorted(partitions.items())))
+
+    def encode(self, rows: Any, plan: Plan) -> Any:  # noqa: ARG002 - the protocol's signature
+        """Refuse: a mirror moves bytes, and a DataFrame has none of them.
+
+        Raises:
+            SinkSettingError: always.
+        """
+        raise SinkSettingError(
+            f"flow {plan.flow}, sink {self.spec.sink_name}: a mirror takes no transforms, row checks or other sinks",
+            hint='For those use a flow of KafkaTopics and Kafka; a Mirror has lane="auto".',
+        )
+
+    def encoder(self, plan: Plan) -> DirectEncoder:
+        """Return the encoder of the direct lane."""
+        return MirrorEncoder(self._mirror, plan)
+
+    def writer(self, plan: Plan) -> SlotWriter:
+        """Return the plan's writer."""
+        limits = self.topics.max_message_bytes(sorted(plan.sinks[self.spec.sink_name].partitions))
+        return MirrorSlotWriter(
+            self.spec.sink_name, plan, self._producer(limits), limits, self.spec.chunk_rows, self._mirror.origin
+        )
+
+    def close(self) -> None:
+        """Close clients; safe to call twice."""
+        super().close()
+        self._source.close()
+
+    def _refuse_own_cluster(self, names: Mapping[str, str]) -> None:
+        if self.topics.settings.servers != self._source.settings.servers:
+            return
+        same = sorted(topic for topic, name in names.items() if name == topic)
+        if same:
+            raise SinkSettingError(
+                f"mirror {self._mirror.source_conn_id} → {self._mirror.conn_id}: {', '.join(same)} would be mirrored "
+                "into itself: both connections lead to the same brokers",
+                hint="Point the connections at two clusters, or set prefix=.",
+                code="mirror_loop",
+            )
+
+    def _grow(self, topic: str, name: str, have: int, need: int) -> None:
+        if not self._mirror.grow:
+            raise SinkSettingError(
+                f"mirror to {self.spec.conn_id}: {name} has {have} partitions, and {topic} on the source has {need}",
+                hint=f"Add partitions to {name}, or set grow=True.",
+                code="mirror_fewer_partitions",
+            )
+        self.topics.grow(name, need)
+
+    def _own_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the settings that source topics have of their own, not by the brokers' defaults."""
+        if not topics:
+            return {}
+        found = self._source.entries(ConfigResource.Type.TOPIC, topics)
+        own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {
+            topic: {
+                name: entry.value
+                for name, entry in entries.items()
+                if entry.source == own and entry.value is not None and name not in _OF_THE_CLUSTER
+            }
+            for topic, entries in found.items()
+        }

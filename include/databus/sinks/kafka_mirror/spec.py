@@ -1,0 +1,111 @@
+"""What a mirror says about the topics it writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from pydantic import Field, field_validator, model_validator
+
+from databus.core.connections import ConnectionSource
+from databus.core.errors import SinkSettingError
+from databus.core.flow import FlowContext
+from databus.core.protocols import Sink
+from databus.sinks.kafka.spec import Kafka
+
+_NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
+
+
+class MirrorTopics(Kafka):
+    """Raw records to the topics they are mirrored to: key, value, headers, timestamp, partition and order as they were.
+
+    A topic of the target is made with the source's partition count and settings, and grows with it. Exceptions to
+    equality: the header `databus.origin` where `origin` is set; the target keeps the source's time as CreateTime, also
+    of topics whose source stamps at the append; a record of exactly 1970-01-01T00:00:00Z gets the time of its writing
+    (librdkafka takes 0 for "now").
+
+    Attributes:
+        source_conn_id: connection of the cluster that is mirrored.
+        prefix: stands before each topic's name; "" keeps the names.
+        renames: source topic → target topic, instead of the prefix.
+        origin: name of the source's site, written into the header `databus.origin`; "" writes none.
+        partner: flow name of the mirror in the other direction, for what consumers have seen of its records.
+        grow: whether partitions are added to a target topic that has fewer than the source's; else it is refused.
+        groups: consumer groups (fnmatch patterns) whose offsets are translated to the target after batches, so that a
+            consumer that moves over goes on there; () for none. A group with members on the target is left alone.
+        copy_settings: whether settings that the source's topic has of its own are given to topics that are made.
+    """
+
+    kind: ClassVar[str] = "kafka_mirror"
+
+    source_conn_id: str
+    topic: str = "{table}"
+    tombstones: bool = False
+    prefix: str = ""
+    renames: Mapping[str, str] = Field(default_factory=dict)
+    origin: str = ""
+    partner: str = ""
+    grow: bool = True
+    groups: tuple[str, ...] = ("*",)
+    copy_settings: bool = True
+
+    @field_validator("prefix")
+    @classmethod
+    def _prefix_is_of_names(cls, value: str) -> str:
+        if value and not _NAME.match(value):
+            raise ValueError(f"prefix {value!r} holds what a topic's name may not: letters, digits and ._- are allowed")
+        return value
+
+    @model_validator(mode="after")
+    def _renames_do_not_clash(self) -> MirrorTopics:
+        for name in self.renames.values():
+            if not _NAME.match(name):
+                raise ValueError(f"{name!r} is no name for a topic")
+        twice = sorted({n for n in self.renames.values() if list(self.renames.values()).count(n) > 1})
+        if twice:
+            raise ValueError(f"renames send two topics to {', '.join(twice)}")
+        if self.profile != "exactly_once":
+            raise ValueError('a mirror keeps exactly once: profile="exactly_once" is the only one')
+        return self
+
+    def target(self, topic: str) -> str:
+        """Return the name a source topic has on the target."""
+        return self.renames.get(topic, f"{self.prefix}{topic}")
+
+    def targets(self, topics: Iterable[str]) -> dict[str, str]:
+        """Return source topic → target topic.
+
+        Raises:
+            SinkSettingError: two topics would share one on the target.
+        """
+        found: dict[str, str] = {}
+        owners: dict[str, str] = {}
+        for topic in sorted(topics):
+            found[topic] = name = self.target(topic)
+            if owners.setdefault(name, topic) != topic:
+                raise SinkSettingError(
+                    f"mirror to {self.conn_id}: {owners[name]} and {topic} would both be {name} there",
+                    hint="Rename one of them to another name, or exclude it.",
+                    code="mirror_rename_clash",
+                )
+        return found
+
+    def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:
+        """Resolve both connections; brokers are contacted by the first call that needs them."""
+        from databus.sinks.kafka_mirror.sink import MirrorSink
+
+        return MirrorSink(self, connections.get(self.conn_id), connections.get(self.source_conn_id), context)
+
+    def conn_ids(self) -> tuple[tuple[str, str], ...]:
+        """Return the target's; the other is the flow's source's, which names it too."""
+        return ((self.conn_id, "kafka"),)
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return how names are made."""
+        return (f"{self.prefix}*", *self.renames.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as plain JSON; what it inherits and a mirror does not use is left out."""
+        unused = ("topic", "envelope", "tombstones", "ddl", "partitions", "profile")
+        return {name: value for name, value in super().to_json().items() if name not in unused}

@@ -1,0 +1,77 @@
+"""The writer of one slot of a mirror: the Kafka sink's protocol, with records as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
+
+from databus.kafka.client import kafka_error
+from databus.rows.raw_records import ORIGIN
+from databus.sinks.kafka.session import Producing
+from databus.sinks.kafka.tally import Tally
+from databus.sinks.kafka.writer import KafkaSlotWriter
+from databus.sinks.kafka_mirror.tally import MirrorTally
+
+_POLL_EVERY = 1000
+_LOOK_S = 5.0
+_NEW = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001 - librdkafka's own codes
+_COLUMNS = ("topic", "partition", "key", "value", "record_ms")
+
+
+@dataclass(frozen=True)
+class MirrorSlotWriter(KafkaSlotWriter):
+    """Writes the slots of one plan, exactly once each for read_committed consumers.
+
+    Attributes:
+        origin: site to name in the header `databus.origin`; "" adds none.
+    """
+
+    origin: str = ""
+
+    def tally(self) -> Tally:
+        """Return a tally that keeps the offset map."""
+        return MirrorTally(self.sink, self.limits)
+
+    def produce(self, session: Producing, batch: pa.RecordBatch, tally: Tally) -> None:
+        """Hand records to the producer; blocks while its queue is full, which bounds the memory of a slow broker."""
+        reports = tally.reports(batch)
+        deadline = monotonic() + self.settings.client.timeout_s
+        produce, poll = session.producer.produce, session.producer.poll
+        columns: list[Any] = [batch[name].to_pylist() for name in _COLUMNS]
+        headers = self._headers(batch)
+        try:
+            for row, (topic, partition, key, value, stamp) in enumerate(zip(*columns, strict=True)):
+                while True:
+                    try:
+                        produce(
+                            topic,
+                            value,
+                            key,
+                            partition,
+                            reports.get(row),
+                            timestamp=max(stamp, 0),
+                            headers=headers[row],
+                        )
+                        break
+                    except BufferError:
+                        poll(0.1)
+                    except KafkaException as error:
+                        if kafka_error(error).code() not in _NEW or monotonic() > deadline:
+                            raise
+                        # A kept producer does not know yet that the topic was made or has grown: it looks again.
+                        session.producer.list_topics(topic, _LOOK_S)
+                if row % _POLL_EVERY == 0:
+                    poll(0)
+        except KafkaException as error:
+            raise session.produce_failed(error) from error
+
+    def _headers(self, batch: pa.RecordBatch) -> list[list[tuple[str, bytes | None]] | None]:
+        added: list[tuple[str, bytes | None]] = [(ORIGIN, self.origin.encode())] if self.origin else []
+        given = batch["headers"]
+        if given.null_count == len(given):
+            return [added or None] * len(given)
+        return [([(h["name"], h["value"]) for h in of or ()] + added) or None for of in given.to_pylist()]

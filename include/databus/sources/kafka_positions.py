@@ -1,0 +1,139 @@
+"""Where a Kafka source goes on: shares of a batch, gaps, and what to do about them. Pure: asks no server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from databus.core.offsets import KafkaOffsets
+
+Place = tuple[str, int]
+
+RETENTION, TRUNCATED, RECREATED, JOINED = "retention", "truncation", "topic made anew", "found late"
+
+
+@dataclass(frozen=True)
+class PartitionGap:
+    """Records of one partition that cannot be read any more.
+
+    Attributes:
+        place: topic and partition.
+        cause: one of the causes above.
+        position: next offset wanted.
+        earliest: first offset that is left.
+        end: where the log ends.
+    """
+
+    place: Place
+    cause: str
+    position: int
+    earliest: int
+    end: int
+
+    def __str__(self) -> str:
+        where = f"{self.place[0]}[{self.place[1]}]"
+        if self.cause == RECREATED:
+            return f"{where}: the topic was made anew; what followed offset {self.position} of the former one is gone"
+        if self.cause == TRUNCATED:
+            return f"{where}: the log was cut back to {self.end}, behind offset {self.position} that was read already"
+        return f"{where}: records {self.position} to {self.earliest - 1} were deleted ({self.cause})"
+
+    def target(self, policy: str) -> int:
+        """Return where a policy ("earliest" or "latest") goes on; after a truncation all that is left was read."""
+        return self.end if policy == "latest" or self.cause == TRUNCATED else self.earliest
+
+
+@dataclass(frozen=True)
+class LogState:
+    """The logs as the cluster shows them at one moment.
+
+    Attributes:
+        ids: topic → id.
+        earliest: first offset by partition.
+        ends: where reading ends by partition.
+        epochs: leader epoch of the end by partition, -1 unknown.
+    """
+
+    ids: Mapping[str, str]
+    earliest: Mapping[Place, int]
+    ends: Mapping[Place, int]
+    epochs: Mapping[Place, int]
+
+
+def gaps(after: KafkaOffsets, state: LogState) -> list[PartitionGap]:
+    """Return what is missing between an offset and the logs, in order of topic and partition."""
+    found = []
+    for place, end in sorted(state.ends.items()):
+        topic, partition = place
+        earliest = state.earliest[place]
+        position = after.positions.get(topic, {}).get(partition)
+        known = after.ids.get(topic)
+        if position is None:
+            if earliest > 0:
+                found.append(PartitionGap(place, JOINED, 0, earliest, end))
+        elif known and state.ids[topic] != known:
+            found.append(PartitionGap(place, RECREATED, position, earliest, end))
+        elif position > end:
+            found.append(PartitionGap(place, TRUNCATED, position, earliest, end))
+        elif position < earliest:
+            found.append(PartitionGap(place, RETENTION, position, earliest, end))
+    return found
+
+
+def behind_gaps(after: KafkaOffsets, state: LogState, missing: Sequence[PartitionGap], policy: str) -> KafkaOffsets:
+    """Return the offset behind gaps: the end of a range that is passed over."""
+    generations = {topic: dict(known) for topic, known in after.generations.items()}
+    ids = {**after.ids, **{gap.place[0]: state.ids[gap.place[0]] for gap in missing}}
+    positions = {topic: dict(known) for topic, known in after.positions.items()}
+    for gap in missing:
+        topic, partition = gap.place
+        positions.setdefault(topic, {})[partition] = gap.target(policy)
+        if gap.cause in (RECREATED, TRUNCATED):
+            of_topic = generations.setdefault(topic, {})
+            of_topic[partition] = of_topic.get(partition, 0) + 1
+    for topic in {gap.place[0] for gap in missing if gap.cause == RECREATED}:
+        for partition in positions[topic].keys() - {p for t, p in state.ends if t == topic}:  # it has fewer now
+            positions[topic][partition] = 0
+            generations[topic][partition] = generations[topic].get(partition, 0) + 1
+    epochs = _epochs(after, state, {gap.place for gap in missing})
+    return KafkaOffsets(positions, ids, epochs, generations, passed=True)
+
+
+def advanced(after: KafkaOffsets, state: LogState, taken: Mapping[Place, int]) -> KafkaOffsets:
+    """Return the offset after so many offsets more of each partition."""
+    positions = {topic: dict(known) for topic, known in after.positions.items()}
+    for topic, partition in state.ends:
+        of_topic = positions.setdefault(topic, {})
+        of_topic[partition] = of_topic.get(partition, 0) + taken.get((topic, partition), 0)
+    return KafkaOffsets(
+        positions, {**after.ids, **state.ids}, _epochs(after, state, set(state.ends)), after.generations
+    )
+
+
+def shares(backlog: Mapping[Place, int], most: int, turn: int = 0) -> dict[Place, int]:
+    """Cut a batch of at most `most` offsets from the partitions' backlogs: equal shares, what one leaves to the others.
+
+    So a partition with a small backlog is never kept waiting by a large one. Where there are more partitions than
+    offsets to give, `turn` says with which to begin.
+    """
+    waiting = sorted((behind, place) for place, behind in backlog.items() if behind > 0)
+    if sum(behind for behind, _ in waiting) <= most:
+        return {place: behind for behind, place in waiting}
+    if len(waiting) > most:
+        places = sorted(place for _, place in waiting)
+        start = turn % len(places)
+        return dict.fromkeys((places[start:] + places[:start])[:most], 1)
+    taken: dict[Place, int] = {}
+    left = most
+    for number, (behind, place) in enumerate(waiting):
+        taken[place] = min(behind, left // (len(waiting) - number))
+        left -= taken[place]
+    return taken
+
+
+def _epochs(after: KafkaOffsets, state: LogState, places: set[Place]) -> dict[str, dict[int, int]]:
+    epochs = {topic: dict(known) for topic, known in after.epochs.items()}
+    for topic, partition in sorted(places):
+        if (epoch := state.epochs.get((topic, partition), -1)) >= 0:
+            epochs.setdefault(topic, {})[partition] = epoch
+    return epochs

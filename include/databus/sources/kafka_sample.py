@@ -1,0 +1,115 @@
+"""Looks at a few records at the edges of a range: their size and their times, which no request tells."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from databus.kafka.client import ClientSettings, LastError
+from databus.kafka.source_errors import source_error
+from databus.sources.kafka_fetch import Stretch
+
+PARTITIONS = 8
+"""Partitions looked at, those with the largest shares."""
+
+RECORDS = 16
+"""Records looked at of each, at either edge."""
+
+DEFAULT_BYTES = 1_000
+_OVERHEAD_BYTES = 12
+_PATIENCE_S = 2.0
+_SETTINGS = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "fetch.wait.max.ms": 20,
+    "fetch.message.max.bytes": 65_536,
+    "queued.min.messages": RECORDS,
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the edges show.
+
+    Attributes:
+        record_bytes: mean size of a record (key, value, headers, 12 bytes of its own).
+        first_at: the earliest time among the first records, None when none was there.
+        last_at: the latest time among the last records.
+    """
+
+    record_bytes: int
+    first_at: datetime | None
+    last_at: datetime | None
+
+
+class Sampler:
+    """One consumer, opened when first needed and kept; used by one thread."""
+
+    def __init__(self, settings: ClientSettings, isolation: str, extra: Mapping[str, Any]):
+        self._settings, self._seen = settings, LastError()
+        self._config = {**_SETTINGS, **extra, "isolation.level": isolation, "group.id": "databus.reader"}
+        self._consumer: Consumer | None = None
+
+    def look(self, stretches: Sequence[Stretch], *, tail: bool = True) -> Sample:
+        """Return what the first and, with `tail`, the last records of the largest stretches show."""
+        largest = heapq.nlargest(PARTITIONS, (s for s in stretches if s.end > s.begin), key=lambda s: s.end - s.begin)
+        heads = self._read([Stretch(s.topic, s.partition, s.begin, min(s.end, s.begin + RECORDS)) for s in largest])
+        tails = heads
+        if tail and any(s.end - s.begin > RECORDS for s in largest):
+            tails = self._read([Stretch(s.topic, s.partition, max(s.begin, s.end - RECORDS), s.end) for s in largest])
+        sizes = [_size(m) for m in heads]
+        mean = max(1, round(sum(sizes) / len(sizes))) if sizes else DEFAULT_BYTES
+        return Sample(mean, min(_times(heads), default=None), max(_times(tails), default=None))
+
+    def close(self) -> None:
+        """Close the consumer; safe to call twice."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _read(self, stretches: Sequence[Stretch]) -> list[Any]:
+        if not stretches:
+            return []
+        if self._consumer is None:
+            self._consumer = self._settings.consumer(self._config, self._seen)
+        waiting = {(s.topic, s.partition): s for s in stretches}
+        found: list[Any] = []
+        deadline = monotonic() + _PATIENCE_S
+        try:
+            self._consumer.assign([TopicPartition(s.topic, s.partition, s.begin) for s in stretches])
+            # A sample that comes late is no sample: the plan does without.
+            while waiting and monotonic() < deadline:
+                messages: list[Any] = self._consumer.consume(RECORDS, 0.02)
+                for message in messages:
+                    place = (message.topic(), message.partition())
+                    stretch = waiting.get(place)
+                    if stretch is None:
+                        continue
+                    if message.error() is not None or message.offset() >= stretch.end:
+                        del waiting[place]
+                        continue
+                    found.append(message)
+                    if message.offset() + 1 >= stretch.end:
+                        del waiting[place]
+            self._consumer.unassign()
+        except KafkaException as error:
+            raise source_error(self._settings, "look at records", error, self._seen) from error
+        return found
+
+
+def _size(message: Any) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in message.headers() or ())
+    return len(message.key() or b"") + len(message.value() or b"") + headers + _OVERHEAD_BYTES
+
+
+def _times(messages: Sequence[Any]) -> list[datetime]:
+    stamps = (message.timestamp()[1] for message in messages)
+    return [datetime.fromtimestamp(stamp / 1000, UTC) for stamp in stamps if stamp >= 0]

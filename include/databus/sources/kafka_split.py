@@ -1,0 +1,97 @@
+"""What one Spark task reads of a Kafka range: stretches of partitions, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from databus.core.tables import TableSchema
+from databus.kafka.client import ClientSettings
+from databus.sources.kafka_fetch import Fetcher, Stretch
+from databus.sources.kafka_topics import KafkaTopics
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from confluent_kafka import Message
+
+    from databus.rows.image_form import ImageForm
+    from databus.rows.marks import ImageMarks
+    from databus.sources.kafka_rows import Record
+
+
+@dataclass(frozen=True)
+class KafkaSplit:
+    """Stretches of partitions in the order of their names; carries the connection, which no repr shows.
+
+    Attributes:
+        spec: the source.
+        stretches: what to read, in order.
+        schemas: topic → its schemas.
+        server: id of the cluster, part of event ids.
+        client: how to reach the cluster.
+    """
+
+    spec: KafkaTopics
+    stretches: tuple[Stretch, ...]
+    schemas: Mapping[str, tuple[TableSchema, ...]]
+    server: str
+    client: ClientSettings = field(repr=False)
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches of `ROW_COLUMNS`, partition by partition in order of offsets."""
+        from databus.rows.image_form import VARIANT_FORM
+
+        yield from self._rows(VARIANT_FORM)
+
+    def read_text(
+        self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: ImageMarks | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`).
+
+        Raw records have no images but the columns of `rows.raw_records`.
+        """
+        if self.spec.raw:
+            from databus.sources.kafka_raw import raw_batch
+
+            for stretch, messages in self._fetched():
+                schema = self.schemas[stretch.topic][0]
+                yield raw_batch(schema, stretch.partition, messages, self.server, self.spec.leave_out)
+            return
+        from databus.rows.image_form import json_form
+
+        yield from self._rows(json_form(columns, marks))
+
+    def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
+        from databus.rows.emit import emit
+        from databus.sources.kafka_rows import batches
+
+        for stretch, messages in self._fetched():
+            records = [record(message) for message in messages]
+            pieces: list[pa.RecordBatch] = []
+            for batch, log in batches(self.spec, self.schemas[stretch.topic], stretch.partition, records):
+                pieces += emit(batch, log, self.server, form)
+            yield from _in_order(pieces)
+
+    def _fetched(self) -> Iterator[tuple[Stretch, list[Message]]]:
+        return Fetcher(self.client, self.spec.isolation, self.spec.consumer, self.stretches).read()
+
+
+def record(message: Message) -> Record:
+    """Return what a message holds; no key or value is None, empty ones are b""."""
+    from databus.sources.kafka_rows import Record
+
+    kind, stamp = message.timestamp()
+    headers: Any = message.headers() or ()
+    return Record(message.offset() or 0, message.key(), message.value(), headers, kind, stamp)
+
+
+def _in_order(pieces: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Merge records with and without a key, which are encoded apart, in the order of their offsets."""
+    import pyarrow as pa
+
+    if len({piece["schema_id"][0].as_py() for piece in pieces}) < 2:
+        yield from pieces
+        return
+    merged = pa.Table.from_batches(pieces)
+    yield from merged.take(pa.compute.sort_indices(merged["position"])).combine_chunks().to_batches()

@@ -1,0 +1,224 @@
+"""Kafka topics as a source: what a flow writes down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from databus.core.connections import ConnectionSource
+from databus.core.flow import FlowContext, SourceSpec
+from databus.core.secrets import is_sensitive
+
+if TYPE_CHECKING:
+    from databus.core.protocols import Source
+
+REGEX_PREFIX = "re:"
+GROUP_PREFIX = "group:"
+OFFSETS_PREFIX = "offsets:"
+OWN_TOPICS = "_databus"
+FIELD_TYPES = re.compile(r"^(bigint|double|string|boolean|json|decimal\(\d{1,2},\d{1,2}\))$")
+RECORD_COLUMNS = ("key", "value", "headers", "timestamp", "timestamp_type", "partition", "offset")
+_OFFSET = re.compile(r"^(?P<topic>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<offset>\d+)$")
+_RESERVED = frozenset(
+    {"group.id", "isolation.level", "enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset",
+     "enable.partition.eof", "bootstrap.servers"}
+)  # fmt: skip
+
+Format = Literal["bytes", "string", "json"]
+Settings = Mapping[str, str | int | float | bool]
+
+
+class KafkaTopics(SourceSpec):
+    """Records of topics, each partition in order; only committed ones, and none twice.
+
+    A record is a row of the table CLUSTER.TOPIC with the columns key, value, headers (JSON: a list of [name, value]),
+    timestamp (ms since the epoch), timestamp_type ("create" or "append"), partition and offset, and those of `fields`.
+    Partitions and topics that appear later are read from their beginning. A source transaction may be cut in two by the
+    end of a batch, as it is by its partitions for any Kafka reader.
+
+    Attributes:
+        conn_id: connection of type kafka; its extra holds librdkafka settings, at least bootstrap.servers.
+        topics: what is read: "orders", fnmatch patterns "shop.*", or "re:" and a regular expression over the name.
+            Kafka's and Databus' own topics are read only when named literally.
+        exclude_topics: patterns of the same form that are left out.
+        start: where a flow without a checkpoint begins: "latest", "earliest", a time (ISO 8601; UTC without a zone),
+            "group:NAME" (what that consumer group has committed; partitions that it has not are read from their
+            beginning), or "offsets:TOPIC:PARTITION:NEXT,…" (the others from their beginning).
+        on_gap: what is done when records between the checkpoint and the log are gone (retention, truncation, a topic
+            made anew). "fail" stops and asks for a decision; "earliest" goes on with the first record that is left,
+            "latest" with the next one written. Each writes the gap down.
+        isolation: "read_committed" reads up to the last stable offset; "read_uncommitted" also what is aborted later.
+        key_format: "string", "bytes" (base64 in JSON), or "json" (checked). A value that is not of the format stands as
+            base64 with the flag "undecodable".
+        value_format: the same of the value.
+        fields: of JSON values, path in dots → type (bigint, double, string, boolean, decimal(p,s), json): columns of
+            their own, for transforms and checks. NULL where the value lacks them or they are of another type.
+        identity: "key": records of a key are states of one thing, a record without a value deletes it, one without a
+            key is a thing of its own; "offset": each record is a thing of its own, and none deletes.
+        raw: records go on as they are, byte for byte, to a sink that takes them so (a mirror's); needs
+            identity="offset".
+        leave_out: of raw records, leave out those that came from this site before (header `databus.origin`).
+        cluster: database part of the tables' names; the conn_id without dots by default.
+        timeout_s: seconds that an operation waits for the brokers before it fails as unavailable.
+        consumer: further librdkafka consumer settings; those that the guarantee rests on are refused.
+    """
+
+    kind: ClassVar[str] = "kafka"
+    direct: ClassVar[bool] = True
+    login_in_splits: ClassVar[bool] = True
+
+    conn_id: str
+    topics: tuple[str, ...] = Field(min_length=1)
+    exclude_topics: tuple[str, ...] = ()
+    start: str = "latest"
+    on_gap: Literal["fail", "earliest", "latest"] = "fail"
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    key_format: Format = "string"
+    value_format: Format = "string"
+    fields: Mapping[str, str] = Field(default_factory=dict)
+    identity: Literal["key", "offset"] = "key"
+    raw: bool = False
+    leave_out: str = ""
+    cluster: str = ""
+    timeout_s: float = Field(30.0, gt=0)
+    consumer: Settings = Field(default_factory=dict)
+
+    @field_validator("topics", "exclude_topics")
+    @classmethod
+    def _patterns_are_valid(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern[len(REGEX_PREFIX) :] if pattern.startswith(REGEX_PREFIX) else "")
+            except re.error as error:
+                raise ValueError(f"topic pattern {pattern!r} is not a regular expression: {error}") from None
+            if not pattern:
+                raise ValueError("a topic pattern is empty")
+        return patterns
+
+    @field_validator("start", mode="before")
+    @classmethod
+    def _start_is_known(cls, value: object) -> str:
+        if isinstance(value, datetime):
+            return utc(value).isoformat()
+        text = str(value)
+        if text in ("latest", "earliest") or (text.startswith(GROUP_PREFIX) and len(text) > len(GROUP_PREFIX)):
+            return text
+        try:
+            if text.startswith(OFFSETS_PREFIX):
+                named_offsets(text)
+            else:
+                datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(
+                f"start {text!r} is none of latest, earliest, group:NAME, offsets:TOPIC:PARTITION:NEXT,…, "
+                "an ISO 8601 time"
+            ) from None
+        return text
+
+    @field_validator("fields")
+    @classmethod
+    def _fields_are_known(cls, fields: Mapping[str, str]) -> Mapping[str, str]:
+        for name, kind in fields.items():
+            if name in RECORD_COLUMNS:
+                raise ValueError(f"field {name!r} has the name of a record's own column")
+            if not FIELD_TYPES.match(kind):
+                raise ValueError(
+                    f"field {name}: unknown type {kind!r}; known: bigint, double, string, boolean, json, decimal(p,s)"
+                )
+        return fields
+
+    @field_validator("cluster")
+    @classmethod
+    def _cluster_has_no_dots(cls, value: str) -> str:
+        if "." in value:
+            raise ValueError(f"cluster {value!r} must not hold a dot: it is the first part of CLUSTER.TOPIC")
+        return value
+
+    @field_validator("consumer")
+    @classmethod
+    def _guarantee_is_kept(
+        cls, value: Mapping[str, str | int | float | bool]
+    ) -> Mapping[str, str | int | float | bool]:
+        reserved = sorted(_RESERVED.intersection(value))
+        if reserved:
+            raise ValueError(f"{', '.join(reserved)} cannot be set: exactly once rests on it")
+        security = sorted(n for n in value if n.startswith(("sasl.", "ssl.", "security.")) or is_sensitive(n))
+        if security:
+            raise ValueError(f"{', '.join(security)} belongs into the connection: a flow is shown and stored as it is")
+        return value
+
+    @model_validator(mode="after")
+    def _fields_have_values(self) -> KafkaTopics:
+        if self.fields and self.value_format != "json":
+            raise ValueError('fields are taken out of JSON: they need value_format="json"')
+        return self
+
+    @model_validator(mode="after")
+    def _raw_records_have_places(self) -> KafkaTopics:
+        if self.raw and self.identity != "offset":
+            raise ValueError('raw=True needs identity="offset": nothing looks into the keys')
+        if self.leave_out and not self.raw:
+            raise ValueError("leave_out needs raw=True")
+        return self
+
+    @property
+    def database(self) -> str:
+        """The database part of its tables' names."""
+        return self.cluster or self.conn_id.replace(".", "_")
+
+    def wants(self, topic: str, *, internal: bool = False) -> bool:
+        """Tell whether a topic is read; `internal` says that it is Kafka's own."""
+        if topic in self.exclude_topics or any(_matches(p, topic) for p in self.exclude_topics):
+            return False
+        if topic in self.topics:
+            return True
+        return not internal and not topic.startswith(OWN_TOPICS) and any(_matches(p, topic) for p in self.topics)
+
+    def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
+        """Resolve the connection; brokers are contacted by the first call that needs them."""
+        from databus.sources.kafka_topics_source import KafkaTopicsSource
+
+        return KafkaTopicsSource(self, connections.get(self.conn_id), context)
+
+    def conn_ids(self) -> tuple[tuple[str, str], ...]:
+        """Return the one connection."""
+        return ((self.conn_id, "kafka"),)
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return the topic patterns."""
+        return self.topics
+
+    def label(self) -> str:
+        """Return kind and topics."""
+        return f"{self.kind} {', '.join(self.topics)}"
+
+
+def utc(when: datetime) -> datetime:
+    """Return an aware time in UTC; one without a zone is UTC."""
+    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+
+
+def named_offsets(text: str) -> dict[tuple[str, int], int]:
+    """Read "offsets:TOPIC:PARTITION:NEXT,…".
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    found: dict[tuple[str, int], int] = {}
+    for item in text.removeprefix(OFFSETS_PREFIX).split(","):
+        match = _OFFSET.match(item.strip())
+        if match is None:
+            raise ValueError(f"{item!r} is not TOPIC:PARTITION:NEXT")
+        found[match["topic"], int(match["partition"])] = int(match["offset"])
+    return found
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    if pattern.startswith(REGEX_PREFIX):
+        return re.fullmatch(pattern[len(REGEX_PREFIX) :], topic) is not None
+    return fnmatchcase(topic, pattern)

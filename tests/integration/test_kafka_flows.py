@@ -1,0 +1,132 @@
+"""Flows whose source is Kafka, on real servers: each record once through kills, gaps recorded and passed."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from databus import Batching, Flow, Kafka, KafkaTopics
+from databus.core.errors import LeaseBusyError, OffsetPurgedError
+from databus.ops.services import open_services
+from tests.integration.kafka_target import consume
+from tests.integration.kafka_world import KafkaWorld, kafka_world, kill
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaWorld]:
+    with kafka_world(tmp_path_factory) as running:
+        yield running
+
+
+def flow_of(world: KafkaWorld, topic: str, **options: Any) -> Flow:
+    quick = world.override("zookeeper_default", extra={"session_timeout_s": 3})
+    batching = options.pop("batching", Batching(max_rows=40, max_seconds=0.3))
+    return Flow(
+        name=f"flow_{uuid.uuid4().hex[:10]}",
+        source=KafkaTopics(**{"conn_id": "kafka_east", "topics": (topic,), "start": "earliest", **options}),
+        sinks=(Kafka(conn_id="kafka_east", topic=f"{topic}.out", envelope="row", partitions=3, tombstones=False),),
+        batching=batching,
+        zookeeper=quick,
+    )
+
+
+def arrived(world: KafkaWorld, topic: str) -> list[dict[str, Any]]:
+    return [json.loads(m.value()) for m in consume(world.east.servers, f"{topic}.out")]
+
+
+def gaps_of(world: KafkaWorld, flow: Flow) -> list[tuple[str, str]]:
+    with open_services(flow, world.connections, world.settings) as services:
+        return [(gap.decision, gap.why) for gap in services.store.gaps(flow.name)]
+
+
+def caught_up(world: KafkaWorld, flow: Flow) -> None:
+    """Run until caught up, also behind a killed holder, whose session needs a moment to expire."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            world.run(flow)
+        except LeaseBusyError:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        else:
+            return
+
+
+def test_each_record_once_through_kills(world: KafkaWorld) -> None:
+    logs = world.east
+    topic = logs.create(logs.name("k"), 3)
+    written = 0
+    flow = flow_of(world, topic)
+    chance = random.Random(5)
+    for round_number in range(4):
+        logs.write(
+            topic, [{"key": f"k{n % 13}", "value": f"{n}", "partition": n % 3} for n in range(written, written + 300)]
+        )
+        written += 300
+        logs.transaction(topic, [{"value": "aborted"}] * 10, commit=False)
+        process = world.run_apart(flow)
+        try:
+            process.wait(chance.uniform(2.0, 5.0) + round_number)
+        except Exception:  # noqa: BLE001 - it still ran
+            kill(process)
+    caught_up(world, flow)
+    seen = arrived(world, topic)
+    assert sorted(int(row["value"]) for row in seen) == list(range(written))
+    assert len({row["__event_id"] for row in seen}) == written
+    by_partition: dict[int, list[int]] = {}
+    for row in seen:
+        by_partition.setdefault(row["partition"], []).append(row["offset"])
+    for key in {row["key"] for row in seen}:
+        for partition in range(3):
+            places = [r["offset"] for r in seen if (r["key"], r["partition"]) == (key, partition)]
+            assert places == sorted(places)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_a_gap_is_recorded_and_passed(world: KafkaWorld, policy: str) -> None:
+    logs = world.east
+    topic = logs.create(logs.name("g"))
+    logs.write(topic, [{"key": "k", "value": f"{n}"} for n in range(5)])
+    flow = flow_of(world, topic, on_gap=policy)
+    world.run(flow)
+    logs.write(topic, [{"key": "k", "value": f"{n}"} for n in range(5, 15)])
+    logs.cut(topic, 0, 10)
+    world.run(flow)
+    logs.write(topic, [{"key": "k", "value": "last"}])
+    world.run(flow)
+    left = ["10", "11", "12", "13", "14"] if policy == "earliest" else []
+    assert [row["value"] for row in arrived(world, topic)] == ["0", "1", "2", "3", "4", *left, "last"]
+    ((decision, why),) = gaps_of(world, flow)
+    assert decision == "skipped"
+    assert f"on_gap={policy}: {topic}[0]: records 5 to 9 were deleted (retention)" in why
+
+
+def test_a_gap_stops_the_flow_until_somebody_decides(world: KafkaWorld) -> None:
+    logs = world.east
+    topic = logs.create(logs.name("f"))
+    logs.write(topic, [{"key": "k", "value": f"{n}"} for n in range(5)])
+    flow = flow_of(world, topic)
+    world.run(flow)
+    logs.delete(topic)
+    logs.create(topic)
+    logs.write(topic, [{"key": "k", "value": f"new {n}"} for n in range(3)])
+    for _ in range(2):
+        with pytest.raises(OffsetPurgedError, match="made anew"):
+            world.run(flow)
+    ((decision, why),) = gaps_of(world, flow)
+    assert decision == "open"
+    assert "what followed offset 5 of the former one is gone" in why
+    willing = flow.model_copy(update={"source": flow.source.model_copy(update={"on_gap": "earliest"})})
+    world.run(willing)
+    values = [row["value"] for row in arrived(world, topic)]
+    assert values == ["0", "1", "2", "3", "4", "new 0", "new 1", "new 2"]
+    ((decision, why),) = gaps_of(world, flow)
+    assert decision == "skipped"

@@ -1,0 +1,59 @@
+"""What a mirror's definition gives and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from databus import Flow, KafkaTopics, Mirror, MirrorTopics
+from databus.core.errors import ConfigError, SinkSettingError
+from databus.registry import flow_from_json
+from databus.runtime.direct import may_be_direct
+
+
+def mirror(**options: Any) -> Flow:
+    return Mirror(**{"name": "m", "source": "kafka_east", "target": "kafka_west", "topics": ("shop.*",), **options})
+
+
+def sink(**options: Any) -> MirrorTopics:
+    (made,) = mirror(**options).sinks
+    assert isinstance(made, MirrorTopics)
+    return made
+
+
+def test_a_mirror_is_a_flow_of_raw_records_in_the_direct_lane() -> None:
+    made = mirror(exclude_topics=("shop.private",), slots=4, two_way="back", description="east to west")
+    assert may_be_direct(made)
+    assert isinstance(made.source, KafkaTopics)
+    assert (made.source.raw, made.source.leave_out, made.source.start) == (True, "kafka_west", "earliest")
+    (written,) = made.sinks
+    assert isinstance(written, MirrorTopics)
+    assert (written.slots, written.origin, written.partner) == (4, "kafka_east", "back")
+    assert flow_from_json(made.to_json()) == made
+
+
+def test_names_are_kept_prefixed_or_renamed() -> None:
+    assert sink().targets(["a", "b"]) == {"a": "a", "b": "b"}
+    assert sink(policy="prefix", renames={"b": "c"}).targets(["a", "b"]) == {"a": "kafka_east.a", "b": "c"}
+    with pytest.raises(SinkSettingError, match="a and b would both be a") as refused:
+        sink(renames={"b": "a"}).targets(["a", "b"])
+    assert refused.value.code == "mirror_rename_clash"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"target": "kafka_east"}, "a loop"),
+        ({"policy": "both"}, "policy='both' is unknown"),
+        ({"speed": 1}, "unknown option speed"),
+        ({"transforms": ()}, "unknown option transforms"),
+        ({"topics": ()}, "topics"),
+        ({"renames": {"a": "x", "b": "x"}}, "renames send two topics to x"),
+        ({"renames": {"a": "x y"}}, "is no name for a topic"),
+        ({"producer": {"acks": "1"}}, "exactly once rests on it"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        mirror(**options)

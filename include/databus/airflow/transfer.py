@@ -42,7 +42,7 @@ class TransferOperator(LineageOfRun, BaseOperator):
         from databus.runtime.engine import connect_session
 
         only_warnings_of_libraries()
-        control = WindowControl(WindowLimits.of_a_run(self.window_s), self._drain)
+        control = WindowControl(WindowLimits.of_a_run(self.window_s, self.flow.mode), self._drain)
         with airflow_outcome(), self._deadline, open_services(self.flow, AirflowConnections()) as services:
             spark = connect_session(
                 SparkConnectHook(self.conn_id).get_connection_url(),

@@ -1,4 +1,4 @@
-"""From commit to reader: rows are committed at a steady rate while a read_committed consumer notes when each arrives."""
+"""From commit to reader: rows are committed at a steady rate, and a read_committed consumer notes when each arrives."""
 
 from __future__ import annotations
 
@@ -144,8 +144,9 @@ class Reader(threading.Thread):
                     now = time.time()
                     if message.error() is not None:
                         raise KafkaException(message.error())
-                    if message.value() is not None:
-                        row = json.loads(message.value())["after"]
+                    value = message.value()
+                    if value is not None:
+                        row = json.loads(value)["after"]
                         self.arrivals.append((row["id"], now - row["sent_us"] / 1e6))
 
 

@@ -7,13 +7,16 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow import DumpTurns, Flow, FlowContext, ServerIds, SinkSpec
 from databus.core.marks import ClaimRegister
 from databus.core.protocols import CheckpointStore, Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
+
+if TYPE_CHECKING:
+    from databus.runtime.live import LiveLane
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +54,7 @@ class FlowSession:
         reopen_sink: opens a further client of a sink, for another thread.
         split: whether some sink is behind, so that batch numbers are drawn from all of the flow's plans.
         register: what tells holders apart while ZooKeeper is away; None unless the flow goes on then.
+        live: the live lane, None where every batch is a Spark job of its own.
     """
 
     flow: Flow
@@ -66,6 +70,7 @@ class FlowSession:
     reopen_sink: Callable[[str], Sink] | None = None
     split: bool = False
     register: ClaimRegister | None = None
+    live: LiveLane | None = None
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __post_init__(self) -> None:

@@ -35,7 +35,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit faults faults-zombies mutants lint format docker-check bench bench-decode bench-e2e
+.PHONY: test test-unit faults faults-zombies mutants lint format docker-check bench bench-decode bench-e2e bench-freshness
 test: setup java ## The whole suite, on real servers that it starts itself
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -71,6 +71,9 @@ bench-decode: setup java ## Rows per CPU-second of decoding (ARGS="--scaling" st
 
 bench-e2e: setup java ## Rows per second from the binlog to Kafka, beside Debezium on the same log
 	$(BIN)/python -m tests.bench.e2e $(ARGS)
+
+bench-freshness: setup java ## Delay from a commit to a read_committed reader, beside Debezium in turns
+	$(BIN)/python -m tests.bench.freshness $(ARGS)
 
 bench: bench-e2e ## The same as bench-e2e
 

@@ -8,7 +8,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,11 @@ from tests.integration.test_kill import Run, finish, in_mid_batch, killable, wri
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
 _TASK = re.compile(rb"the live job's task runs as process (\d+)")
+
+
+def named(name: str) -> str:
+    """A flow of this session's own, also on servers that stay up between sessions."""
+    return f"{name}_{os.getpid()}"
 
 
 def at_the_head(shop: Shop, **changes: Any) -> Shop:
@@ -64,22 +69,44 @@ class Window:
             self._error = error
 
     def wait_for_batches(self, count: int) -> None:
-        deadline = time.monotonic() + 120
         while self.batches < count:
             assert self._thread.is_alive(), self._error
-            assert time.monotonic() < deadline
             time.sleep(0.02)
 
     def end(self) -> WindowResult:
         """Return the result of a window that ends by itself."""
-        self._thread.join(120)
+        self._thread.join()
         assert self._error is None
         assert self.result is not None
         return self.result
 
+    def join(self) -> None:
+        self._thread.join()
+
     def stop(self) -> WindowResult:
         self.drain.request()
         return self.end()
+
+
+@pytest.fixture(autouse=True)
+def _slots_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a Spark task may take long to start; these tests are about what follows."""
+    monkeypatch.setattr(live, "_READY_WITHIN_S", 500.0)
+
+
+@pytest.fixture
+def window(world: World) -> Iterator[Callable[[Shop, str], Window]]:
+    """Begin windows, which end with the test at the latest."""
+    begun: list[Window] = []
+
+    def begin(shop: Shop, run_id: str) -> Window:
+        begun.append(Window(world, shop, run_id))
+        return begun[-1]
+
+    yield begin
+    for each in begun:
+        each.drain.request()
+        each.join()
 
 
 @contextmanager
@@ -98,17 +125,18 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         yield sizes
 
 
-def test_two_windows_hand_over_at_the_head(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_hand_over_at_the_head(
+    world: World, window: Callable[[Shop, str], Window], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each successor waits with its job at hand; every batch of each goes through a live job."""
-    shop = at_the_head(without_checks(Shop(world, "live_handover", partitions=2, slots=2)))
+    shop = at_the_head(without_checks(Shop(world, named("live_handover"), partitions=2, slots=2)))
     windows: list[Window] = []
     with counted(monkeypatch) as sizes, writing(shop):
         for number in range(3):
-            windows.append(Window(world, shop, f"run-{number}"))
+            windows.append(window(shop, f"run-{number}"))
             windows[-1].wait_for_batches(3)
-        results = [window.end() for window in windows[:-1]]
-    results.append(windows[-1].stop())
-    assert sum(sizes) == sum(result.rows for result in results)
+        results = [*(window.end() for window in windows[:-1]), windows[-1].stop()]
+    assert len(sizes) == sum(result.batches for result in results)
     assert not any(result.drained for result in results[:-1])
     assert world.checkpoint(shop.flow).epoch == 3
     finish(world, shop)
@@ -116,33 +144,37 @@ def test_two_windows_hand_over_at_the_head(world: World, monkeypatch: pytest.Mon
     shop.assert_ledger_adds_up()
 
 
-def test_lanes_follow_the_lag(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lanes_follow_the_lag(
+    world: World, window: Callable[[Shop, str], Window], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A backlog goes through jobs of its own, what comes at the head through the live job, and back."""
     monkeypatch.setattr(live, "LIVE_ROWS", 100)
-    shop = at_the_head(without_checks(Shop(world, "live_lanes")), batching=Batching(max_rows=1000, max_seconds=1))
+    shop = at_the_head(
+        without_checks(Shop(world, named("live_lanes"))), batching=Batching(max_rows=1000, max_seconds=1)
+    )
     shop.writer.run(250)
     with counted(monkeypatch) as sizes:
-        window = Window(world, shop, "run")
-        window.wait_for_batches(1)
+        run = window(shop, "run")
+        run.wait_for_batches(1)
         for _ in range(2):
             before = len(sizes)
             while len(sizes) == before:
                 shop.writer.run(3)
                 time.sleep(0.2)
             shop.writer.run(150)
-        result = window.stop()
+        result = run.stop()
     assert sizes
     assert max(sizes) <= 100
-    assert sum(sizes) < result.rows
+    assert len(sizes) < result.batches
     finish(world, shop)
     shop.assert_all_arrived_once()
 
 
 def test_kill_of_the_run(world: World, tmp_path: Path) -> None:
-    shop = at_the_head(without_checks(killable(world, "live_kill_run", partitions=4, slots=2, chunk_rows=40)))
+    shop = at_the_head(without_checks(killable(world, named("live_kill_run"), partitions=4, slots=2, chunk_rows=40)))
     chance = random.Random(22)
     with writing(shop):
-        for epoch in range(1, 5):
+        for epoch in range(1, 4):
             run = Run(world, shop, tmp_path)
             in_mid_batch(world, shop, epoch, run)
             time.sleep(chance.uniform(0, 1.5))
@@ -155,15 +187,13 @@ def test_kill_of_the_run(world: World, tmp_path: Path) -> None:
 
 def test_kill_of_the_task(world: World, tmp_path: Path) -> None:
     """The run goes on: a job of its own takes up the batch in hand, and the next small batch starts a live job."""
-    shop = at_the_head(without_checks(killable(world, "live_kill_task", chunk_rows=40)))
+    shop = at_the_head(without_checks(killable(world, named("live_kill_task"), chunk_rows=40)))
     chance = random.Random(23)
     killed: set[int] = set()
     with writing(shop):
         run = Run(world, shop, tmp_path)
-        deadline = time.monotonic() + 240
-        while len(killed) < 3:
+        while len(killed) < 2:
             assert run.process.poll() is None, run.log.read_text()[-3000:]
-            assert time.monotonic() < deadline, run.log.read_text()[-3000:]
             for number in {int(found) for found in _TASK.findall(run.log.read_bytes())} - killed:
                 in_mid_batch(world, shop, 1, run)
                 time.sleep(chance.uniform(0, 0.5))

@@ -67,8 +67,10 @@ def create(connection: pymysql.connections.Connection[Any]) -> None:
             cursor.execute(statement)
 
 
-def write(connection: pymysql.connections.Connection[Any], rows_per_s: int, rows: int, per_transaction: int) -> float:
-    """Commit rows at a steady rate, each with the time at which it was sent; return the seconds it took."""
+def write(
+    connection: pymysql.connections.Connection[Any], rows_per_s: int, rows: int, per_transaction: int
+) -> tuple[float, int]:
+    """Commit rows at a steady rate, each with the time at which it was sent; return the seconds it took, and rows."""
     began, done = time.perf_counter(), 0
     with connection.cursor() as cursor:
         while done < rows:
@@ -80,7 +82,19 @@ def write(connection: pymysql.connections.Connection[Any], rows_per_s: int, rows
             ahead = began + done / rows_per_s - time.perf_counter()
             if ahead > 0:
                 time.sleep(ahead)
-    return time.perf_counter() - began
+    return time.perf_counter() - began, done
+
+
+def end_of(bootstrap: str, topic: str) -> int:
+    """Return the sum of the ends of a topic's partitions, 0 while there is no such topic."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": "databus-bench-end", "log_level": 0})) as asked:
+        known = asked.list_topics(timeout=30).topics.get(topic)
+        if known is None or known.error is not None:
+            return 0
+        places = [TopicPartition(topic, p) for p in known.partitions]
+        return sum(asked.get_watermark_offsets(place, timeout=30, cached=False)[1] for place in places)
 
 
 class Reader(threading.Thread):
@@ -164,6 +178,6 @@ def measured(
     reader = Reader(bootstrap, topic)
     reader.start()
     reader.ready()
-    seconds = write(connection, *size)
+    seconds, _ = write(connection, *size)
     reader.finish(size[1])
     return Delays(size[1], seconds, [n for n, _ in reader.arrivals], sorted(d for _, d in reader.arrivals))

@@ -154,6 +154,11 @@ class DirectTask:
             receipt = self.writer.write(chain(first, rows), slot)
         return receipt, counter.observed
 
+    def encode(self, slot: int) -> int:
+        """Read and encode everything of a slot and write nothing; return the rows."""
+        counter = RowCounter(self.flow, self.planned, self.takers, self.mine)
+        return sum(rows.num_rows for rows in self._encoded(slot, counter))
+
     def _encoded(self, slot: int, counter: RowCounter) -> Iterator[pa.RecordBatch]:
         for rows in in_order(batch for split in self.splits for batch in split.read_text(self.columns, self.marks)):
             taken = counter.take(rows)

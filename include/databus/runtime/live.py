@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from databus.core.errors import DatabusError
 from databus.core.plan import SourcePlan
 from databus.core.protocols import SlotWriter, StreamingSource
 from databus.core.receipts import WriteReceipt
 from databus.runtime.live_job import LiveJob
 from databus.runtime.live_link import LinkLostError
+from databus.runtime.rehearsal import rehearse
 
 if TYPE_CHECKING:
     from databus.runtime.context import FlowSession
@@ -51,6 +53,22 @@ class LiveLane:
                 self._job.start()
             except OSError as error:
                 self._give_up(f"nothing can listen for its task: {error}")
+
+    def rehearse(self, session: FlowSession) -> None:
+        """Wait for the task, and let run and task go once through what a batch needs; nothing is written.
+
+        A successor does so before it asks for the lease: until then its predecessor goes on. Whatever fails here is
+        left to the first batch, which does without.
+        """
+        self.warm()
+        if self._job is None or not self._job.ready(_READY_WITHIN_S):
+            log.info("flow %s: the live job has no task yet; it may get the predecessor's slot", self._flow)
+            return
+        try:
+            rows = rehearse(session, self._job)
+            log.info("flow %s: the live job is warm, by %d rows that were read and not written", self._flow, rows)
+        except DatabusError as error:
+            log.info("flow %s: no rehearsal: %s", self._flow, error.message)
 
     def takes(self, planned: SourcePlan) -> bool:
         """Tell whether a batch goes this way: it is small, and the job's task is there."""
@@ -113,7 +131,7 @@ class LiveLane:
 def live_lane(session: FlowSession, *, open_ended: bool) -> Iterator[FlowSession]:
     """Give a session its live lane, where its flow wants and may have one and the window stays at the head.
 
-    The lane is warm from the start; at the end the job is ended.
+    The lane is warm before the lease is asked for; at the end the job is ended.
     """
     from databus.runtime.direct import may_be_direct
 
@@ -121,7 +139,7 @@ def live_lane(session: FlowSession, *, open_ended: bool) -> Iterator[FlowSession
         yield session
         return
     lane = LiveLane(session.spark, session.flow.name)
-    lane.warm()
+    lane.rehearse(session)
     if isinstance(session.source, StreamingSource):
         session.source.stream(on=True)
     try:

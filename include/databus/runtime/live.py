@@ -17,6 +17,7 @@ from databus.core.errors import DatabusError
 from databus.core.plan import SourcePlan
 from databus.core.protocols import SlotWriter, StreamingSource
 from databus.core.receipts import WriteReceipt
+from databus.runtime.deferred_recorder import DeferredRecorder
 from databus.runtime.live_job import LiveJob
 from databus.runtime.live_link import LinkLostError
 from databus.runtime.rehearsal import rehearse
@@ -32,7 +33,7 @@ LIVE_ROWS = 10_000
 LIVE_BYTES = 8 << 20
 """A larger batch is backlog: it is read in parallel, by a job of its own."""
 
-_READY_WITHIN_S = 30.0
+_READY_WITHIN_S = 60.0
 _FAILURES = 3
 """After so many live jobs in a row that could not be had, the window goes on in the bulk lane."""
 
@@ -142,10 +143,12 @@ def live_lane(session: FlowSession, *, open_ended: bool) -> Iterator[FlowSession
     lane.rehearse(session)
     if isinstance(session.source, StreamingSource):
         session.source.stream(on=True)
+    recorder = DeferredRecorder(session.recorder)
     try:
-        yield replace(session, live=lane)
+        yield replace(session, live=lane, recorder=recorder)
     finally:
         lane.rest("the window is over")
+        recorder.close()
 
 
 def _write_slots(task: DirectTask, slots: int) -> list[tuple[WriteReceipt, Observed]]:

@@ -15,6 +15,7 @@ import psutil
 from databus import Flow, Kafka, MysqlBinlog
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.connections import Connection
+from databus.core.flow import Mode
 from tests.faults.changes import ChangeWriter
 from tests.faults.oracle import TopicOracle
 from tests.faults.report import Report
@@ -32,7 +33,14 @@ _ORPHANS = ("zombie executor", "late initialiser")
 class Harness:
     """One flow, its writer, its oracle and its report."""
 
-    def __init__(self, world: World, name: str, seed: int, tell: Callable[[str], None] = lambda _line: None):
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        seed: int,
+        tell: Callable[[str], None] = lambda _line: None,
+        mode: Mode = "standard",
+    ):
         self.world, self.name, self._tell = world, name, tell
         self.report = Report(seed)
         self.writer = ChangeWriter(world.sql, name, seed)
@@ -46,6 +54,7 @@ class Harness:
                 conn_id="mysql_shop", tables=(f"{name}.items", f"{name}.parts"), start=f"{file}:{position}"
             ),
             sinks=(Kafka(conn_id="kafka_east", topic=name, partitions=5, slots=2, chunk_rows=10, timeout_s=20),),
+            mode=mode,
         )
         self.writer.write(60)
         self.oracle = TopicOracle(world.sandbox.address("kafka"), name)
@@ -277,7 +286,8 @@ class Harness:
         if fault is not None and fault.point:
             group = fault.kind in ("kill both", "zombie both")
             command["point"] = {
-                "point": fault.point, "hit": fault.hit, "action": action, "group": group, "slot": fault.slot,
+                "point": fault.point, "hit": fault.hit, "action": action, "group": group,
+                "slot": 0 if self.flow.mode == "live" else fault.slot,  # one task writes all slots
             }  # fmt: skip
         if fault is not None and fault.kind == "kill under a wrong clock":
             command["clock_offset_s"] = fault.clock_offset_s

@@ -18,6 +18,7 @@ from databus.core.plan import SourcePlan
 from databus.core.protocols import SlotWriter, StreamingSource
 from databus.core.receipts import WriteReceipt
 from databus.runtime.deferred_recorder import DeferredRecorder
+from databus.runtime.drain import Drain
 from databus.runtime.live_job import LiveJob
 from databus.runtime.live_link import LinkLostError
 from databus.runtime.rehearsal import rehearse
@@ -55,14 +56,14 @@ class LiveLane:
             except OSError as error:
                 self._give_up(f"nothing can listen for its task: {error}")
 
-    def rehearse(self, session: FlowSession) -> None:
+    def rehearse(self, session: FlowSession, drain: Drain) -> None:
         """Wait for the task, and let run and task go once through what a batch needs; nothing is written.
 
         A successor does so before it asks for the lease: until then its predecessor goes on. Whatever fails here is
         left to the first batch, which does without.
         """
         self.warm()
-        if self._job is None or not self._job.ready(_READY_WITHIN_S):
+        if self._job is None or not self._job.ready(_READY_WITHIN_S, drain):
             log.info("flow %s: the live job has no task yet; it may get the predecessor's slot", self._flow)
             return
         try:
@@ -129,7 +130,7 @@ class LiveLane:
 
 
 @contextmanager
-def live_lane(session: FlowSession, *, open_ended: bool) -> Iterator[FlowSession]:
+def live_lane(session: FlowSession, drain: Drain, *, open_ended: bool) -> Iterator[FlowSession]:
     """Give a session its live lane, where its flow wants and may have one and the window stays at the head.
 
     The lane is warm before the lease is asked for; at the end the job is ended.
@@ -140,7 +141,7 @@ def live_lane(session: FlowSession, *, open_ended: bool) -> Iterator[FlowSession
         yield session
         return
     lane = LiveLane(session.spark, session.flow.name)
-    lane.rehearse(session)
+    lane.rehearse(session, drain)
     if isinstance(session.source, StreamingSource):
         session.source.stream(on=True)
     recorder = DeferredRecorder(session.recorder)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from databus.core.errors import DatabusError
+from databus.runtime.drain import Drain
 from databus.runtime.live_link import Link, LinkLostError, new_key
 from databus.runtime.live_worker import Place, live_runner
 
@@ -44,11 +45,13 @@ class LiveJob:
         self._thread = threading.Thread(target=self._run, args=(place,), name=f"databus-live-{self._flow}", daemon=True)
         self._thread.start()
 
-    def ready(self, within_s: float) -> bool:
-        """Wait until the task has called back; False when it does not in time, or the job failed."""
+    def ready(self, within_s: float, drain: Drain | None = None) -> bool:
+        """Wait until the task has called back; False when it does not in time, the job failed, or a stop is asked."""
         deadline = time.monotonic() + within_s
         while self._link is None:
             if self._closed or self._failed is not None or self._listener is None or time.monotonic() > deadline:
+                return False
+            if drain is not None and drain.requested:
                 return False
             self._accept()
         return True

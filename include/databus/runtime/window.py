@@ -159,16 +159,15 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
         StaleEpochError: the lease was lost, and another run has it now.
         DatabusError: a batch failed; the checkpoint stands at the last committed batch.
     """
-    with (
-        live_lane(session, open_ended=not control.limits.until_caught_up) as at_the_head,
-        outlasting(at_the_head, control.drain, control.limits.store_wait_s) as outlasting_session,
-    ):
-        return _run(outlasting_session, control)
+    with outlasting(session, control.drain, control.limits.store_wait_s) as outlasting_session:
+        refuse_paused(outlasting_session)
+        open_ended = not control.limits.until_caught_up
+        with live_lane(outlasting_session, control.drain, open_ended=open_ended) as at_the_head:
+            return _run(at_the_head, control)
 
 
 def _run(session: FlowSession, control: WindowControl) -> WindowResult:
     flow, limits = session.flow.name, control.limits
-    refuse_paused(session)
     lease = session.store.claim(flow, session.identity.run_id, limits.lease_wait_s)
     try:
         refuse_paused(session)  # it may have been paused while this run waited for the lease

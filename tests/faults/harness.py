@@ -166,7 +166,7 @@ class Harness:
             elif fault.kind == "kill both":
                 run.signal_group(signal.SIGKILL)
             else:
-                _signal(run.executors[fault.slot], signal.SIGKILL)
+                _signal(run.executors[self._slot(fault)], signal.SIGKILL)
         ended = time.time()
         if fault.kind == "kill executor" and run.wait_end(30) is None:
             self.report.find("stuck", fault.kind, f"run {run.number} goes on without its executor")
@@ -186,7 +186,8 @@ class Harness:
         if not fault.point:
             run.wait_for("claimed", timeout_s=30)
             time.sleep(fault.after_s)
-        stopping = {"zombie driver": [run.pid], **dict.fromkeys(_ORPHANS, run.executors[fault.slot : fault.slot + 1])}
+        slot = self._slot(fault)
+        stopping = {"zombie driver": [run.pid], **dict.fromkeys(_ORPHANS, run.executors[slot : slot + 1])}
         for pid in stopping.get(fault.kind, [run.pid, *run.executors]):
             if not passed:
                 _signal(pid, signal.SIGSTOP)
@@ -281,13 +282,17 @@ class Harness:
 
     # --- runs ---
 
+    def _slot(self, fault: Fault) -> int:
+        """Return whose executor a fault hits: in the live lane that of the first slot writes all of them."""
+        return 0 if self.flow.mode == "live" else fault.slot
+
     def _start(self, fault: Fault | None = None, action: str = "", **options: Any) -> Run:
         command: dict[str, Any] = {}
         if fault is not None and fault.point:
             group = fault.kind in ("kill both", "zombie both")
             command["point"] = {
                 "point": fault.point, "hit": fault.hit, "action": action, "group": group,
-                "slot": 0 if self.flow.mode == "live" else fault.slot,  # one task writes all slots
+                "slot": self._slot(fault),
             }  # fmt: skip
         if fault is not None and fault.kind == "kill under a wrong clock":
             command["clock_offset_s"] = fault.clock_offset_s

@@ -28,8 +28,9 @@ from tests.integration.shop_flow import Shop
 from tests.integration.test_direct_lane import without_checks
 from tests.integration.test_kill import Run, finish, in_mid_batch, killable, writing
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
 
+KILLS = int(os.environ.get("DATABUS_TEST_KILLS", "2"))
 _TASK = re.compile(rb"the live job's task runs as process (\d+)")
 
 
@@ -182,7 +183,7 @@ def test_kill_of_the_run(world: World, tmp_path: Path) -> None:
     shop = at_the_head(without_checks(killable(world, named("live_kill_run"), partitions=4, slots=2, chunk_rows=40)))
     chance = random.Random(22)
     with writing(shop):
-        for epoch in range(1, 4):
+        for epoch in range(1, KILLS + 1):
             run = Run(world, shop, tmp_path)
             tasks_of(run, epoch)
             in_mid_batch(world, shop, epoch, run)
@@ -200,13 +201,13 @@ def test_kill_of_the_task(world: World, tmp_path: Path) -> None:
     killed: set[int] = set()
     with writing(shop):
         run = Run(world, shop, tmp_path)
-        for times in range(1, 3):
+        for times in range(1, KILLS + 1):
             number = tasks_of(run, times)[-1]
             in_mid_batch(world, shop, 1, run)
             time.sleep(chance.uniform(0, 0.5))
             os.kill(number, signal.SIGKILL)
             killed.add(number)
-        assert len(killed) == 2
+        assert len(killed) == KILLS
         run.process.send_signal(signal.SIGTERM)
         assert run.process.wait() == 0, run.log.read_text()[-3000:]
     finish(world, shop)

@@ -89,12 +89,14 @@ def measure(sandbox: Sandbox, home: Path, options: FreshnessOptions, say: Callab
             with running(sandbox, home, folder) as process:
                 meter = CpuMeter([process.pid, rates.pid("spark")])
                 ours.append(rates.turn(_NAME, meter))
+                say(_told("our path", ours[-1]))
                 idle = _idle(meter, options.idle_seconds) if turn + 1 == options.turns else idle
             if peer is not None:
                 say(f"Debezium, turn {turn + 1}")
                 rates.written += delays.write(writer.connection, *rates.size(_SETTLE_S))[1]
                 peer.catch_up(rates.written, _WITHIN_S, known=0 if turn == 0 else rates.written)
                 theirs.append(rates.turn(peer.topic, CpuMeter([rates.pid("debezium")])))
+                say(_told("Debezium", theirs[-1]))
                 peer.stop()
     return _result(options, ours, theirs, idle)
 
@@ -210,6 +212,13 @@ def _result(options: FreshnessOptions, ours: Sequence[Turn], theirs: Sequence[Tu
     settings = asdict(options) | {"spark": "Connect, local[2]", "kafka": "one broker, acks=all", "debezium": DEFAULTS}
     rounded = {key: float(f"{value:.4g}") for key, value in figures.items()}
     return Result("freshness", rounded, BARS, settings, details, "p50_s")
+
+
+def _told(who: str, turn: Turn) -> str:
+    found = " ".join(
+        f"{name} {turn.delays_s[int((len(turn.delays_s) - 1) * share)]:.3f}" for name, share in _SHARES.items()
+    )
+    return f"{who}: delay in seconds {found}; {turn.rows_per_second:,.0f} rows/s were written"
 
 
 _SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}

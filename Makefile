@@ -35,7 +35,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies mutants lint format docker-check bench bench-decode bench-e2e bench-catchup
+.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness
 test: setup java ## The whole suite, on real servers that it starts itself
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -83,6 +83,9 @@ bench-e2e: setup java ## Rows per second from the binlog to Kafka, beside Debezi
 
 bench-catchup: setup java ## Seconds to clear a backlog, beside Debezium (ARGS="--backlog 18000000" is an hour at 5,000 rows/s)
 	$(BIN)/python -m tests.bench.catchup $(ARGS)
+
+bench-freshness: setup java ## Delay from a commit to a read_committed reader, beside Debezium in turns
+	$(BIN)/python -m tests.bench.freshness $(ARGS)
 
 bench: bench-e2e ## The same as bench-e2e
 

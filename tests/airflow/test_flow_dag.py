@@ -12,6 +12,7 @@ from databus.airflow import flow_dag
 from databus.airflow.submit import SubmitTransferOperator
 from databus.airflow.transfer import TransferOperator
 from databus.core.errors import ConfigError
+from databus.runtime.window import WindowLimits
 
 FLOW = Flow(
     name="orders", source=MysqlBinlog(conn_id="m", tables=("shop.orders",)), sinks=(Kafka(conn_id="k", topic="t"),)
@@ -43,11 +44,28 @@ def test_engines() -> None:
     assert (connect.conn_id, submit._conn_id, own.conn_id) == ("spark_connect_default", "spark_default", "spark_big")
 
 
+def test_the_mode_is_the_flows_unless_the_dag_says_otherwise() -> None:
+    live = FLOW.model_copy(update={"mode": "live"})
+    modes = [flow_dag(FLOW), flow_dag(live), flow_dag(live, mode="economy")]
+    assert [dag.task_dict["transfer"].flow.mode for dag in modes] == ["standard", "live", "economy"]
+    assert [dag.task_dict["audit"].flow.mode for dag in modes] == ["standard", "live", "economy"]
+    assert "mode: live" in (modes[1].doc_md or "")
+
+
+def test_a_mode_decides_when_a_run_ends_and_never_what_comes_out() -> None:
+    limits = [WindowLimits.of_a_run(80, mode) for mode in ("live", "standard", "economy")]
+    assert [limit.until_caught_up for limit in limits] == [False, False, True]
+    assert {limit.max_seconds for limit in limits} == {limit.lease_wait_s for limit in limits} == {80}
+    hashes = {FLOW.model_copy(update={"mode": mode}).spec_hash("1") for mode in ("live", "standard", "economy")}
+    assert hashes == {FLOW.spec_hash("1")}
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ({"flow": "orders"}, "needs a Flow, got str"),
         ({"flow": FLOW, "engine": "flink"}, "engine='flink' is unknown"),
+        ({"flow": FLOW, "mode": "lively"}, "mode='lively' is unknown"),
         ({"flow": FLOW, "every": timedelta(seconds=1)}, "shorter than the 5 seconds"),
     ],
 )

@@ -9,7 +9,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import get_args
 
+from databus.core.flow import Mode
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.faults.harness import Harness
 from tests.faults.schedule import schedule
@@ -27,6 +29,7 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="*", default=[], help="only these faults, e.g. 'zombie driver'")
     parser.add_argument("--ports-from", type=int, default=29_000)
     parser.add_argument("--home", type=Path, help="folder of servers that stay up; default: servers of its own")
+    parser.add_argument("--mode", choices=get_args(Mode), default="standard", help="of the flow: live is the live lane")
     parser.add_argument("--mutant", nargs="*", default=[])
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # servers and mounts are cleared away on the way out
@@ -46,7 +49,7 @@ def _play(sandbox: Sandbox, folder: Path, options: argparse.Namespace) -> int:
     until = time.monotonic() + options.minutes * 60 if options.minutes else float("inf")
     sys.stdout.write(f"seed {options.seed}, {len(faults)} rounds\n")
     with World(sandbox, folder, tuple(options.mutant), small_disk=os.getuid() == 0) as world:
-        harness = Harness(world, f"faults_{os.getpid()}_{options.seed}", options.seed, _line)
+        harness = Harness(world, f"faults_{os.getpid()}_{options.seed}", options.seed, _line, options.mode)
         try:
             report = harness.play(faults, until)
         finally:

@@ -14,6 +14,7 @@ import psutil
 from databus import Flow, Kafka, MysqlBinlog
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.connections import Connection
+from databus.core.flow import Mode
 from tests.faults.changes import ChangeWriter
 from tests.faults.oracle import TopicOracle, judge_history
 from tests.faults.report import Report
@@ -31,7 +32,14 @@ _ORPHANS = ("zombie executor", "late initialiser")
 class Harness:
     """One flow, its writer, its oracle and its report."""
 
-    def __init__(self, world: World, name: str, seed: int, tell: Callable[[str], None] = lambda _line: None):
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        seed: int,
+        tell: Callable[[str], None] = lambda _line: None,
+        mode: Mode = "standard",
+    ):
         self.world, self.name, self._tell = world, name, tell
         self.report = Report(seed)
         self.writer = ChangeWriter(world.sql, name, seed)
@@ -45,6 +53,7 @@ class Harness:
                 conn_id="mysql_shop", tables=(f"{name}.items", f"{name}.parts"), start=f"{file}:{position}"
             ),
             sinks=(Kafka(conn_id="kafka_east", topic=name, partitions=5, slots=2, chunk_rows=10, timeout_s=20),),
+            mode=mode,
         )
         self.writer.write(60)
         self.oracle = TopicOracle(world.sandbox.address("kafka"), name)
@@ -156,7 +165,7 @@ class Harness:
             elif fault.kind == "kill both":
                 run.signal_group(signal.SIGKILL)
             else:
-                _signal(run.executors[fault.slot], signal.SIGKILL)
+                _signal(run.executors[self._slot(fault)], signal.SIGKILL)
         ended = time.time()
         if fault.kind == "kill executor" and run.wait_end(30) is None:
             self.report.find("stuck", fault.kind, f"run {run.number} goes on without its executor")
@@ -176,7 +185,8 @@ class Harness:
         if not fault.point:
             run.wait_for("claimed", timeout_s=30)
             time.sleep(fault.after_s)
-        stopping = {"zombie driver": [run.pid], **dict.fromkeys(_ORPHANS, run.executors[fault.slot : fault.slot + 1])}
+        slot = self._slot(fault)
+        stopping = {"zombie driver": [run.pid], **dict.fromkeys(_ORPHANS, run.executors[slot : slot + 1])}
         for pid in stopping.get(fault.kind, [run.pid, *run.executors]):
             if not passed:
                 _signal(pid, signal.SIGSTOP)
@@ -267,12 +277,17 @@ class Harness:
 
     # --- runs ---
 
+    def _slot(self, fault: Fault) -> int:
+        """Return whose executor a fault hits: in the live lane that of the first slot writes all of them."""
+        return 0 if self.flow.mode == "live" else fault.slot
+
     def _start(self, fault: Fault | None = None, action: str = "", **options: Any) -> Run:
         command: dict[str, Any] = {}
         if fault is not None and fault.point:
             group = fault.kind in ("kill both", "zombie both")
             command["point"] = {
-                "point": fault.point, "hit": fault.hit, "action": action, "group": group, "slot": fault.slot,
+                "point": fault.point, "hit": fault.hit, "action": action, "group": group,
+                "slot": self._slot(fault),
             }  # fmt: skip
         if fault is not None and fault.kind == "kill under a wrong clock":
             command["clock_offset_s"] = fault.clock_offset_s

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from airflow.sdk import DAG, DeltaDataIntervalTimetable
 
 from databus.checks.expected import expected_checks
 from databus.core.errors import ConfigError
-from databus.core.flow import Flow
+from databus.core.flow import Flow, Mode
 from databus.core.spec import caller
 
 Engine = Literal["connect", "submit"]
@@ -21,6 +21,7 @@ def flow_dag(
     flow: Flow,
     *,
     every: timedelta = timedelta(minutes=1),
+    mode: Mode | None = None,
     engine: Engine = "connect",
     spark_conn_id: str | None = None,
     backfill_every: timedelta | None = timedelta(days=1),
@@ -36,6 +37,8 @@ def flow_dag(
     Args:
         flow: the flow; its name becomes the DAG id.
         every: time between runs, and about the length of a window.
+        mode: "live", "standard" or "economy", see `Flow.mode`; None takes the flow's. In live mode the next run holds a
+            Spark task slot of its own while it waits for the lease; in economy mode a run ends once nothing is new.
         engine: "connect" runs on a warm Spark Connect server, "submit" starts a Spark application per window.
         spark_conn_id: the Spark connection; `spark_connect_default` or `spark_default` by engine.
         backfill_every: length of a data interval of the backfill DAG, which runs on Spark Connect whatever the engine;
@@ -50,6 +53,10 @@ def flow_dag(
         raise ConfigError(f"{caller()}: flow_dag needs a Flow, got {type(flow).__name__}")
     if engine not in ("connect", "submit"):
         raise ConfigError(f"{caller()}: engine={engine!r} is unknown", hint="Known: connect, submit.")
+    if mode is not None:
+        if mode not in get_args(Mode):
+            raise ConfigError(f"{caller()}: mode={mode!r} is unknown", hint=f"Known: {', '.join(get_args(Mode))}.")
+        flow = flow.model_copy(update={"mode": mode})
     if every < timedelta(seconds=5):
         raise ConfigError(f"{caller()}: every={every} is shorter than the 5 seconds a run takes at least")
     expected_checks(flow)
@@ -126,7 +133,8 @@ def _documentation(flow: Flow) -> str:
     return (
         f"**{flow.name}** {flow.description}\n\n"
         f"* source: {flow.source.kind} {', '.join(flow.source.datasets())}\n"
-        f"* transforms: {transforms}\n* checks: {checks}\n* expectations: {expectations}\n* sinks: {_targets(flow)}\n\n"
+        f"* mode: {flow.mode}\n* transforms: {transforms}\n* checks: {checks}\n* expectations: {expectations}\n"
+        f"* sinks: {_targets(flow)}\n\n"
         "Tasks: `preflight` probes servers and settings, `transfer` moves micro-batches under the flow's lease, "
         "`audit` reconciles the run's counts and stores its quality result."
     )

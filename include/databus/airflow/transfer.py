@@ -44,7 +44,8 @@ class TransferOperator(LineageOfRun, BaseOperator):
         from databus.runtime.engine import connect_session
 
         only_warnings_of_libraries()
-        control = WindowControl(WindowLimits.of_a_run(self.window_s), self._drain, emit_batch)
+        limits = WindowLimits.of_a_run(self.window_s, self.flow.mode)
+        control = WindowControl(limits, self._drain, emit_batch)
         with (
             window_lineage(self.flow, context),
             airflow_outcome(),

@@ -66,3 +66,24 @@ class CatchupOptions:
     warm_up: int = 50_000
     batch_rows: int = 500_000
     debezium: bool = True
+
+
+@dataclass(frozen=True)
+class FreshnessOptions:
+    """Sizes and parts of the run.
+
+    Attributes:
+        rows_per_second: rate at which rows are committed.
+        seconds: length of a turn.
+        turns: turns of each side, ours and Debezium's one after the other.
+        rows_per_transaction: rows of each commit.
+        idle_seconds: how long our path is watched while nothing is written.
+        debezium: whether Debezium runs too.
+    """
+
+    rows_per_second: int = 1_000
+    seconds: int = 60
+    turns: int = 2
+    rows_per_transaction: int = 10
+    idle_seconds: int = 20
+    debezium: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
@@ -23,6 +24,14 @@ SETTINGS = {
     "include.schema.changes": "false",
 }
 """Throughput before delay; reads from the first log file, which holds the CREATE TABLE. Exactly-once is off."""
+
+DEFAULTS = {
+    "snapshot.mode": "never",
+    "include.schema.changes": "false",
+    "producer.override.linger.ms": "5",
+    "producer.override.batch.size": "16384",
+}
+"""Debezium's and Kafka's own defaults for all that decides the delay; the worker's producer settings are undone."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +56,13 @@ class PeerRun:
 class DebeziumPeer:
     """One connector; stopped and started again it goes on where it was."""
 
-    def __init__(self, sandbox: Sandbox, name: str = "peer") -> None:
+    def __init__(
+        self, sandbox: Sandbox, name: str = "peer", table: str = TABLE, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self._table, self._settings = table, SETTINGS if settings is None else settings
         status = {server.name: server for server in sandbox.status()}
         self._mysql, self._kafka, self._worker = status["mysql"], status["kafka"], status["debezium"]
-        self._name, self.topic = name, f"{name}.{TABLE}"
+        self._name, self.topic = name, f"{name}.{table}"
         self._history = self._worker.data_folder / f"{name}.history"
 
     def stop(self) -> None:
@@ -99,7 +111,7 @@ class DebeziumPeer:
         self._request("PUT", f"/connectors/{self._name}/resume")
 
     def _config(self) -> dict[str, str]:
-        return SETTINGS | {
+        return dict(self._settings) | {
             "connector.class": "io.debezium.connector.mysql.MySqlConnector",
             "tasks.max": "1",
             "database.hostname": self._mysql.host,
@@ -109,8 +121,8 @@ class DebeziumPeer:
             "database.server.id": "5401",
             "database.ssl.mode": "disabled",
             "topic.prefix": self._name,
-            "database.include.list": TABLE.partition(".")[0],
-            "table.include.list": TABLE,
+            "database.include.list": self._table.partition(".")[0],
+            "table.include.list": self._table,
             "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
             "schema.history.internal.file.filename": str(self._history),
             "topic.creation.default.replication.factor": "1",

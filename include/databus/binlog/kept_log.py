@@ -50,7 +50,7 @@ class KeptLog:
                 description = data.read(segment.header_bytes)
                 if segment.file != file:
                     file = segment.file
-                    yield _events(_made_up_rotate(file, begin) + description)
+                    yield _events(made_up_rotate(file, begin) + description)
                 data.seek(segment.header_bytes + begin - segment.start_pos)
                 yield from _whole_events(data)
             pos = segment.end_pos
@@ -93,7 +93,8 @@ def _events(data: bytes) -> Events:
     return Events(np.frombuffer(data, np.uint8), len(data))
 
 
-def _made_up_rotate(file: str, pos: int) -> bytes:
+def made_up_rotate(file: str, pos: int) -> bytes:
+    """Return the ROTATE event with which a dump names a log file; its log position is 0, as it lies in none."""
     body = struct.pack("<Q", pos) + file.encode()
     return struct.pack("<IBIIIH", 0, EventType.ROTATE, 0, HEADER_BYTES + len(body), 0, 0x20) + body
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from databus.bench.options import CatchupOptions, DecodeOptions, E2EOptions
+from databus.bench.options import CatchupOptions, DecodeOptions, E2EOptions, FreshnessOptions
 from databus.bench.results import Result, results_folder
 from databus.cli.exits import ERROR, OK
 from databus.cli.options import Output
@@ -15,7 +15,8 @@ from databus.cli.output import ERR, OUT, Format, show_one, show_rows
 
 app = typer.Typer(help="Measure speed on real servers, which are started and removed.", no_args_is_help=True)
 
-_DECODE, _E2E, _CATCHUP = DecodeOptions(), E2EOptions(), CatchupOptions()
+_DECODE, _E2E = DecodeOptions(), E2EOptions()
+_CATCHUP, _FRESH = CatchupOptions(), FreshnessOptions()
 Results = Annotated[Path | None, typer.Option("--results", help="Folder of the result file.", show_default=False)]
 PortsFrom = Annotated[int, typer.Option("--ports-from", help="Take free ports from this number on.", min=1024)]
 
@@ -81,6 +82,29 @@ def catchup(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Clear what came while a flow was stopped, beside Debezium on the same backlog; exit code 1 below a bar."""
     options = CatchupOptions(backlog, warm_up, batch_rows, debezium)
     from databus.bench.catchup import run
+
+    show(run(options, _say, ports_from), results, output)
+
+
+@app.command()
+def freshness(  # noqa: PLR0913, PLR0917 - one parameter per option
+    rows_per_second: Annotated[int, typer.Option(help="Rows committed per second.", min=1)] = _FRESH.rows_per_second,
+    seconds: Annotated[int, typer.Option(help="Length of a turn.", min=1)] = _FRESH.seconds,
+    turns: Annotated[int, typer.Option(help="Turns of each side.", min=1)] = _FRESH.turns,
+    rows_per_transaction: Annotated[int, typer.Option(help="Rows of each commit.", min=1)] = (
+        _FRESH.rows_per_transaction
+    ),
+    idle_seconds: Annotated[int, typer.Option(help="Time our path is watched while idle.", min=0)] = (
+        _FRESH.idle_seconds
+    ),
+    debezium: Annotated[bool, typer.Option(help="Run Debezium in turns with our path.")] = _FRESH.debezium,
+    results: Results = None,
+    ports_from: PortsFrom = 22_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """Commit at the source to readable in Kafka, beside Debezium in turns; exit code 1 beyond a bar."""
+    options = FreshnessOptions(rows_per_second, seconds, turns, rows_per_transaction, idle_seconds, debezium)
+    from databus.bench.freshness import run
 
     show(run(options, _say, ports_from), results, output)
 

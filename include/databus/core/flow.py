@@ -34,6 +34,7 @@ _WITHOUT_EFFECT_ON_OUTPUT = frozenset(
         "zookeeper_loss_batches",
         "description",
         "alerts",
+        "mode",
     }
 )
 """Fields that say how a flow is run, not what comes out."""
@@ -221,6 +222,10 @@ Profile = Literal["exactly_once", "at_least_once", "throughput_first"]
 """What a sink promises: each row once; each row, some twice after a failure; most rows per second (see each sink)."""
 
 
+Mode = Literal["live", "standard", "economy"]
+"""How fresh a flow is kept, and what it holds for that while it is idle (see `Flow.mode`)."""
+
+
 class Batching(Spec):
     """Bounds of one micro-batch.
 
@@ -260,6 +265,9 @@ class Flow(Spec):
         zookeeper_loss_batches: how many batches at most.
         lane: "auto" encodes rows where they are read if nothing of the flow needs them in Spark (no transform that
             looks at values, no row check, sinks that can); "spark" always goes through Spark's DataFrames.
+        mode: "live" keeps a Spark task at hand, and the next run's as well while it waits, so that a change is readable
+            within a fraction of a second; "standard" starts a Spark job per batch; "economy" also ends its runs as soon
+            as nothing is new, so that a quiet flow holds nothing, and is as fresh as its schedule.
         description: one line for lists and the UI.
         alerts: channels (`Email`, `Webhook`, `Notifier`) and at most one `AlertWhen` with thresholds.
     """
@@ -279,6 +287,7 @@ class Flow(Spec):
     zookeeper_loss_seconds: float = Field(3600.0, gt=0)
     zookeeper_loss_batches: int = Field(10_000, gt=0)
     lane: Literal["auto", "spark"] = "auto"
+    mode: Mode = "standard"
     description: str = ""
     alerts: tuple[SerializeAsAny[AlertSpec], ...] = ()
 
@@ -325,6 +334,7 @@ class Flow(Spec):
             "zookeeper_loss_seconds": self.zookeeper_loss_seconds,
             "zookeeper_loss_batches": self.zookeeper_loss_batches,
             "lane": self.lane,
+            "mode": self.mode,
             "description": self.description,
             "alerts": [a.to_json() for a in self.alerts],
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from databus.core.amendments import Amendment, Pause, SinkEffect
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
@@ -116,6 +116,18 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Close every connection; safe to call twice and from a signal's aftermath."""
+        ...
+
+
+@runtime_checkable
+class StreamingSource(Protocol):
+    """A source that can keep its reading open from one plan to the next."""
+
+    def stream(self, *, on: bool) -> None:
+        """Keep what `plan` reads with open between plans that follow each other, or stop doing so.
+
+        What is planned stays the same: only how soon a change is seen differs.
+        """
         ...
 
 

@@ -42,7 +42,8 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=line, force=True)
     flow = flow_from_json(json.loads(options.flow))
     identity = RunIdentity(options.run_id, options.run_url, __version__)
-    limits = replace(WindowLimits.of_a_run(options.window_seconds), until_caught_up=options.until_caught_up)
+    limits = WindowLimits.of_a_run(options.window_seconds, flow.mode)
+    limits = replace(limits, until_caught_up=limits.until_caught_up or options.until_caught_up)
     control = WindowControl(limits, Drain())
     spark = classic_session()
     try:

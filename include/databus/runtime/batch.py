@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.counts import TableCounts
-from databus.core.protocols import Lease
+from databus.core.plan import SourcePlan
+from databus.core.protocols import Lease, SlotWriter
 from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.core.report import BatchReport, CheckResult
 from databus.observe.stages import StageTimes
@@ -16,6 +18,7 @@ from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
 from databus.runtime.direct import dispatch_direct, is_direct
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots
+from databus.runtime.live_link import LinkLostError
 from databus.runtime.outage import naming
 from databus.runtime.pace import Effort, Pace, log_change, turned_away
 from databus.runtime.plan import PlannedBatch, next_plan
@@ -23,6 +26,8 @@ from databus.runtime.read import read
 from databus.runtime.record import log_batch, record
 from databus.runtime.spark_errors import engine_errors
 from databus.runtime.transform import transform
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,8 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Move
     if is_direct(flow, planned):
         return _move_direct(session, batch, times)
     names = counts.table_names(planned)
+    if session.live is not None:
+        session.live.rest("this batch needs its rows in Spark")
     with times.stage("read"):
         rows, splits = read(session, planned)
     with times.stage("transform"):
@@ -161,8 +168,18 @@ def _move_nothing(session: FlowSession, batch: PlannedBatch, times: StageTimes) 
         for name, sink in session.sinks.items():
             slots = batch.plan.sinks[name].slots
             with naming(name):
-                receipts += write_empty_slots(sink.writer(batch.plan), slots, set())
+                receipts += _write_nothing(session, batch.source, sink.writer(batch.plan), slots)
     return _Moved({}, tuple(receipts), whole, ())
+
+
+def _write_nothing(session: FlowSession, planned: SourcePlan, writer: SlotWriter, slots: int) -> list[WriteReceipt]:
+    """Commit markers alone: in the live job's task, which keeps the slots' producers, else here."""
+    if session.live is not None and session.live.takes(planned):
+        try:
+            return session.live.write_empty(writer, slots)
+        except LinkLostError as error:
+            log.warning("flow %s: this process takes up the batch in hand: %s", session.flow.name, error.message)
+    return write_empty_slots(writer, slots, set())
 
 
 def _taken_by_any(session: FlowSession):  # type: ignore[no-untyped-def] # a pyspark Column, imported lazily

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from databus.core.backfill import BackfillStore
 from databus.core.connections import ConnectionSource
@@ -16,6 +16,9 @@ from databus.core.marks import ClaimRegister
 from databus.core.protocols import CheckpointStore, Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
 from databus.runtime.recorder_breaker import RecorderBreaker
+
+if TYPE_CHECKING:
+    from databus.runtime.live import LiveLane
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +54,11 @@ class FlowSession:
         sinks: open sinks by name, in the flow's order; in a view, those that the view moves rows to.
         every_sink: all sinks of the flow: which rows are dispatched is decided by them, whichever a view moves rows to.
         reopen_sink: opens a further client of a sink, for another thread.
+        reopen_source: opens the source once more, under a flow name whose staged segments are nobody else's.
         split: whether some sink is behind, so that batch numbers are drawn from all of the flow's plans.
         register: what tells holders apart while ZooKeeper is away; None unless the flow goes on then.
         replays: whether all it moves may have been moved before, and sinks may hold newer rows.
+        live: the live lane, None where every batch is a Spark job of its own.
     """
 
     flow: Flow
@@ -67,9 +72,11 @@ class FlowSession:
     sinks: Mapping[str, Sink]
     every_sink: Mapping[str, Sink] = field(default_factory=dict)
     reopen_sink: Callable[[str], Sink] | None = None
+    reopen_source: Callable[[str], Source] | None = None
     split: bool = False
     register: ClaimRegister | None = None
     replays: bool = False
+    live: LiveLane | None = None
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __post_init__(self) -> None:
@@ -155,6 +162,9 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
         def reopen(name: str) -> Sink:
             return next(s for s in flow.sinks if s.sink_name == name).open(services.connections, context)
 
+        def reopen_source(name: str) -> Source:
+            return flow.source.open(services.connections, replace(context, flow=name))
+
         return FlowSession(
             flow=flow,
             settings=services.settings,
@@ -166,5 +176,6 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
             source=source,
             sinks=sinks,
             reopen_sink=reopen,
+            reopen_source=reopen_source,
             _stack=stack.pop_all(),
         )

@@ -7,6 +7,7 @@ splits in log order, keeps its slot's rows, and hands them to the same writer as
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -23,6 +24,7 @@ from databus.rows.marks import ImageMarks
 from databus.runtime.context import FlowSession
 from databus.runtime.dispatch import Dispatched
 from databus.runtime.image_checks import can_mark, image_marks, without_rows
+from databus.runtime.live_link import LinkLostError
 from databus.runtime.outage import naming
 from databus.runtime.overlap import overlapped
 from databus.runtime.plan import PlannedBatch
@@ -31,6 +33,8 @@ from databus.runtime.shares import Observed, RowCounter, Taker
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 AHEAD = 2
 """Batches that are decoded and encoded ahead of the writer."""
@@ -101,7 +105,7 @@ def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> tuple[dict[str
                 encoder=cast("DirectSink", sink).encoder(batch.plan),
                 writer=sink.writer(batch.plan),
             )
-            answers = _run(session.spark, task, batch.plan.sinks[name].slots)
+            answers = _write(session, task, batch.plan.sinks[name].slots)
             done[name] = _gathered(name, answers)
             held += tuple(row for _, seen in answers for row in seen.held)
     return done, held
@@ -149,6 +153,11 @@ class DirectTask:
             first = list(islice(rows, 1))
             receipt = self.writer.write(chain(first, rows), slot)
         return receipt, counter.observed
+
+    def encode(self, slot: int) -> int:
+        """Read and encode everything of a slot and write nothing; return the rows."""
+        counter = RowCounter(self.flow, self.planned, self.takers, self.mine)
+        return sum(rows.num_rows for rows in self._encoded(slot, counter))
 
     def _encoded(self, slot: int, counter: RowCounter) -> Iterator[pa.RecordBatch]:
         for rows in in_order(batch for split in self.splits for batch in split.read_text(self.columns, self.marks)):
@@ -200,6 +209,16 @@ def slot_runner(task: DirectTask) -> Callable[[Iterable[pa.RecordBatch]], Iterat
                 yield pa.RecordBatch.from_pydict({"answer": pa.array([pickle.dumps(answer)], pa.binary())})
 
     return run
+
+
+def _write(session: FlowSession, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, Observed]]:
+    """Write all slots in the live job's task, else in a job of their own; a task that is lost has the latter finish."""
+    if session.live is not None and session.live.takes(task.planned):
+        try:
+            return session.live.write(task, slots)
+        except LinkLostError as error:
+            log.warning("flow %s: a job of its own takes up the batch in hand: %s", session.flow.name, error.message)
+    return _run(session.spark, task, slots)
 
 
 def _run(spark: Any, task: DirectTask, slots: int) -> list[tuple[WriteReceipt, Observed]]:

@@ -12,12 +12,14 @@ from typing import Any
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.errors import FlowPausedError, LeaseBusyError, OffsetPurgedError, SinkError, StaleEpochError
+from databus.core.flow import Mode
 from databus.core.lag import Headroom, eta_s
 from databus.core.protocols import Lease
 from databus.core.report import BatchReport
 from databus.runtime.batch import run_batch
 from databus.runtime.context import FlowSession
 from databus.runtime.drain import Drain
+from databus.runtime.live import live_lane
 from databus.runtime.page_out import PAGE_EVERY, page_out
 from databus.runtime.purged import note_purged
 from databus.runtime.sinks_behind import SinksBehind
@@ -50,9 +52,13 @@ class WindowLimits:
     hands_over: bool = True
 
     @classmethod
-    def of_a_run(cls, seconds: float) -> WindowLimits:
-        """Return the limits of a scheduled run: it outwaits its predecessor's window, and a dead one's session."""
-        return cls(max_seconds=seconds, lease_wait_s=max(seconds, cls.lease_wait_s))
+    def of_a_run(cls, seconds: float, mode: Mode = "standard") -> WindowLimits:
+        """Return the limits of a scheduled run: it outwaits its predecessor's window, and a dead one's session.
+
+        In economy mode it ends once nothing is new; else it goes on until its successor waits for the lease.
+        """
+        wait_s = max(seconds, cls.lease_wait_s)
+        return cls(max_seconds=seconds, until_caught_up=mode == "economy", lease_wait_s=wait_s)
 
 
 @dataclass(frozen=True)
@@ -165,12 +171,14 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
         DatabusError: a batch failed; the checkpoint stands at the last committed batch.
     """
     with outlasting(session, control.drain, control.limits.store_wait_s) as outlasting_session:
-        return _run(outlasting_session, control)
+        refuse_paused(outlasting_session)
+        open_ended = not control.limits.until_caught_up
+        with live_lane(outlasting_session, control.drain, open_ended=open_ended) as at_the_head:
+            return _run(at_the_head, control)
 
 
 def _run(session: FlowSession, control: WindowControl) -> WindowResult:
     flow, limits = session.flow.name, control.limits
-    refuse_paused(session)
     lease = session.store.claim(flow, session.identity.run_id, limits.lease_wait_s)
     try:
         refuse_paused(session)  # it may have been paused while this run waited for the lease

@@ -34,6 +34,7 @@ from databus.core.offsets import BinlogOffset, Offset, OffsetRange, Ordering
 from databus.core.plan import SourcePlan
 from databus.sources.claim_rules import ClaimRules
 from databus.sources.dump_retries import DumpRetries
+from databus.sources.followed_dump import FollowedDump
 from databus.sources.mysql_binlog import MysqlBinlog
 from databus.sources.mysql_boundaries import boundary_at
 from databus.sources.mysql_definitions import DefinitionMissingError, MysqlDefinitions
@@ -71,7 +72,9 @@ class MysqlBinlogSource:
         self._definitions = MysqlDefinitions(self._server, self._capture, self._history_store, self._logs_after)
         self._failover = MysqlFailover(self._server, self._positions)
         self._server_id = 0
-        self._dumping: Dump | KeptLog | None = None
+        self._dumping: Dump | FollowedDump | KeptLog | None = None
+        self._streams = self._at_head = False
+        self._followed: FollowedDump | None = None
         self._stores: dict[str, SegmentStore] = {}
         self._relay = SegmentRelay(self._server, context.settings)
         self._shared = SharedDump(context.dump_turns, self._address(), self._relay)
@@ -151,7 +154,9 @@ class MysqlBinlogSource:
             SourceUnavailableError: the connection was lost.
         """
         start = self._binlog(after)
-        switch = self._continued(start)
+        # A dump that goes on exactly here has shown that the place is one of this log.
+        follows = self._followed is not None and self._followed.stands_at(start)
+        switch = None if follows else self._continued(start)
         bounds = RangeBounds(limit.max_rows, limit.max_bytes)
         if switch is not None:
             log.warning("flow %s: %s", self._context.flow, switch)
@@ -165,13 +170,21 @@ class MysqlBinlogSource:
             )
 
         def follow() -> RangeIndex | None:
-            return to_head() or self._stage(start, switch, bounds, deadline)
+            found = None if follows or (self._streams and self._at_head) else to_head()
+            return found or self._stage(start, switch, bounds, deadline)
 
         index = follow() if switch else self._shared.read(place, deadline, follow, to_head)
+        self._at_head = index is None or not index.more
         if index is None:
             return None
         self._filters.check(index.tables)
         return _plan(index)
+
+    def stream(self, *, on: bool) -> None:
+        """Keep the dump open from one range to the next while the flow stands at the head of the log."""
+        self._streams = on
+        if not on:
+            self._end_followed()
 
     def reopen(self, planned: OffsetRange) -> SourcePlan:
         """Describe a planned range from its segments; dumps it again, to exactly its end, when they are gone.
@@ -252,6 +265,7 @@ class MysqlBinlogSource:
 
     def close(self) -> None:
         """End a running dump, give the server id back, close the control connection; safe to call twice."""
+        self._end_followed()
         if self._dumping is not None:
             self._dumping.close()
             self._dumping = None
@@ -342,9 +356,13 @@ class MysqlBinlogSource:
         walk = LogWalk(self._capture, f"{self._server.place}: {start}", definitions)
         stager = RangeStager(staging.folder, walk, self._capture, start, bounds)
         try:
-            with kept or self._dump(request_after(start, follow=deadline is not None), staging.folder) as dump:
+            with kept or self._reading(start, bounds, deadline, staging.folder) as dump:
                 full = self._follow(dump, walk, stager, deadline)
             index = stager.finish(more=full)
+            if full or not (
+                self._followed and self._followed.ends_at(self._binlog(index.range.end) if index else start)
+            ):
+                self._end_followed()
             if index is None:
                 staging.discard()
                 return None
@@ -364,12 +382,29 @@ class MysqlBinlogSource:
                 self._relay.keep(staging.folder, index)
             store.publish(staging, index)
         except BaseException:
+            self._end_followed()
             stager.discard()
             staging.discard()
             raise
         return index
 
-    def _follow(self, dump: Dump | KeptLog, walk: LogWalk, stager: RangeStager, deadline: float | None) -> bool:
+    def _reading(
+        self, start: BinlogOffset, bounds: RangeBounds, deadline: float | None, spool: Path
+    ) -> Dump | FollowedDump:
+        if not self._streams or deadline is None or bounds.without is not None:
+            return self._dump(request_after(start, follow=deadline is not None), spool)
+        if self._followed is None or not self._followed.stands_at(start):
+            self._followed = FollowedDump(self._dump(request_after(start, follow=True)), start)
+        return self._followed
+
+    def _end_followed(self) -> None:
+        if self._followed is not None:
+            self._followed.close()
+            self._followed = None
+
+    def _follow(
+        self, dump: Dump | FollowedDump | KeptLog, walk: LogWalk, stager: RangeStager, deadline: float | None
+    ) -> bool:
         """Feed the stager; True when it reached its bounds, False at the log's head or when the waiting was over."""
 
         def until() -> float:
@@ -380,6 +415,8 @@ class MysqlBinlogSource:
         self._dumping = dump
         for batch in dump.batches(None if deadline is None else until):
             for piece in walk.walk(batch):
+                if isinstance(dump, FollowedDump):
+                    dump.passed(piece)
                 if stager.take(piece):
                     return True
             if deadline is not None and (batch.waited or (stager.transactions and time.monotonic() > deadline)):
@@ -399,6 +436,7 @@ class MysqlBinlogSource:
         yield self._dump(request_after(start, follow=False))
 
     def _dump(self, request: DumpRequest, spool: Path | None = None) -> Dump:
+        self._end_followed()  # two dumps under one server id would end each other
         if not self._server_id and self._context.server_ids is not None:
             self._server_id = self._context.server_ids.lease(self._address())
         return Dump(

@@ -1,0 +1,81 @@
+"""Rehearsal: a successor reads the newest changes once before it has the lease, so that its first batch is no slower.
+
+Compiled kernels are loaded, connections made and modules imported by it, in the run and in the live job's task. What is
+read is staged under a name of its own and thrown away; no plan, no marker and no transaction is touched.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, cast
+
+from databus.core.flow import Batching
+from databus.core.plan import Plan, SinkPlan, SourcePlan
+
+if TYPE_CHECKING:
+    from databus.core.offsets import Offset
+    from databus.core.protocols import DirectSink, DirectSplit, Source
+    from databus.runtime.context import FlowSession
+    from databus.runtime.direct import DirectTask
+    from databus.runtime.live_job import LiveJob
+
+_NAME = "{}.rehearsal"
+_A_FEW = Batching(max_rows=200, max_bytes=1 << 20, max_seconds=0.5)
+
+
+def rehearse(session: FlowSession, job: LiveJob) -> int:
+    """Return how many rows were read and encoded, 0 when nothing lies behind the checkpoint.
+
+    Raises:
+        DatabusError: the source, the checkpoint store or the task cannot be used just now.
+    """
+    session.source.latest_offset()
+    checkpoint = session.store.load(session.flow.name)
+    if checkpoint is None or session.reopen_source is None:
+        return 0
+    with closing(session.reopen_source(_NAME.format(session.flow.name))) as source:
+        planned = _newest(source, checkpoint.offset)
+        if planned is None:
+            return 0
+        try:
+            return sum(job.call(_encode, task) for task in _tasks(session, source, planned))
+        finally:
+            source.release(planned)
+
+
+def _newest(source: Source, after: Offset) -> SourcePlan | None:
+    planned = source.plan(after, _A_FEW)
+    if planned is not None and planned.empty:
+        source.release(planned)
+        return None
+    return planned
+
+
+def _tasks(session: FlowSession, source: Source, planned: SourcePlan) -> list[DirectTask]:
+    from databus.runtime.direct import DirectTask, image_columns, is_direct
+    from databus.runtime.image_checks import image_marks
+    from databus.runtime.routing import outputs_of
+    from databus.runtime.shares import Taker
+
+    flow = session.flow
+    if not is_direct(flow, planned):
+        return []
+    sinks: dict[str, SinkPlan] = {
+        name: sink.prepare(planned, outputs_of(flow, session.sink_spec(name), planned.tables))
+        for name, sink in session.sinks.items()
+    }
+    plan = Plan(session.settings.installation, flow.name, 0, planned.range, sinks, "", session.clock.now())
+    takers = tuple(Taker(spec.routes, session.every_sink[spec.sink_name].accepts()) for spec in flow.sinks)
+    splits = cast("tuple[DirectSplit, ...]", tuple(source.splits(planned, 1)))
+    columns, marks = image_columns(flow, planned), image_marks(flow, planned)
+    nobody: Any = None
+    return [
+        DirectTask(
+            flow, planned, splits, columns, marks, takers, number, False, cast("DirectSink", sink).encoder(plan), nobody
+        )
+        for number, sink in enumerate(session.sinks.values())
+    ]
+
+
+def _encode(task: DirectTask) -> int:
+    return task.encode(0)

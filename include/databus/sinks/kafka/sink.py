@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import Consumer
@@ -38,6 +39,7 @@ from databus.sinks.kafka.upkeep import abandon_slot, refresh_slot
 from databus.sinks.kafka.writer import KafkaSlotWriter
 
 _MARKER_PARTITIONS = 16
+_MARKS_WITHIN_S = 5.0
 
 
 class KafkaSink:
@@ -115,11 +117,11 @@ class KafkaSink:
             return PlainSlotWriter(self.spec.sink_name, plan, self._producer(limits), limits, self.spec.profile)
         return KafkaSlotWriter(self.spec.sink_name, plan, self._producer(limits), limits, self.spec.chunk_rows)
 
-    def markers(self, slots: int | None = None) -> list[Marker | None]:
-        """Return the committed marker of each slot, None where there is none."""
+    def markers(self, slots: int | None = None, settings: ClientSettings | None = None) -> list[Marker | None]:
+        """Return the committed marker of each slot, None where there is none; `settings` may bound the wait."""
         if self._markers is None:
             self._markers = self.key.consumer(self.settings, self._seen)
-        return self.key.read(self._markers, self.settings, range(slots or self.spec.slots), self._seen)
+        return self.key.read(self._markers, settings or self.settings, range(slots or self.spec.slots), self._seen)
 
     def evidence(self, claim: SinkClaim) -> Evidence:
         """Compare markers and the topics' ends with what the ledger claims."""
@@ -140,7 +142,10 @@ class KafkaSink:
         """Return what each of the first `slots` slots holds, None where there is no marker."""
         if not self.marked or MARKER_TOPIC not in self.topics.partitions():
             return (None,) * slots
-        return tuple(None if marker is None else mark_of(marker) for marker in self.markers(slots))
+        # The transaction of a holder that was stopped or killed keeps its marker unstable until the next writer's
+        # init_transactions: whoever takes over must not wait for that before there is a writer.
+        quick = replace(self.settings, timeout_s=min(self.settings.timeout_s, _MARKS_WITHIN_S))
+        return tuple(None if marker is None else mark_of(marker) for marker in self.markers(slots, quick))
 
     def register(self) -> KafkaClaimRegister:
         """Return the flow's register; makes the marker topic when it is missing."""

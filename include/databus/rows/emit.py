@@ -16,7 +16,7 @@ from databus.rows.columns import Ints, text
 from databus.rows.flags import no_flags, row_flags
 from databus.rows.image_form import VARIANT_FORM, ImageForm, Images
 from databus.rows.keys import KeyEncoder, key_encoder
-from databus.rows.marks import MARKS
+from databus.rows.mark_bits import MARKS
 from databus.rows.murmur2 import key_hashes
 from databus.rows.schema import arrow_schema
 

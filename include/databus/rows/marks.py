@@ -18,11 +18,6 @@ from databus.rows.variant_kernels import ABSENT
 
 Mask = npt.NDArray[np.bool_]
 
-MARKS = "marks"
-"""Name of the column that carries them: bit i stands for the flow's i-th row check."""
-
-MOST_CHECKS = 63
-
 
 @dataclass(frozen=True, eq=False)
 class ColumnValues:

@@ -20,7 +20,6 @@ from databus.core.flow import Flow
 from databus.core.plan import SourcePlan
 from databus.core.protocols import DirectEncoder, DirectSink, DirectSplit, SlotWriter
 from databus.core.receipts import RejectedRow, WriteReceipt
-from databus.rows.marks import ImageMarks
 from databus.runtime.context import FlowSession
 from databus.runtime.dispatch import Dispatched
 from databus.runtime.image_checks import can_mark, image_marks, without_rows
@@ -33,6 +32,8 @@ from databus.runtime.shares import Observed, RowCounter, Taker
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from databus.rows.marks import ImageMarks
 
 log = logging.getLogger(__name__)
 

@@ -12,11 +12,13 @@ from databus.core.plan import SourcePlan
 from databus.core.receipts import RejectedRow
 from databus.rows.changes import Changes
 from databus.rows.fields import fields_of
-from databus.rows.marks import MARKS, MOST_CHECKS, ImageMarks
+from databus.rows.mark_bits import MARKS, MOST_CHECKS
 from databus.runtime.check import row_checks
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from databus.rows.marks import ImageMarks
 
 
 def without_rows(flow: Flow, planned: SourcePlan) -> Changes:
@@ -58,6 +60,8 @@ def image_marks(flow: Flow, planned: SourcePlan) -> ImageMarks | None:
     Raises:
         ConfigError: a check names a column that its table does not have.
     """
+    from databus.rows.marks import ImageMarks
+
     checks = cast("Sequence[RowCheck]", row_checks(flow))
     if not checks:
         return None

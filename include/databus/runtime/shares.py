@@ -16,8 +16,7 @@ from databus.core.flow import Flow
 from databus.core.plan import SourcePlan
 from databus.core.receipts import RejectedRow
 from databus.core.tables import TableSchema
-from databus.rows.columns import Ints
-from databus.rows.marks import MARKS
+from databus.rows.mark_bits import MARKS
 from databus.runtime.check import row_checks
 from databus.runtime.counts import STATEMENTS, table_names
 from databus.runtime.image_checks import held_rows, holding
@@ -25,6 +24,8 @@ from databus.runtime.routing import route_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from databus.rows.columns import Ints
 
 
 @dataclass(frozen=True)

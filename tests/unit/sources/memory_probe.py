@@ -21,7 +21,7 @@ import numpy as np
 
 from databus.binlog.capture import TableCapture
 from databus.binlog.dump import Events
-from databus.binlog.kept_log import _events, _made_up_rotate, _whole_events
+from databus.binlog.kept_log import _events, _whole_events, made_up_rotate
 from databus.binlog.log_walk import LogWalk
 from databus.binlog.range_staging import RangeBounds, RangeStager
 from databus.binlog.reader import read_file
@@ -110,7 +110,7 @@ def _write(file: Any, kind: int, body: bytes, position: int) -> int:
 
 
 def _dumped(folder: Path) -> Iterator[Events]:
-    yield _events(_made_up_rotate(FILE, 4))
+    yield _events(made_up_rotate(FILE, 4))
     with (folder / FILE).open("rb") as file:
         yield from _whole_events(file)
 

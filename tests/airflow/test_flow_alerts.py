@@ -82,14 +82,14 @@ def test_a_failure_says_task_run_error_and_address() -> None:
 
 
 def test_a_missed_deadline_is_one_alert_per_run() -> None:
-    context = {"dag_run": {"run_id": "r7"}, "deadline": {"deadline_time": datetime(2026, 1, 1, tzinfo=UTC)}}
+    context = {"dag_run": {"dag_run_id": "r7"}, "deadline": {"deadline_time": datetime(2026, 1, 1, tzinfo=UTC)}}
     seen = event_of(AlertKind.DEADLINE, context)
     assert seen.key == "deadline/r7"
     assert "r7 missed its deadline" in seen.summary
 
 
 def test_a_notifier_is_made_from_json_as_the_triggerer_does() -> None:
-    notifier = AlertNotifier(flow=FLOW.to_json(), kind="deadline", context={"dag_run": {"run_id": "r7"}})
+    notifier = AlertNotifier(flow=FLOW.to_json(), kind="deadline", context={"dag_run": {"dag_run_id": "r7"}})
     assert notifier._flow() == FLOW
     with pytest.raises(ValueError, match="no_such"):
         AlertNotifier(FLOW, "no_such")

@@ -17,7 +17,8 @@ def event_of(kind: AlertKind, context: Any) -> Observation:
     """Return what happened to the task or run of a context."""
     instance, run = context.get("ti"), context.get("dag_run")
     task = str(getattr(instance, "task_id", "") or "")
-    run_id = str(context.get("run_id") or _field(run, "run_id") or "")
+    # A deadline's context holds the run as Airflow's REST API shows it.
+    run_id = str(context.get("run_id") or _field(run, "run_id") or _field(run, "dag_run_id") or "")
     figures: dict[str, Any] = {"attempts": getattr(instance, "try_number", None)}
     if kind is AlertKind.DEADLINE:
         figures["deadline"] = str(_field(context.get("deadline"), "deadline_time") or "")

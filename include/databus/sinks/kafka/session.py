@@ -12,7 +12,8 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -32,6 +33,12 @@ _PROBE_TIMEOUT_S = 5.0
 """A kept producer that does not answer so long is given up for a new one, which takes less than waiting for it."""
 
 _MARKER_TIMEOUT_S = 8.0
+_SETTLED_WITHIN_S = 10.0
+"""init_transactions ends what was open, so a marker is settled at once; one that is not by then never will be."""
+
+_LOST = b"databus: end of a lost transaction"
+"""Key of records that are written to be aborted; compacted topics want one."""
+
 _MARKER_SHARE = 4
 """A marker gets this part of the time-out, but not less than `_MARKER_TIMEOUT_S`: all rows of its transaction were
 acknowledged before, and librdkafka may wait for the group's coordinator for ever (see `bounded`), where the next
@@ -120,8 +127,9 @@ class Session:
             SinkUnavailableError: no answer in time.
         """
         client, slots = self.settings.client, range(self.slot, self.slot + 1)
+        soon = replace(client, timeout_s=min(client.timeout_s, _SETTLED_WITHIN_S))
         try:
-            return self.key.read(self._consumer, client, slots, self._seen)[0]
+            return self.key.read(self._consumer, soon, slots, self._seen)[0]
         except SinkUnavailableError as error:
             with closing(self.key.consumer(client, self._seen, settled=False)) as consumer:
                 self.key.read(consumer, client, slots, self._seen)
@@ -183,6 +191,36 @@ class Session:
             ),
             within_s or max(self.settings.client.timeout_s / _MARKER_SHARE, _MARKER_TIMEOUT_S),
         )
+
+    def abort_lost(self, topics: Mapping[str, int], error: SinkTransactionHangingError) -> None:
+        """Abort a transaction of this slot whose end a lone broker lost: rows and marker, in all partitions alike.
+
+        Ending a transaction of the same producer in a partition ends what hangs there. So one is begun that touches
+        every partition, and aborted: no `read_committed` reader sees a record of it.
+
+        Args:
+            topics: topic → number of its partitions, all that the transaction may have written to.
+            error: what told that it hangs.
+
+        Raises:
+            SinkTransactionHangingError: there are several brokers: a partition may hold the transaction's end already,
+                and then aborting it elsewhere would repeat rows.
+        """
+        timeout_s = self.settings.client.timeout_s
+        try:
+            brokers = len(self.producer.list_topics(timeout=timeout_s).brokers)
+        except KafkaException as failed:
+            raise self._mapped("count the brokers", failed) from failed
+        if brokers != 1:
+            raise error
+        log.warning("the lone broker lost the end of a transaction, which is aborted now: %s", error.message)
+        self.begin()
+        for topic, count in topics.items():
+            for partition in range(count):
+                self._call("produce", partial(self.producer.produce, topic, key=_LOST, partition=partition))
+        self.flush()
+        self._send(Marker(0, "lost"))
+        self._retry("abort", self.producer.abort_transaction, timeout_s)
 
     def _hanging(self) -> SinkTransactionHangingError:
         client = self.settings.client

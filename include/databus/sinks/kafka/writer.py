@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
-from databus.core.errors import DatabusError, MarkerDivergedError
+from databus.core.errors import DatabusError, MarkerDivergedError, SinkTransactionHangingError
 from databus.core.plan import Plan
 from databus.core.receipts import WriteReceipt
 from databus.sinks.kafka.markers import Marker, MarkerKey, Resume, compare
@@ -104,7 +104,13 @@ class KafkaSlotWriter:
             raise
 
     def _begin(self, session: Session, slot: int) -> Resume:
-        marker = session.marker()
+        try:
+            marker = session.marker()
+        except SinkTransactionHangingError as error:
+            if session.kept:
+                raise  # one that initialises anew tells whether it hangs
+            session.abort_lost(self.plan.sinks[self.sink].partitions, error)
+            marker = session.marker()
         resume = compare(marker, self.plan, self.sink, slot)
         if not resume.finished:
             probe = Marker(self.plan.batch, self.plan.hash, chunk=resume.chunk, last=False)

@@ -131,9 +131,14 @@ class Session:
         try:
             return self.key.read(self._consumer, soon, slots, self._seen)[0]
         except SinkUnavailableError as error:
-            with closing(self.key.consumer(client, self._seen, settled=False)) as consumer:
-                self.key.read(consumer, client, slots, self._seen)
+            self.settled_marker()
             raise self._hanging() from error
+
+    def settled_marker(self) -> Marker | None:
+        """Return this slot's marker as it was before any transaction that is open or hangs."""
+        client, slots = self.settings.client, range(self.slot, self.slot + 1)
+        with closing(self.key.consumer(client, self._seen, settled=False)) as consumer:
+            return self.key.read(consumer, client, slots, self._seen)[0]
 
     def begin(self, probe: Marker | None = None) -> None:
         """Begin a transaction; with `probe`, ask the coordinator at once whether this producer is still the slot's.
@@ -229,7 +234,8 @@ class Session:
             f"{self.key.group} back, although {self.key.transactional_id(self.slot)} has none open",
             hint="The brokers lost its end, as a single replica does when it is restarted in mid-commit. Nothing was "
             "written twice. Find it with `kafka-transactions.sh find-hanging --broker-id N`, and abort it in every "
-            "partition that is listed (`kafka-transactions.sh abort`); the batch is then written again.",
+            "partition that is listed (`kafka-transactions.sh abort`); the batch is then written again. Should the "
+            "flow then find its marker a batch behind, rewind it by that batch: `databus checkpoint rewind`.",
         )
 
     def _call(self, doing: str, call: Callable[[], Any]) -> None:

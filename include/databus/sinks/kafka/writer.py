@@ -109,13 +109,26 @@ class KafkaSlotWriter:
         except SinkTransactionHangingError as error:
             if session.kept:
                 raise  # one that initialises anew tells whether it hangs
-            session.abort_lost(self.plan.sinks[self.sink].partitions, error)
-            marker = session.marker()
+            marker = self._without_lost(session, slot, error)
         resume = compare(marker, self.plan, self.sink, slot)
         if not resume.finished:
             probe = Marker(self.plan.batch, self.plan.hash, chunk=resume.chunk, last=False)
             session.begin(probe if session.kept else None)
         return resume
+
+    def _without_lost(self, session: Session, slot: int, error: SinkTransactionHangingError) -> Marker | None:
+        """Abort what hangs when it is of this plan, which is then written again, and return the marker before it.
+
+        Raises:
+            SinkTransactionHangingError: it is of the batch before, which was confirmed: aborting it would lose rows; or
+                see `Session.abort_lost`.
+        """
+        try:
+            compare(session.settled_marker(), self.plan, self.sink, slot)
+        except MarkerDivergedError:
+            raise error from None
+        session.abort_lost(self.plan.sinks[self.sink].partitions, error)
+        return session.marker()
 
     def _recount(self, rows: Iterable[pa.RecordBatch], slot: int, resume: Resume, tally: Tally) -> WriteReceipt:
         """Derive the receipt of what an earlier attempt wrote: counts from the input, offsets from the marker."""

@@ -30,7 +30,7 @@ from tests.integration.test_kill import Run, finish, in_mid_batch, killable, wri
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
 
-KILLS = int(os.environ.get("DATABUS_TEST_KILLS", "2"))
+KILLS = int(os.environ.get("DATABUS_TEST_KILLS", "1"))
 _TASK = re.compile(rb"the live job's task runs as process (\d+)")
 
 

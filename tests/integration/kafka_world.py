@@ -19,7 +19,7 @@ from databus import Flow
 from databus.registry import flow_from_json
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.integration.kafka_logs import Logs
-from tests.integration.kafka_target import consume
+from tests.integration.kafka_target import consume, forget_kept
 from tests.integration.one_process import OneProcessWorld
 
 SERVERS = ("zookeeper", "kafka", "kafka-b")
@@ -59,6 +59,7 @@ def kafka_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaWorld
             sandbox.up(SERVERS)
         yield KafkaWorld(sandbox, home)
     finally:
+        forget_kept()  # while the cluster is there: later it is waited for
         if not kept:
             sandbox.destroy()
 

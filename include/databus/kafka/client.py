@@ -21,6 +21,7 @@ from databus.core.errors import (
     SinkUnavailableError,
 )
 from databus.core.secrets import redacted, secret_values
+from databus.kafka.consumer import GrouplessConsumer
 from databus.kafka.refusals import SASL_MISSING, check_files, missing_mechanism, only_closed, refusal
 
 log = logging.getLogger(__name__)
@@ -158,8 +159,8 @@ class ClientSettings:
         return producer
 
     def consumer(self, settings: Mapping[str, Any], on_error: LastError) -> Consumer:
-        """Open a consumer."""
-        consumer: Consumer = self._open(Consumer, settings, on_error)
+        """Open a consumer that joins no group."""
+        consumer: Consumer = self._open(GrouplessConsumer, settings, on_error)
         return consumer
 
     def admin(self, on_error: LastError) -> AdminClient:

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from databus.core.errors import SinkTransactionHangingError, SinkUnavailableError
+from databus.kafka.bounded import bounded
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
-from databus.sinks.kafka.bounded import bounded
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
 
 log = logging.getLogger(__name__)

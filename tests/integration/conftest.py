@@ -64,8 +64,12 @@ class World:
         self.environment[f"AIRFLOW_CONN_{name.upper()}"] = json.dumps({**base, **fields})
         return name
 
+    def session_of(self, name: str) -> str:
+        """What a flow's Spark session is named after."""
+        return f"test/{os.getpid()}/{name}"
+
     def spark(self, name: str) -> Any:
-        return connect_session(f"sc://{self.sandbox.address('spark')}", f"test/{os.getpid()}/{name}")
+        return connect_session(f"sc://{self.sandbox.address('spark')}", self.session_of(name))
 
     def run(self, flow: Flow, **limits: Any) -> WindowResult:
         """Run a window until the flow has caught up."""

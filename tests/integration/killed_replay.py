@@ -20,6 +20,7 @@ from databus.records.held_rows import HeldRows, Selection
 from databus.registry import flow_from_json
 from databus.runtime import replay as replay_module
 from databus.runtime.context import RunIdentity
+from databus.runtime.engine import connect_session
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.integration.conftest import World
 
@@ -42,7 +43,7 @@ def replay_until(stage: str, world: World, flow: Flow, row: str) -> None:
     """
     told = {
         "stage": stage, "home": str(world.home), "sandbox": str(world.sandbox.home), "flow": flow.to_json(), "row": row,
-        "environment": world.environment,
+        "environment": world.environment, "session": world.session_of(flow.name),
     }  # fmt: skip
     done = subprocess.run([sys.executable, "-m", __name__, json.dumps(told)], check=False, capture_output=True)
     assert done.returncode == -signal.SIGKILL, (stage, done.returncode, done.stderr.decode()[-4000:])
@@ -67,7 +68,9 @@ def _main(told: dict[str, Any]) -> None:
     world, flow = World(sandbox, Path(told["home"]), told["environment"]), flow_from_json(told["flow"])
     _killed_after(*STAGES[told["stage"]])
     with open_services(flow, world.connections, world.settings) as services:
-        run = world.spark(flow.name), RunIdentity("replay", "", __version__)
+        # The session of the flow, as every process of it takes.
+        spark = connect_session(f"sc://{sandbox.address('spark')}", told["session"])
+        run = spark, RunIdentity("replay", "", __version__)
         replay_rows(flow, services, run, Selection(event_ids=(told["row"],)), Said("ada", "the check was lifted"))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from databus import Flow, Kafka, MysqlBinlog
+from databus import Flow, Kafka
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.connections import Connection
 from databus.core.flow import Mode
@@ -43,15 +43,9 @@ class Harness:
         self.world, self.name, self._tell = world, name, tell
         self.report = Report(seed)
         self.writer = ChangeWriter(world.sql, name, seed)
-        with world.sql() as connection, connection.cursor() as cursor:
-            cursor.execute("SHOW MASTER STATUS")
-            file, position = cursor.fetchone()[:2]
-        self.writer.create()
         self.flow = Flow(
             name=name,
-            source=MysqlBinlog(
-                conn_id="mysql_shop", tables=(f"{name}.items", f"{name}.parts"), start=f"{file}:{position}"
-            ),
+            source=self.writer.create(),
             sinks=(Kafka(conn_id="kafka_east", topic=name, partitions=5, slots=2, chunk_rows=10, timeout_s=20),),
             mode=mode,
         )
@@ -62,7 +56,6 @@ class Harness:
             Connection(conn_id="oracle", conn_type="zookeeper", host=host, port=int(port))
         )
         self._runs: list[Run] = []
-        self._judged = 0
         self._fault = "none"
         self._owed: tuple[str, float] | None = None
         self.writer.full = lambda: self.writer.total - self.oracle.seen > _BACKLOG
@@ -106,7 +99,7 @@ class Harness:
     def judge(self) -> None:
         """Let the oracle read on, and take over what it found."""
         self.oracle.poll()
-        self._take_findings()
+        self.report.take(self.oracle.verdict, self._fault)
 
     def settle(self) -> None:
         """Stop the writer, let the path catch up, and compare every change."""
@@ -128,15 +121,8 @@ class Harness:
             time.sleep(0.1)
         self.oracle.settle(self.writer.snapshot())
         self._check_history(self._fault, 1000)
-        self._take_findings()
+        self.report.take(self.oracle.verdict, self._fault)
         self.report.facts.update(changes=self.writer.total, transactions=self.writer.transactions, runs=len(self._runs))
-
-    def _take_findings(self) -> None:
-        verdict = self.oracle.verdict
-        for text in verdict.examples[self._judged :]:
-            kind, _, rest = text.partition(": ")
-            self.report.find(kind, self._fault, rest)
-        self._judged = len(verdict.examples)
 
     # --- rounds ---
 

@@ -13,8 +13,8 @@ from databus.checkpoints.layout import FlowPaths, Layout
 from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.transaction import check, create
 from databus.core.backfill import PLANNING, Backfill, Boundary
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointUnavailableError
-from databus.core.protocols import Lease
 
 T = TypeVar("T")
 

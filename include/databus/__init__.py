@@ -9,7 +9,8 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from databus.core.flow import Batching, Flow
+from databus.core.batching import Batching
+from databus.core.flow import Flow
 
 if TYPE_CHECKING:
     from databus.checks.accepted_values import AcceptedValues as AcceptedValues

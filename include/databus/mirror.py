@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from databus.core.batching import Batching
 from databus.core.errors import ConfigError
-from databus.core.flow import Batching, Flow
+from databus.core.flow import Flow
 from databus.core.spec import caller
 from databus.sinks.kafka_mirror.spec import MirrorTopics
 from databus.sources.kafka_topics import KafkaTopics

@@ -9,8 +9,9 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from databus.core.alerts import AlertSpec
+from databus.core.batching import Batching
 from databus.core.errors import UnknownKindError
-from databus.core.flow import Batching, CheckSpec, Flow, SinkSpec, SourceSpec, TransformSpec
+from databus.core.flow import CheckSpec, Flow, SinkSpec, SourceSpec, TransformSpec
 from databus.core.spec import Spec, caller, options_of
 
 SOURCES = {

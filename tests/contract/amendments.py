@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from databus.core.amendments import Amendment
 from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError, LeaseBusyError, StaleEpochError
 from databus.core.gaps import OPEN, SKIPPED, Gap
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan, SinkPlan
-from databus.core.protocols import Lease
 
 FLOW = "orders"
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)

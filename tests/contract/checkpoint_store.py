@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.checkpoint_store import CheckpointStore, Lease
 from databus.core.counts import TableCounts
 from databus.core.errors import (
     CheckpointConflictError,
@@ -21,7 +22,6 @@ from databus.core.errors import (
 )
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan, SinkPlan
-from databus.core.protocols import CheckpointStore, Lease
 from tests.contract.amendments import AmendmentContract
 
 FLOW = "orders"

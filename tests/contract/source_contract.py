@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from databus.core.batching import Batching
 from databus.core.events import Op
-from databus.core.flow import Batching
 from databus.core.offsets import Offset, Ordering
 from databus.core.plan import SourcePlan
 from databus.core.protocols import Source

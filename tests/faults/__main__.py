@@ -14,10 +14,9 @@ from typing import get_args
 from databus.core.flow import Mode
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.faults.harness import Harness
+from tests.faults.report import RESULTS, say
 from tests.faults.schedule import schedule
 from tests.faults.world import World
-
-RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> int:
@@ -49,27 +48,15 @@ def _play(sandbox: Sandbox, folder: Path, options: argparse.Namespace) -> int:
     until = time.monotonic() + options.minutes * 60 if options.minutes else float("inf")
     sys.stdout.write(f"seed {options.seed}, {len(faults)} rounds\n")
     with World(sandbox, folder, tuple(options.mutant), small_disk=os.getuid() == 0) as world:
-        harness = Harness(world, f"faults_{os.getpid()}_{options.seed}", options.seed, _line, options.mode)
+        harness = Harness(world, f"faults_{os.getpid()}_{options.seed}", options.seed, say, options.mode)
         try:
             report = harness.play(faults, until)
         finally:
             harness.close()
             file = RESULTS / f"faults-{options.seed}.json"
-            harness.report.save(file)
-            if not harness.report.clean:
-                (RESULTS / f"faults-{options.seed}.log").write_bytes(world.log.read_bytes())
-    if not report.clean:
-        sys.stdout.write("".join(f"{at:9.3f} {text}\n" for at, text in report.timeline[-60:]))
-        sys.stdout.write("\n".join(report.findings[:40]) + "\n")
-    sys.stdout.write(f"{report.table()}\n{report.facts}; runs ended with {dict(report.errors)}\n")
-    sys.stdout.write(f"zombies: {dict(report.fates)}\n")
-    sys.stdout.write(f"seed {options.seed}: {'clean' if report.clean else 'FINDINGS'}; report: {file}\n")
+            harness.report.keep(file, world.log)
+    sys.stdout.write(f"{report.summary()}; report: {file}\n")
     return 0 if report.clean else 1
-
-
-def _line(text: str) -> None:
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from typing import Any
 
 import pymysql
 
+from databus import MysqlBinlog
+
 TABLES = ("items", "parts")
 Key = tuple[str, int]
 
@@ -51,14 +53,18 @@ class ChangeWriter:
         self.error: BaseException | None = None
         self._connection: Any = None
 
-    def create(self) -> None:
-        """Make the database and its tables."""
+    def create(self) -> MysqlBinlog:
+        """Make the database and its tables; return a source that reads all that is written to them."""
         with self._connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW MASTER STATUS")
+            file, position = cursor.fetchone()[:2]
             cursor.execute(f"CREATE DATABASE {self._database} CHARACTER SET utf8mb4")
             for table in TABLES:
                 cursor.execute(f"CREATE TABLE {self._database}.{table} (id BIGINT PRIMARY KEY, v INT, w TEXT)")
             cursor.execute(f"CREATE TABLE {self._database}.progress (one INT PRIMARY KEY, n BIGINT)")
             cursor.execute(f"INSERT INTO {self._database}.progress VALUES (1, 0)")
+        tables = tuple(f"{self._database}.{table}" for table in TABLES)
+        return MysqlBinlog(conn_id="mysql_shop", tables=tables, start=f"{file}:{position}")
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from tests.direct_engine import DirectEngine, Task
+
 _LENGTH = struct.Struct(">q")
 
 
@@ -62,33 +64,18 @@ class Executors:
         return [row for data in answer for row in pa.ipc.open_stream(data).read_all().to_pylist()]
 
 
-class Engine:
-    """Stands where the Spark session does, for flows of the direct lane."""
+class Engine(DirectEngine):
+    """Runs the task of each slot in that slot's executor, all at once."""
 
     def __init__(self, executors: Executors):
         self._executors = executors
-        self._numbers: range = range(0)
-        self._function = b""
 
-    def addTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
-        """Jobs have no tags here: an orphan is never interrupted, which is the harder case."""
-
-    def interruptTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
-        """See addTag."""
-
-    def range(self, start: int, stop: int, step: int, _partitions: int) -> Engine:
-        self._numbers = range(start, stop, step)
-        return self
-
-    def mapInArrow(self, function: Any, _schema: str) -> Engine:  # noqa: N802 - Spark's name
+    def run(self, task: Task, numbers: range) -> list[dict[str, Any]]:
         from pyspark import cloudpickle
 
-        self._function = cloudpickle.dumps(function)
-        return self
-
-    def collect(self) -> list[dict[str, Any]]:
-        with ThreadPoolExecutor(len(self._numbers)) as pool:
-            found = list(pool.map(lambda number: self._executors.run(self._function, number), self._numbers))
+        function = cloudpickle.dumps(task)
+        with ThreadPoolExecutor(len(numbers)) as pool:
+            found = list(pool.map(lambda number: self._executors.run(function, number), numbers))
         return [row for rows in found for row in rows]
 
 

@@ -7,24 +7,23 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 import psutil
 
-from databus import Flow, Kafka, MysqlBinlog
+from databus import Flow, Kafka
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.connections import Connection
 from databus.core.flow import Mode
 from tests.faults.changes import ChangeWriter
 from tests.faults.oracle import TopicOracle, judge_history
 from tests.faults.report import Report
+from tests.faults.runs import STUCK_S, FlowRuns
 from tests.faults.schedule import Fault
 from tests.faults.world import SESSION_TIMEOUT_S, Run, World
 
 _BACKLOG = 300
 """The writer waits while so many changes were not yet seen."""
 
-_STUCK_S = 90.0
 ZOMBIES = ("zombie driver", "zombie both", "zombie executor", "late initialiser")
 _ORPHANS = ("zombie executor", "late initialiser")
 
@@ -43,15 +42,9 @@ class Harness:
         self.world, self.name, self._tell = world, name, tell
         self.report = Report(seed)
         self.writer = ChangeWriter(world.sql, name, seed)
-        with world.sql() as connection, connection.cursor() as cursor:
-            cursor.execute("SHOW MASTER STATUS")
-            file, position = cursor.fetchone()[:2]
-        self.writer.create()
         self.flow = Flow(
             name=name,
-            source=MysqlBinlog(
-                conn_id="mysql_shop", tables=(f"{name}.items", f"{name}.parts"), start=f"{file}:{position}"
-            ),
+            source=self.writer.create(),
             sinks=(Kafka(conn_id="kafka_east", topic=name, partitions=5, slots=2, chunk_rows=10, timeout_s=20),),
             mode=mode,
         )
@@ -61,16 +54,13 @@ class Harness:
         self._store = ZooKeeperCheckpoints(
             Connection(conn_id="oracle", conn_type="zookeeper", host=host, port=int(port))
         )
-        self._runs: list[Run] = []
-        self._judged = 0
-        self._fault = "none"
-        self._owed: tuple[str, float] | None = None
+        self.runs = FlowRuns(world, self.flow, self.report, self._relieve)
         self.writer.full = lambda: self.writer.total - self.oracle.seen > _BACKLOG
         world.warm(self.flow)
 
     def close(self) -> None:
         """Stop the writer and all runs."""
-        for run in self._runs:
+        for run in self.runs.all:
             run.signal_group(signal.SIGKILL)
         try:
             self.writer.stop()
@@ -90,7 +80,7 @@ class Harness:
         for number, fault in enumerate(faults):
             if time.monotonic() > until or not self.report.clean:
                 break
-            self._fault = fault.kind
+            self.runs.fault = fault.kind
             self.report.note(f"round {number}: {fault}")
             self._round(fault)
             self.report.rounds[fault.kind] += 1
@@ -99,44 +89,44 @@ class Harness:
                 self._tell(
                     f"{number + 1} rounds, {self.oracle.seen} changes seen, {len(self.report.findings)} findings"
                 )
-        self._fault = "at the end"
+        self.runs.fault = "at the end"
         self.settle()
         return self.report
+
+    def _relieve(self) -> None:
+        """Read on when the writer waits for the oracle."""
+        if self.writer.full():
+            self.oracle.poll()
 
     def judge(self) -> None:
         """Let the oracle read on, and take over what it found."""
         self.oracle.poll()
-        self._take_findings()
+        self.report.take(self.oracle.verdict, self.runs.fault)
 
     def settle(self) -> None:
         """Stop the writer, let the path catch up, and compare every change."""
         self.writer.stop()
-        deadline = time.monotonic() + 3 * _STUCK_S
+        deadline = time.monotonic() + 3 * STUCK_S
         while True:
-            run = self._start(until_caught_up=True, max_rows=5000)
-            status = run.wait_end(_STUCK_S)
+            run = self.runs.start(until_caught_up=True, max_rows=5000)
+            status = run.wait_end(STUCK_S)
             self.report.note_end(run)
             if status == 0 and any(e["lag"] == 0 for e in run.told("ended")):
                 break
-            self._gone(run)
+            self.world.expire(run)
             if time.monotonic() > deadline:
-                self.report.find("stuck", self._fault, f"no run catches up: {run.events[-1]}")
+                self.report.find("stuck", self.runs.fault, f"no run catches up: {run.events[-1]}")
                 return
         # A transaction's end becomes visible a moment after the broker has answered its commit.
-        deadline = time.monotonic() + _STUCK_S / 3
+        deadline = time.monotonic() + STUCK_S / 3
         while self.oracle.poll(30) or (self.oracle.seen < self.writer.total and time.monotonic() < deadline):
             time.sleep(0.1)
         self.oracle.settle(self.writer.snapshot())
-        self._check_history(self._fault, 1000)
-        self._take_findings()
-        self.report.facts.update(changes=self.writer.total, transactions=self.writer.transactions, runs=len(self._runs))
-
-    def _take_findings(self) -> None:
-        verdict = self.oracle.verdict
-        for text in verdict.examples[self._judged :]:
-            kind, _, rest = text.partition(": ")
-            self.report.find(kind, self._fault, rest)
-        self._judged = len(verdict.examples)
+        self._check_history(self.runs.fault, 1000)
+        self.report.take(self.oracle.verdict, self.runs.fault)
+        self.report.facts.update(
+            changes=self.writer.total, transactions=self.writer.transactions, runs=len(self.runs.all)
+        )
 
     # --- rounds ---
 
@@ -149,7 +139,7 @@ class Harness:
             self._server_round(fault)
 
     def _kill_round(self, fault: Fault) -> None:
-        run = self._start(fault, action="kill")
+        run = self.runs.start(fault, action="kill")
         if fault.point:
             if run.wait_for("point", timeout_s=5) is None:
                 # The point was not passed so often: killed where it stands.
@@ -165,27 +155,27 @@ class Harness:
             elif fault.kind == "kill both":
                 run.signal_group(signal.SIGKILL)
             else:
-                _signal(run.executors[self._slot(fault)], signal.SIGKILL)
+                _signal(run.executors[self.runs.slot(fault)], signal.SIGKILL)
         ended = time.time()
         if fault.kind == "kill executor" and run.wait_end(30) is None:
             self.report.find("stuck", fault.kind, f"run {run.number} goes on without its executor")
             run.signal_group(signal.SIGKILL)
         run.wait_end(30)
         self.report.note_end(run)
-        self._recovered(run)
-        self._owe(fault.kind, ended)
-        self._gone(run)
+        self.runs.recovered(run)
+        self.runs.owe(fault.kind, ended)
+        self.world.expire(run)
 
     def _zombie_round(self, fault: Fault) -> None:
         """Stop a holder, let another take over and commit, and wake the first."""
-        run = self._start(fault, action="stop")
+        run = self.runs.start(fault, action="stop")
         passed = bool(fault.point) and run.wait_for("point", timeout_s=5) is not None
         if fault.point and not passed:
             self.report.note(f"run {run.number}: {fault.point} not passed {fault.hit} times")
         if not fault.point:
             run.wait_for("claimed", timeout_s=30)
             time.sleep(fault.after_s)
-        slot = self._slot(fault)
+        slot = self.runs.slot(fault)
         stopping = {"zombie driver": [run.pid], **dict.fromkeys(_ORPHANS, run.executors[slot : slot + 1])}
         for pid in stopping.get(fault.kind, [run.pid, *run.executors]):
             if not passed:
@@ -194,14 +184,14 @@ class Harness:
         if fault.kind in _ORPHANS:
             _signal(run.pid, signal.SIGKILL)  # an orphan: its driver is gone, its task goes on later
             run.wait_end(10)
-        self._recovered(run)
+        self.runs.recovered(run)
         stopped = time.time()
         if fault.timed_out:
             time.sleep(SESSION_TIMEOUT_S + 1.5)
         else:
             self.world.expire(run)
-        self._owe(fault.kind, stopped + (SESSION_TIMEOUT_S + 1.5 if fault.timed_out else 0))
-        heir = self._committing(fault.commits)
+        self.runs.owe(fault.kind, stopped + (SESSION_TIMEOUT_S + 1.5 if fault.timed_out else 0))
+        heir = self.runs.committing(fault.commits)
         woken = time.time()
         deadline = time.monotonic() + 45
         while True:  # again and again: it may stop itself at its point only now
@@ -209,10 +199,10 @@ class Harness:
             if run.wait_end(0.5) is not None or time.monotonic() > deadline:
                 break
         if heir is not None:  # the new holder goes on, whatever the woken one did
-            heir = self._committing(1, heir)
+            heir = self.runs.committing(1, heir)
         self._judge_zombie(run, fault.kind, woken)
         if heir is not None:
-            self._stop_in_order(heir)
+            self.runs.stop_in_order(heir)
 
     def _judge_zombie(self, run: Run, kind: str, woken: float) -> None:
         """A woken run must end, and must not have moved anything."""
@@ -237,7 +227,7 @@ class Harness:
             self._disk_round(fault)
             return
         sandbox, proxy = self.world.sandbox, self.world.proxies[server]
-        run = self._committing(1) or self._start()
+        run = self.runs.committing(1) or self.runs.start()
         time.sleep(fault.after_s / 2)
         if what == "killed":
             sandbox.kill(server)
@@ -260,97 +250,20 @@ class Harness:
                 proxy.stop("to" if what == "hears not" else "from")
             time.sleep(fault.lasts_s)
             proxy.heal()
-        self._owe(fault.kind, time.time())
-        run = self._committing(1, run) or run
-        self._stop_in_order(run)
+        self.runs.owe(fault.kind, time.time())
+        run = self.runs.committing(1, run) or run
+        self.runs.stop_in_order(run)
 
     def _disk_round(self, fault: Fault) -> None:
         """Fill the disk that segments are staged on, and make room again."""
-        run = self._committing(1)
+        run = self.runs.committing(1)
         self.world.fill_disk()
         time.sleep(1 + fault.lasts_s)
         self.world.free_disk()
-        self._owe(fault.kind, time.time())
-        run = self._committing(1, run)
+        self.runs.owe(fault.kind, time.time())
+        run = self.runs.committing(1, run)
         if run is not None:
-            self._stop_in_order(run)
-
-    # --- runs ---
-
-    def _slot(self, fault: Fault) -> int:
-        """Return whose executor a fault hits: in the live lane that of the first slot writes all of them."""
-        return 0 if self.flow.mode == "live" else fault.slot
-
-    def _start(self, fault: Fault | None = None, action: str = "", **options: Any) -> Run:
-        command: dict[str, Any] = {}
-        if fault is not None and fault.point:
-            group = fault.kind in ("kill both", "zombie both")
-            command["point"] = {
-                "point": fault.point, "hit": fault.hit, "action": action, "group": group,
-                "slot": self._slot(fault),
-            }  # fmt: skip
-        if fault is not None and fault.kind == "kill under a wrong clock":
-            command["clock_offset_s"] = fault.clock_offset_s
-        rows = options.pop("max_rows", fault.max_rows if fault else 40)
-        run = self.world.start(
-            self.flow,
-            batching={"max_rows": rows, "max_seconds": 0.3},
-            limits={"max_seconds": 60, "lease_wait_s": 20, **options},
-            **command,
-        )
-        self._runs.append(run)
-        self.report.note(f"run {run.number} started as {run.pid}")
-        return run
-
-    def _committing(self, commits: int, run: Run | None = None) -> Run | None:
-        """Keep runs going, as a scheduler that retries, until so many batches were committed from now on."""
-        since, deadline = time.time(), time.monotonic() + _STUCK_S
-        while time.monotonic() < deadline:
-            if run is None or run.status is not None:
-                if run is not None:
-                    self.report.note_end(run)
-                    self._gone(run)
-                run = self._start()
-            fresh = [e for e in run.told("committed") if e["at"] > since]
-            if len(fresh) >= commits:
-                self._recovered(run)
-                return run
-            if self.writer.full():
-                self.oracle.poll()
-            with run.changed:
-                run.changed.wait(0.1)
-        last = run.events[-1] if run is not None and run.events else None
-        self.report.find("stuck", self._fault, f"no {commits} commits within {_STUCK_S:.0f} s; last told: {last}")
-        if run is not None:
-            run.signal_group(signal.SIGUSR1)  # the stacks of all its threads go to the runs' log
-            run.wait_end(2)
-            run.signal_group(signal.SIGKILL)
-            run.wait_end(10)
-            self._gone(run)
-        return None
-
-    def _stop_in_order(self, run: Run) -> None:
-        """Kill the run between faults: what ends a round must not be another fault to be judged."""
-        run.signal_group(signal.SIGKILL)
-        run.wait_end(10)
-        self.report.note_end(run)
-        self._gone(run)
-
-    def _gone(self, run: Run) -> None:
-        self.world.expire(run)
-
-    def _owe(self, fault: str, since: float) -> None:
-        """The next commit of any run tells how long the recovery took."""
-        self._owed = (fault, since)
-
-    def _recovered(self, run: Run) -> None:
-        if self._owed is None:
-            return
-        fault, since = self._owed
-        after = [e["at"] for e in run.told("committed") if e["at"] > since]
-        if after:
-            self.report.recovery_s.setdefault(fault, []).append(min(after) - since)
-        self._owed = None
+            self.runs.stop_in_order(run)
 
 
 def _signal(pid: int, number: int) -> None:

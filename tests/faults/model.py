@@ -18,7 +18,6 @@ state the flow can still be finished.
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -27,18 +26,34 @@ from unittest import mock
 from databus.checkpoints import claimant, zookeeper
 from databus.checkpoints.holder import LeaseHolder
 from databus.checkpoints.lease import Claim, ZooKeeperLease
-from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.batching import Batching
+from databus.core.checkpoint import Epoch
 from databus.core.connections import Connection
 from databus.core.errors import DatabusError, LeaseBusyError
-from databus.core.flow import Batching
-from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.offsets import OffsetRange
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.runtime import commit as runtime_commit
 from databus.runtime.pace import Pace
 from databus.runtime.plan import PlannedBatch
-from databus.sinks.kafka import markers
-from databus.sinks.kafka.markers import Marker
-from tests.faults.model_state import FLOW, SINK, ModelSession, Nodes, Process, Size, Slot, State, Violation, Writer
+from tests.faults.model_state import (
+    CHECKPOINTS,
+    FLOW,
+    PLANS,
+    SINK,
+    ModelSession,
+    Nodes,
+    Process,
+    Size,
+    Slot,
+    State,
+    Violation,
+    Writer,
+    interned,
+    put,
+    stored_text,
+    with_process,
+)
+from tests.faults.model_writer import offset_of, rows_of, unit_of, writer_steps
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -74,9 +89,9 @@ class Model:
         """Raise Violation unless the invariants hold."""
         committed = self._standing(state.nodes)[0]
         for number, slot in enumerate(state.slots):
-            if slot.seen != tuple(_rows(number, 0, max(slot.seen, default=0))):
+            if slot.seen != tuple(rows_of(number, 0, max(slot.seen, default=0))):
                 raise Violation(f"slot {number} shows {slot.seen}")
-            if len(slot.seen) < len(_rows(number, 0, committed)):
+            if len(slot.seen) < len(rows_of(number, 0, committed)):
                 raise Violation(f"the checkpoint says {committed}, slot {number} shows {slot.seen}")
 
     def _standing(self, nodes: int) -> tuple[int, int]:
@@ -85,7 +100,7 @@ class Model:
         if found is None:
             self._enter(nodes)
             checkpoint = self.store.load(FLOW)
-            found = (_unit(checkpoint.offset) if checkpoint else 0, self.store.epoch(FLOW))
+            found = (unit_of(checkpoint.offset) if checkpoint else 0, self.store.epoch(FLOW))
             self._known[nodes] = found
         return found
 
@@ -94,7 +109,7 @@ class Model:
         for number, process in enumerate(state.processes):
             yield from self._process(state, number, process)
             if process.step != "claim" and state.crashes < self.size.crashes:
-                gone = _with(state._replace(crashes=state.crashes + 1), number, Process())
+                gone = with_process(state._replace(crashes=state.crashes + 1), number, Process())
                 yield f"p{number} crashes", gone
                 if process.writer is not None and not state.orphans:
                     yield f"p{number} crashes, its task goes on", gone._replace(orphans=(process.writer,))
@@ -109,7 +124,7 @@ class Model:
         for orphan in state.orphans:
             for text, writer, slot in self._write(state, orphan):
                 left = (writer,) if isinstance(writer, Writer) else ()
-                slots = _put(state.slots, orphan.slot, slot)
+                slots = put(state.slots, orphan.slot, slot)
                 yield f"orphan {text}", state._replace(orphans=left, slots=slots)
 
     # --- one process ---
@@ -141,7 +156,7 @@ class Model:
             if found is not None:
                 nodes, process = found
                 after = state._replace(nodes=nodes, sessions=session, lost=state.lost + bool(lose))
-                yield f"p{number} claims epoch {process.lease[0]} {lose}", _with(after, number, process)
+                yield f"p{number} claims epoch {process.lease[0]} {lose}", with_process(after, number, process)
 
     def _claimed(self, state: State, lose: str) -> tuple[int, Process] | None:
         session = state.sessions + 1
@@ -149,11 +164,11 @@ class Model:
         try:
             with mock.patch.object(claimant.uuid, "uuid4", return_value=SimpleNamespace(hex=f"{session}")):
                 lease = self.store.claim(FLOW, "run", 0)
-                checkpoint = self.store.load(FLOW) or self.store.start(FLOW, lease, _offset(0), "run")
+                checkpoint = self.store.load(FLOW) or self.store.start(FLOW, lease, offset_of(0), "run")
         except LeaseBusyError:
             return None
         claim = (lease.epoch, lease._claim.epoch_version)
-        process = Process("load", session, claim, _stored_text(checkpoint), producers=(0,) * self.size.slots)
+        process = Process("load", session, claim, stored_text(checkpoint), producers=(0,) * self.size.slots)
         return self._number(self.zk.nodes), process
 
     def _remembered(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -167,27 +182,27 @@ class Model:
         return self.store.pending_plan(FLOW)
 
     def _plan(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
-        checkpoint = _CHECKPOINTS[process.checkpoint]
+        checkpoint = CHECKPOINTS[process.checkpoint]
         pending = self._remembered(("pending", state.nodes), lambda: self._pending(state.nodes))
         if pending is not None:
-            after = process._replace(step="write", plan=_interned(pending))
+            after = process._replace(step="write", plan=interned(pending))
             after = after._replace(writer=self._writer(after, after.plan, 0))
-            yield f"p{number} takes up batch {pending.batch}", _with(state, number, after)
+            yield f"p{number} takes up batch {pending.batch}", with_process(state, number, after)
             return
-        start = _unit(checkpoint.offset)
+        start = unit_of(checkpoint.offset)
         if start >= self.size.units:
-            yield f"p{number} has caught up", _with(state, number, process._replace(step="stop"))
+            yield f"p{number} has caught up", with_process(state, number, process._replace(step="stop"))
             return
         for end in range(start + 1, self.size.units + 1):
             known = tuple(checkpoint.slots.get(SINK, ()))
             prev = tuple(known[slot] if slot < len(known) else 0 for slot in range(self.size.slots))
             sinks = {SINK: SinkPlan(self.size.slots, prev, {"t": 1})}
-            spanned = OffsetRange(_offset(start), _offset(end))
+            spanned = OffsetRange(offset_of(start), offset_of(end))
             plan = Plan(
                 "i", FLOW, checkpoint.batch + 1, spanned, sinks, "spec", NOW + dt.timedelta(seconds=process.lease[0])
             )
-            after = process._replace(step="planned", plan=_interned(plan), read=state.nodes)
-            yield f"p{number} plans {start}..{end}", _with(state, number, after)
+            after = process._replace(step="planned", plan=interned(plan), read=state.nodes)
+            yield f"p{number} plans {start}..{end}", with_process(state, number, after)
 
     def _stored(
         self, state: State, number: int, process: Process, call: Callable[[Process, Any], Process], text: str
@@ -204,7 +219,7 @@ class Model:
                 if made is not None:
                     nodes, after, outcome = made
                     moved = state._replace(nodes=nodes, lost=state.lost + bool(lose))
-                    yield f"p{number} {text} {outcome} {lose}", _with(moved, number, after)
+                    yield f"p{number} {text} {outcome} {lose}", with_process(moved, number, after)
 
     def _called(
         self, nodes: int, read: int, lose: str, process: Process, call: Callable[[Process, Any], Process]
@@ -223,12 +238,12 @@ class Model:
         return self._number(self.zk.nodes), after, outcome
 
     def _write_plan(self, process: Process, lease: Any) -> Process:
-        self.store.write_plan(lease, _PLANS[process.plan])
+        self.store.write_plan(lease, PLANS[process.plan])
         return process._replace(step="write", read=-1, writer=self._writer(process, process.plan, 0))
 
     def _commit(self, process: Process, lease: Any) -> Process:
-        plan = _PLANS[process.plan]
-        batch = PlannedBatch(plan, SourcePlan(plan.range, (), 0, 0), _CHECKPOINTS[process.checkpoint], 1)
+        plan = PLANS[process.plan]
+        batch = PlannedBatch(plan, SourcePlan(plan.range, (), 0, 0), CHECKPOINTS[process.checkpoint], 1)
         session: Any = SimpleNamespace(
             store=self.store,
             clock=SimpleNamespace(now=lambda: NOW),
@@ -241,7 +256,7 @@ class Model:
         checkpoint = self.store.load(FLOW)
         if checkpoint is None or checkpoint.batch != plan.batch:
             return process._replace(step="stop", plan="", read=-1)
-        return process._replace(step="load", checkpoint=_stored_text(checkpoint), plan="", read=-1)
+        return process._replace(step="load", checkpoint=stored_text(checkpoint), plan="", read=-1)
 
     def _release(self, process: Process, lease: Any) -> Process:
         lease.release()
@@ -254,7 +269,7 @@ class Model:
     def _dispatch(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
         assert process.writer is not None
         for text, result, slot in self._write(state, process.writer):
-            slots = _put(state.slots, process.writer.slot, slot)
+            slots = put(state.slots, process.writer.slot, slot)
             if isinstance(result, Writer):
                 after = process._replace(writer=result)
             elif not result:
@@ -263,48 +278,19 @@ class Model:
                 after = process._replace(step="stop", plan="", writer=None)
             else:
                 current = process.writer
-                after = process._replace(producers=_put(process.producers, current.slot, slot.producer))
+                after = process._replace(producers=put(process.producers, current.slot, slot.producer))
                 if current.slot + 1 < self.size.slots:
                     after = after._replace(writer=self._writer(after, current.plan, current.slot + 1))
                 else:
                     after = after._replace(step="commit", writer=None, read=state.nodes)
-            yield f"p{number} {text}", _with(state._replace(slots=slots), number, after)
+            yield f"p{number} {text}", with_process(state._replace(slots=slots), number, after)
 
     def _is_latest(self, state: State, process: Process) -> bool:
         nodes = self._nodes[state.nodes]
         return any(path == self.paths.epoch and version == process.lease[1] for path, _, version, _ in nodes)
 
     def _write(self, state: State, writer: Writer) -> Iterator[tuple[str, Writer | bool, Slot]]:
-        """One step of a slot's writer: (what, the writer after it or whether it succeeded, the slot)."""
-        slot, plan = state.slots[writer.slot], _PLANS[writer.plan]
-        name = f"batch {plan.batch} slot {writer.slot}"
-        if writer.step == "init":
-            slot = slot._replace(producer=slot.producer + 1)
-            yield f"{name}: init_transactions", writer._replace(step="marker", producer=slot.producer, kept=False), slot
-        elif writer.step == "marker":
-            try:
-                resume = markers.compare(_marker(slot.marker), plan, SINK, writer.slot)
-            except DatabusError as error:
-                yield f"{name}: {error.code}", False, slot
-                return
-            if resume.finished:
-                yield f"{name}: written already", True, slot
-            elif writer.kept and slot.producer != writer.producer:
-                yield f"{name}: kept producer is stale", writer._replace(step="init"), slot
-            else:
-                done = resume.marker.done if resume.marker else 0
-                yield f"{name}: is due", writer._replace(step="chunk", chunk=resume.chunk, done=done), slot
-        elif slot.producer != writer.producer:
-            yield f"{name}: fenced", False, slot
-        else:
-            rows = _rows(writer.slot, _unit(plan.range.start), _unit(plan.range.end))
-            piece = rows[writer.done : writer.done + 1]
-            done = writer.done + len(piece)
-            last = done >= len(rows)
-            marker = Marker(plan.batch, plan.hash, "written", writer.chunk, last, done, done, None).metadata()
-            after = slot._replace(marker=marker, seen=(*slot.seen, *piece))
-            text = f"{name}: commits chunk {writer.chunk}"
-            yield text, True if last else writer._replace(chunk=writer.chunk + 1, done=done), after
+        return writer_steps(writer, state.slots[writer.slot], PLANS[writer.plan])
 
     def _owns(self, state: State, session: int) -> bool:
         return any(node[3] == session for node in self._nodes[state.nodes])
@@ -322,45 +308,3 @@ class Model:
 
     def _without(self, nodes: int, session: int) -> int:
         return self._number(tuple(n for n in self._nodes[nodes] if n[3] != session))
-
-
-# States hold these by hash or text, for plans and checkpoints are not hashable.
-_PLANS: dict[str, Plan] = {}
-_CHECKPOINTS: dict[str, Checkpoint] = {}
-
-
-def _interned(plan: Plan) -> str:
-    _PLANS[plan.hash] = plan
-    return plan.hash
-
-
-def _stored_text(checkpoint: Checkpoint) -> str:
-    text = json.dumps(checkpoint.to_json(), sort_keys=True)
-    _CHECKPOINTS[text] = checkpoint
-    return text
-
-
-def _marker(text: str) -> Marker | None:
-    return Marker.parse(json.loads(text)["batch"], text) if text else None
-
-
-def _offset(unit: int) -> BinlogOffset:
-    return BinlogOffset("bin.000001", 4 + unit)
-
-
-def _unit(offset: Any) -> int:
-    return int(offset.pos) - 4
-
-
-def _rows(slot: int, start: int, end: int) -> list[int]:
-    return [unit for unit in range(start + 1, end + 1) if unit % (slot + 1) == 0]
-
-
-def _with(state: State, number: int, process: Process) -> State:
-    """Put a process in; the two are alike, so that they stand in an order of their own."""
-    one, two = _put(state.processes, number, process)
-    return state._replace(processes=(one, two) if hash(one) <= hash(two) else (two, one))
-
-
-def _put(values: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
-    return (*values[:index], value, *values[index + 1 :])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -9,6 +10,8 @@ from typing import Any, NamedTuple
 
 from databus.checkpoints.session import Node
 from databus.checkpoints.transaction import ANY_VERSION, Operation, OperationKind, OutcomeUnknownError, RefusedError
+from databus.core.checkpoint import Checkpoint
+from databus.core.plan import Plan
 
 FLOW, SINK = "model", "kafka"
 Nodes = tuple[tuple[str, bytes, int, int], ...]
@@ -154,3 +157,32 @@ class ModelSession:
         if lose == "answer":
             raise OutcomeUnknownError(what)
         return []
+
+
+# States hold these by hash or text, for plans and checkpoints are not hashable.
+PLANS: dict[str, Plan] = {}
+CHECKPOINTS: dict[str, Checkpoint] = {}
+
+
+def interned(plan: Plan) -> str:
+    """Return the text by which states name a plan."""
+    PLANS[plan.hash] = plan
+    return plan.hash
+
+
+def stored_text(checkpoint: Checkpoint) -> str:
+    """Return the text by which states name a checkpoint."""
+    text = json.dumps(checkpoint.to_json(), sort_keys=True)
+    CHECKPOINTS[text] = checkpoint
+    return text
+
+
+def with_process(state: State, number: int, process: Process) -> State:
+    """Put a process in; the two are alike, so that they stand in an order of their own."""
+    one, two = put(state.processes, number, process)
+    return state._replace(processes=(one, two) if hash(one) <= hash(two) else (two, one))
+
+
+def put(values: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
+    """Return the values with another at an index."""
+    return (*values[:index], value, *values[index + 1 :])

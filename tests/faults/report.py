@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import statistics
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tests.faults.oracle import Verdict
     from tests.faults.world import Run
 
+RESULTS = Path(__file__).parent / "results"
 JUDGED = ("lost", "duplicated", "disordered", "wrong", "ghost", "resurrected", "zombie", "stuck")
 
 
@@ -42,6 +45,7 @@ class Report:
     fates: Counter[str] = field(default_factory=Counter)
     timeline: list[tuple[float, str]] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    _taken: int = 0
     _began: float = field(default_factory=time.monotonic)
 
     def note(self, text: str) -> None:
@@ -61,6 +65,13 @@ class Report:
         self.counts.setdefault(fault, Counter())[kind] += number
         self.findings.append(f"{kind} ({fault}): {text}")
         self.note(f"FINDING {kind} ({fault}): {text}")
+
+    def take(self, verdict: Verdict, fault: str) -> None:
+        """Add what the topic's oracle has found since it was asked last."""
+        for example in verdict.examples[self._taken :]:
+            kind, _, text = example.partition(": ")
+            self.find(kind, fault, text)
+        self._taken = len(verdict.examples)
 
     @property
     def clean(self) -> bool:
@@ -82,6 +93,26 @@ class Report:
         lines = [" | ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in (head, *rows)]
         return "\n".join([lines[0], "-|-".join("-" * w for w in widths), *lines[1:]])
 
+    def summary(self) -> str:
+        """Return what a person is told at the end: what was found, the table, and how runs ended."""
+        found = [*(f"{at:9.3f} {text}" for at, text in self.timeline[-60:]), *self.findings[:40]]
+        facts = {name: value for name, value in self.facts.items() if name != "stall_s"}
+        return "\n".join(
+            [
+                *(() if self.clean else found),
+                self.table(),
+                f"{facts}; runs ended with {dict(self.errors)}",
+                f"zombies: {dict(self.fates)}",
+                f"seed {self.seed}: {'clean' if self.clean else 'FINDINGS'}",
+            ]
+        )
+
+    def keep(self, file: Path, log: Path) -> None:
+        """Save it, and beside it the runs' log if something was found."""
+        self.save(file)
+        if not self.clean:
+            file.with_suffix(".log").write_bytes(log.read_bytes())
+
     def save(self, file: Path) -> None:
         """Write everything as JSON."""
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -102,6 +133,12 @@ class Report:
             "timeline": self.timeline,
         }
         file.write_text(json.dumps(value, indent=1))
+
+
+def say(text: str) -> None:
+    """Print a line with the time, at once."""
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+    sys.stdout.flush()
 
 
 def _row(fault: str, rounds: int, counts: Counter[str], times: list[float]) -> tuple[str, ...]:

@@ -11,45 +11,29 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from types import TracebackType
-from typing import Self
+from collections.abc import Mapping
+
+from databus.testing.local_proxy import Link, LocalProxy, Loop
 
 
-class TcpProxy:
+class TcpProxy(LocalProxy):
     """Listens on a local port and forwards to one server; use it as a context manager.
 
     Attributes:
-        port: where it listens.
         delay_s: each piece waits this long, in both directions.
         stopped: directions that pass nothing on, "to" the server and "from" it; connections stay open.
     """
 
+    name = "tcp-proxy"
+
     def __init__(self, address: str, port: int = 0, *, kafka: bool = False):
         host, _, number = address.rpartition(":")
-        self._target = (host, int(number))
-        self._listener = socket.create_server(("127.0.0.1", port))
-        self.port: int = self._listener.getsockname()[1]
         self._rewrites: tuple[tuple[bytes, bytes], ...] = ()
-        if kafka:
-            self.rewrite({int(number): self.port})
         self.delay_s = 0.0
         self.stopped: frozenset[str] = frozenset()
-        self._down = False
-        self._lock = threading.Lock()
-        self._links: set[tuple[socket.socket, socket.socket]] = set()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._accept, name="tcp-proxy", daemon=True)
-        self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._broker = int(number) if kafka else 0
+        super().__init__(host, int(number), port)
 
     def rewrite(self, ports: Mapping[int, int]) -> None:
         """Replace brokers' ports in Kafka's answers: port of a broker → port of its proxy. Before the first client."""
@@ -58,85 +42,38 @@ class TcpProxy:
             for theirs, ours in ports.items()
         )
 
-    def cut(self) -> None:
-        """End all connections; new ones are accepted."""
-        with self._lock:
-            links = list(self._links)
-        for link in links:
-            for end in link:
-                with suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
-
-    def go_down(self) -> None:
-        """End all connections and refuse new ones."""
-        self._down = True
-        self.cut()
-
     def heal(self) -> None:
         """Pass everything on again; what was held back is delivered late, as after a partition."""
-        self._down, self.delay_s, self.stopped = False, 0.0, frozenset()
+        self.come_back()
+        self.delay_s, self.stopped = 0.0, frozenset()
 
     def close(self) -> None:
         """Cut everything and stop to listen."""
         self._closing.set()
-        self.go_down()
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join()
+        super().close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client = self._listener.accept()[0]
-            except OSError:
-                return
-            if self._down:
-                client.close()
-                continue
-            try:
-                server = socket.create_connection(self._target, timeout=5)
-            except OSError:
-                client.close()
-                continue
-            for end in (client, server):
-                end.settimeout(None)
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link = (client, server)
-            left = threading.Semaphore(1)
-            with self._lock:
-                self._links.add(link)
+    def loops(self, link: Link) -> tuple[Loop, Loop]:
+        """Return the two directions, each with what is told to befall it."""
+        if self._broker and not self._rewrites:
+            self.rewrite({self._broker: self.port})
+        return (
+            lambda: self._pump(link.client, link.server, "to"),
+            lambda: self._pump(link.server, link.client, "from"),
+        )
 
-            def ended(link: tuple[socket.socket, socket.socket] = link, left: threading.Semaphore = left) -> None:
-                for end in link:
-                    with suppress(OSError):
-                        end.shutdown(socket.SHUT_RDWR)
-                if not left.acquire(blocking=False):  # the second of the two directions
-                    for end in link:
-                        end.close()
-                    with self._lock:
-                        self._links.discard(link)
-
-            for source, sink, way in ((client, server, "to"), (server, client, "from")):
-                threading.Thread(
-                    target=self._pump, args=(source, sink, way, ended), name="tcp-proxy-link", daemon=True
-                ).start()
-
-    def _pump(self, source: socket.socket, sink: socket.socket, way: str, ended: Callable[[], None]) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, way: str) -> None:
         rewrites = self._rewrites if way == "from" else ()
         waiting = b""
-        with suppress(OSError):
-            while piece := source.recv(262_144):
-                if self.delay_s:
-                    time.sleep(self.delay_s)
-                while way in self.stopped and not self._closing.is_set():
-                    time.sleep(0.01)
-                if rewrites:
-                    piece, waiting = _whole_frames(waiting + piece)
-                    for pair in rewrites:
-                        piece = piece.replace(*pair)
-                sink.sendall(piece)
-        ended()
+        while piece := source.recv(262_144):
+            if self.delay_s:
+                time.sleep(self.delay_s)
+            while way in self.stopped and not self._closing.is_set():
+                time.sleep(0.01)
+            if rewrites:
+                piece, waiting = _whole_frames(waiting + piece)
+                for pair in rewrites:
+                    piece = piece.replace(*pair)
+            sink.sendall(piece)
 
 
 class ProxyGroup:

@@ -86,7 +86,8 @@ def _warm(command: dict[str, Any]) -> int:
     import threading
 
     from databus.connections.environment import EnvironmentConnections
-    from databus.core.flow import Batching, FlowContext
+    from databus.core.batching import Batching
+    from databus.core.flow import FlowContext
     from databus.core.plan import Plan, SinkPlan
     from databus.core.settings import Settings
     from databus.observe.clock import SystemClock
@@ -184,7 +185,7 @@ def _move(command: dict[str, Any], tell: _Teller) -> None:
 
     from databus import __version__
     from databus.connections.environment import EnvironmentConnections
-    from databus.core.flow import Batching
+    from databus.core.batching import Batching
     from databus.core.settings import Settings
     from databus.ops.run import run_flow
     from databus.ops.services import open_services

@@ -24,7 +24,7 @@ from databus.runtime.context import RunIdentity, Services
 from databus.runtime.drain import Drain
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
-from tests.integration.local_engine import LocalEngine, run_locally
+from tests.integration.one_process import OneProcess, run_locally
 from tests.integration.shop_flow import Shop
 
 _NUMBERS = itertools.count(1)
@@ -102,7 +102,7 @@ class BackfillShop:
         identity = RunIdentity(f"backfill-{next(_NUMBERS)}", "", __version__)
         with self.services() as services:
             try:
-                return run_backfill(self.shop.flow, services, wanted, Run(LocalEngine, identity, drain, wait_s))
+                return run_backfill(self.shop.flow, services, wanted, Run(OneProcess, identity, drain, wait_s))
             finally:
                 gc.collect()
 

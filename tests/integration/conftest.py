@@ -155,6 +155,12 @@ def make_shop(databases: Sandbox, tmp_path: Path) -> Iterator[Callable[[str, str
         shop.drop()
 
 
+@pytest.fixture
+def shop(make_shop: Callable[[str, str], Shop], flavor: str) -> Shop:
+    """A database of the test's own on each of the two, read by the decoder that flows use."""
+    return make_shop(flavor, "numba")
+
+
 @pytest.fixture(scope="session")
 def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, Sandbox]]:
     """Sources, and servers that are to be their replicas."""

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from confluent_kafka import Message
 
 from databus import Flow
+from databus.core.errors import LeaseBusyError
 from databus.registry import flow_from_json
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.integration.kafka_logs import Logs
@@ -41,6 +43,19 @@ class KafkaWorld(OneProcessWorld):
         told = json.dumps({"home": str(self.home), "sandbox": str(self.sandbox.home), "flow": flow.to_json()})
         with (self.home / f"{flow.name}.log").open("ab") as log:
             return subprocess.Popen([sys.executable, "-m", __name__, told], stdout=log, stderr=log)
+
+
+def caught_up(world: KafkaWorld, flow: Flow) -> None:
+    """Run until caught up, also behind a killed holder, whose session needs a moment to expire."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            world.run(flow)
+        except LeaseBusyError:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        else:
+            return
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

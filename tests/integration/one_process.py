@@ -1,11 +1,12 @@
-"""The direct lane in this process: Spark's part is to call one function per slot, and here a loop does so.
+"""The direct lane in this process: tasks run one after the other, servers and path are real.
 
-For tests whose subject is what a run leaves behind, not the engine: all else is the real thing.
+For tests whose subject is what a run leaves behind, not the engine: many short runs cost seconds instead of minutes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import itertools
 from typing import Any
 
 import pyarrow as pa
@@ -14,44 +15,36 @@ from databus import Flow, __version__
 from databus.ops.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
+from databus.runtime.direct import may_be_direct
 from databus.runtime.window import WindowControl, WindowLimits, WindowResult
+from tests.direct_engine import DirectEngine, Task
 from tests.integration.conftest import World
 
-
-class OneProcess:
-    """As much of a Spark session as `runtime/direct.py` asks for."""
-
-    def addTag(self, tag: str) -> None:  # noqa: N802
-        """Jobs are not tagged here."""
-
-    def interruptTag(self, tag: str) -> None:  # noqa: N802
-        """No job outlives this process."""
-
-    def range(self, start: int, end: int, step: int, partitions: int) -> _Numbers:
-        return _Numbers(range(start, end, step))
+_NUMBERS = itertools.count(1)
 
 
-class _Numbers:
-    def __init__(self, numbers: range):
-        self._numbers = numbers
+class OneProcess(DirectEngine):
+    """Runs each task here, when its rows are asked for."""
 
-    def mapInArrow(self, function: Callable[[Any], Any], schema: str) -> _Rows:  # noqa: N802
-        batches = ([pa.RecordBatch.from_pydict({"id": pa.array([n], pa.int64())})] for n in self._numbers)
-        return _Rows([row for batch in batches for answer in function(batch) for row in answer.to_pylist()])
+    def run(self, task: Task, numbers: range) -> list[dict[str, Any]]:
+        batches = ([pa.RecordBatch.from_pydict({"id": pa.array([n], pa.int64())})] for n in numbers)
+        return [row for batch in batches for answer in task(batch) for row in answer.to_pylist()]
 
 
-class _Rows:
-    def __init__(self, rows: list[dict[str, Any]]):
-        self._rows = rows
-
-    def collect(self) -> list[dict[str, Any]]:
-        return self._rows
+def run_locally(world: World, flow: Flow, **limits: Any) -> WindowResult:
+    """Run a window of a direct-lane flow until it has caught up."""
+    assert may_be_direct(flow)
+    control = WindowControl(WindowLimits(max_seconds=240, until_caught_up=True, lease_wait_s=0, **limits))
+    identity = RunIdentity(f"local-{next(_NUMBERS)}", "", __version__)
+    with open_services(flow, world.connections, world.settings) as services:
+        try:
+            return run_flow(flow, services, OneProcess(), identity, control)
+        finally:
+            gc.collect()
 
 
 class OneProcessWorld(World):
     """Servers without Spark; flows must take the direct lane."""
 
     def run(self, flow: Flow, **limits: Any) -> WindowResult:
-        control = WindowControl(WindowLimits(max_seconds=240, until_caught_up=True, lease_wait_s=0, **limits))
-        with open_services(flow, self.connections, self.settings) as services:
-            return run_flow(flow, services, OneProcess(), RunIdentity(f"run of {flow.name}", "", __version__), control)
+        return run_locally(self, flow, **limits)

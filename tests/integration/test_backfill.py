@@ -34,7 +34,7 @@ from databus.runtime.drain import Drain
 from tests.integration.backfills import BackfillShop, Later
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
-from tests.integration.local_engine import LocalEngine
+from tests.integration.one_process import OneProcess
 
 pytestmark = [pytest.mark.integration]
 
@@ -219,7 +219,7 @@ def test_the_task_moves_its_data_interval_or_the_range_it_was_triggered_with(
     Commands(world, tmp_path, monkeypatch)  # connections and settings in the environment, as a worker has them
     monkeypatch.setattr("databus.ops.services.SystemClock", Later)
     task = BackfillOperator(task_id="backfill", flow=shop.shop.flow)
-    monkeypatch.setattr(task, "_spark", lambda *_: LocalEngine)
+    monkeypatch.setattr(task, "_spark", lambda *_: OneProcess)
 
     def run(run_type: str, **conf: Any) -> dict[str, Any]:
         params = {name: param.value for name, param in backfill_params().items()}

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from databus.binlog.segment_keep import KeepLimit
 from databus.cli.main import app
+from databus.core.batching import Batching
 from databus.core.errors import ConfigError, OffsetPurgedError
 from databus.core.findings import Level
-from databus.core.flow import Batching
 from databus.core.offsets import Ordering
 from databus.sources.row_filters import HashPartition, ModuloPartition, RangePartition, RowFilter
 from tests.contract.source_contract import EVERYTHING, Row, SourceContract, changes, place, rows_of

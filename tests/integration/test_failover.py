@@ -21,9 +21,10 @@ from typing import Any
 import pymysql
 import pytest
 
+from databus.core.batching import Batching
 from databus.core.errors import OffsetPurgedError, SourceDivergedError, SourceUnavailableError
 from databus.core.findings import Level
-from databus.core.flow import Batching, FlowContext
+from databus.core.flow import FlowContext
 from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.settings import Settings
 from databus.sinks.elasticsearch_version import versioning
@@ -412,12 +413,12 @@ def test_another_server_behind_the_same_address_is_noticed(
     source = flow.open()
     assert source.plan(flow.checkpoint, IMPATIENT) is None
     # The address leads elsewhere while the control connection still stands: the dump finds out.
-    former, source._connection = source._connection, pair.replica.connection
+    former, source._dumps._connection = source._dumps._connection, pair.replica.connection
     with pytest.raises(SourceUnavailableError, match=f"where server {flow.checkpoint.server} was") as caught:
         source.plan(flow.checkpoint, IMPATIENT)
     assert caught.value.retryable
     # The control connection is lost and made again: it finds out.
-    source._connection = former
+    source._dumps._connection = former
     source._server.connection = pair.replica.connection
     thread = source._server.query("SELECT CONNECTION_ID()")[0][0]
     pair.source.sql(f"KILL {thread}")

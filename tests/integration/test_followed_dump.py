@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from databus.core.flow import Batching
+from databus.core.batching import Batching
 from databus.core.offsets import Ordering
 from databus.core.plan import SourcePlan
 from databus.sandbox import Sandbox
@@ -78,8 +78,8 @@ def test_no_other_dump_is_asked_for_at_the_head(shop: StreamingShop, monkeypatch
     table = f"{shop.name}.t"
     source, plan = begun(shop, table)
     asked = []
-    dump = source._dump
-    monkeypatch.setattr(source, "_dump", lambda *given: asked.append(given) or dump(*given))
+    dump = source._dumps.open
+    monkeypatch.setattr(source._dumps, "open", lambda *given: asked.append(given) or dump(*given))
     for number in range(6):
         shop.sql(f"INSERT INTO {table} VALUES ({number}, 'v')")
         plan, _ = followed(source, plan)

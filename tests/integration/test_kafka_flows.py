@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -12,10 +11,10 @@ from typing import Any
 import pytest
 
 from databus import Batching, Flow, Kafka, KafkaTopics
-from databus.core.errors import LeaseBusyError, OffsetPurgedError
+from databus.core.errors import OffsetPurgedError
 from databus.ops.services import open_services
 from tests.integration.kafka_target import consume
-from tests.integration.kafka_world import KafkaWorld, kafka_world, kill
+from tests.integration.kafka_world import KafkaWorld, caught_up, kafka_world, kill
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -45,19 +44,6 @@ def arrived(world: KafkaWorld, topic: str) -> list[dict[str, Any]]:
 def gaps_of(world: KafkaWorld, flow: Flow) -> list[tuple[str, str]]:
     with open_services(flow, world.connections, world.settings) as services:
         return [(gap.decision, gap.why) for gap in services.store.gaps(flow.name)]
-
-
-def caught_up(world: KafkaWorld, flow: Flow) -> None:
-    """Run until caught up, also behind a killed holder, whose session needs a moment to expire."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            world.run(flow)
-        except LeaseBusyError:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        else:
-            return
 
 
 def test_each_record_once_through_kills(world: KafkaWorld) -> None:

@@ -115,7 +115,7 @@ def test_a_full_store_stops_by_name_and_goes_on_when_there_is_space(shop: Shop, 
     assert changes(rows) == plan.rows == 4
 
     # The plan is in ZooKeeper, its segments are lost, and the disk is full again: the same plan waits for space.
-    store = source._store()
+    store = source._stores.segments()
     store.delete(plan.range)
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * (30 << 20))

@@ -18,11 +18,11 @@ from databus.checkpoints.session import start_client
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.amendments import Amendment
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointFormatError
 from databus.core.gaps import OPEN, SKIPPED, Gap
 from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.plan import Plan, SinkPlan
-from databus.core.protocols import Lease
 from databus.testing.zookeeper_proxy import Fault, ZooKeeperProxy
 from tests.contract.checkpoint_store import COUNTS, FLOW, NOON
 from tests.integration.conftest import World

@@ -20,7 +20,7 @@ from databus.ops.ledger_verify import Verification, verify
 from databus.ops.services import open_services
 from tests.faults.tcp_proxy import TcpProxy
 from tests.integration.conftest import World
-from tests.integration.local_engine import run_locally
+from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import Shop
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

@@ -44,7 +44,7 @@ from databus.runtime.context import Services
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id, forget_kept
-from tests.integration.local_engine import run_locally
+from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import Shop, assert_arrived_once
 from tests.integration.test_cli import Cli
 

@@ -14,11 +14,11 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import ConfigResource
 
 from databus import Batching, Flow, Mirror
-from databus.core.errors import LeaseBusyError, SinkSettingError, SinkUnavailableError, SourceUnavailableError
+from databus.core.errors import SinkSettingError, SinkUnavailableError, SourceUnavailableError
 from databus.ops.mirror_groups import GroupSync
 from databus.ops.services import open_services
 from tests.integration.kafka_logs import Logs
-from tests.integration.kafka_world import KafkaWorld, kafka_world, kill, records
+from tests.integration.kafka_world import KafkaWorld, caught_up, kafka_world, kill, records
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -39,19 +39,6 @@ def mirror_of(world: KafkaWorld, *topics: str, **options: Any) -> Flow:
             "topics": topics, "batching": Batching(max_rows=200, max_seconds=0.3), "zookeeper": quick, **options,
         }
     )  # fmt: skip
-
-
-def caught_up(world: KafkaWorld, flow: Flow) -> None:
-    """Run until caught up, also behind a killed holder, whose session needs a moment to expire."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            world.run(flow)
-        except LeaseBusyError:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        else:
-            return
 
 
 def settings(logs: Logs, topic: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from databus.ops.preflight import preflight
 from databus.ops.targets import Target
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
-from tests.integration.local_engine import run_locally
+from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import Shop
 from tests.integration.test_mediation import ADA, arrived, direct_shop, do, in_batches, look, services_of
 

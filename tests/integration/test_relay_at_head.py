@@ -16,8 +16,8 @@ import pytest
 from databus.binlog.kept_segments import KeptSegments
 from databus.checkpoints.dump_turns import ZooKeeperDumpTurns
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.core.batching import Batching
 from databus.core.connections import Connection
-from databus.core.flow import Batching
 from databus.core.offsets import Offset
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.contract.source_contract import rows_of

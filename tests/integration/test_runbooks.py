@@ -20,7 +20,7 @@ from databus.ops.targets import Target
 from tests.integration.backfills import BackfillShop, Later
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
-from tests.integration.local_engine import LocalEngine
+from tests.integration.one_process import OneProcess
 from tests.integration.runbook import RUNBOOKS, links, steps
 
 pytestmark = [pytest.mark.integration]
@@ -36,7 +36,7 @@ class Operator:
         self.commands = Commands(world, folder, monkeypatch)
         # Rows move through the servers as ever; only Spark is this process, which has nothing to do with the pages.
         for module in (backfill_command, moving):
-            monkeypatch.setattr(module, "connect_session", lambda *_: LocalEngine())
+            monkeypatch.setattr(module, "connect_session", lambda *_: OneProcess())
         monkeypatch.setattr(
             "databus.ops.services.SystemClock", Later
         )  # the shop's commit times are chosen, and lie in the future

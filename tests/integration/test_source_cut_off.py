@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from databus.binlog.dump import Dump, DumpRequest
+from databus.core.batching import Batching
 from databus.core.errors import ServerIdTakenError, SourceUnavailableError
-from databus.core.flow import Batching, FlowContext
+from databus.core.flow import FlowContext
 from databus.core.settings import Settings
 from databus.sandbox import Sandbox
-from databus.sources import mysql_binlog_source
+from databus.sources import range_dumper
 from databus.sources.dump_retries import DumpRetries
 from databus.sources.mysql_binlog import MysqlBinlog
 from tests.contract.source_contract import ROW_OPS, rows_of
@@ -102,7 +103,7 @@ def test_the_server_restarts_under_a_dump(shop: Shop, databases: Sandbox, monkey
     def for_long(place: str, renew: Callable[[], None]) -> DumpRetries:
         return DumpRetries(place, renew, (1.0,) * 120)  # a busy machine restarts a server slowly
 
-    monkeypatch.setattr(mysql_binlog_source, "DumpRetries", for_long)
+    monkeypatch.setattr(range_dumper, "DumpRetries", for_long)
     following = Following(shop)
     following.start()
     databases.restart(shop.flavor)
@@ -137,7 +138,7 @@ def test_an_id_that_is_taken_again_and_again_is_named(
     def at_once(place: str, renew: Callable[[], None]) -> DumpRetries:
         return DumpRetries(place, renew, ())
 
-    monkeypatch.setattr(mysql_binlog_source, "DumpRetries", at_once)
+    monkeypatch.setattr(range_dumper, "DumpRetries", at_once)
     shop = make_shop("mariadb", "numba")
     following = Following(shop)
     following.start()

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from databus.core.batching import Batching
 from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SourceUnavailableError
 from databus.core.findings import Level
-from databus.core.flow import Batching
 from databus.core.offsets import KafkaOffsets, Ordering
 from databus.core.plan import SourcePlan
 from databus.core.protocols import Source

@@ -11,7 +11,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from databus.core.flow import Batching
+from databus.core.batching import Batching
 from databus.core.offsets import BinlogOffset
 from databus.sandbox import Sandbox
 from tests.contract.source_contract import Row, changes, rows_of

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from databus.core.batching import Batching
 from databus.core.errors import PreparedTransactionMissingError
-from databus.core.flow import Batching
 from databus.core.offsets import BinlogOffset, PreparedTransaction, offset_from_json
 from databus.core.plan import SourcePlan
 from databus.sandbox import Sandbox
@@ -27,11 +27,6 @@ SEED = int(os.environ.get("DATABUS_TEST_XA_SEED", "1"))
 @pytest.fixture(params=["mysql", "mariadb"])
 def flavor(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-def shop(make_shop: Callable[[str, str], Shop], flavor: str) -> Shop:
-    return make_shop(flavor, "numba")
 
 
 def tables_of(shop: Shop) -> tuple[str, ...]:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.core.checkpoint_store import Lease
 from databus.core.connections import Connection
 from databus.core.errors import CheckpointUnavailableError, LeaseBusyError, StaleEpochError
 from databus.core.offsets import SequenceOffset
-from databus.core.protocols import Lease
 from databus.sandbox import Sandbox
 from databus.sandbox.servers.protocol import NotHealthyError
 from databus.sandbox.servers.zookeeper import member_mode

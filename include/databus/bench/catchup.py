@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from databus.bench import orders
@@ -15,8 +14,9 @@ from databus.bench.options import CatchupOptions
 from databus.bench.our_path import OurPath
 from databus.bench.peer import SETTINGS, DebeziumPeer
 from databus.bench.results import Bar, Result
+from databus.bench.servers import fresh_servers, path_servers
 from databus.core.errors import ReconciliationError
-from databus.sandbox import Sandbox, SandboxOptions
+from databus.sandbox import Sandbox
 
 HOUR_ROWS = 3600 * 5_000
 """An hour at 5,000 rows/s."""
@@ -32,29 +32,13 @@ def run(options: CatchupOptions, say: Callable[[str], None], ports_from: int = 2
         ReconciliationError: the topic does not hold exactly the row changes that were made.
         SandboxError: a server or the peer failed.
     """
-    servers = ("zookeeper", "kafka", "mysql", "spark") + (("debezium",) if options.debezium else ())
-    with tempfile.TemporaryDirectory(prefix="databus-bench-") as folder:
-        home = Path(folder)
-        home.chmod(0o755)
-        sandbox = Sandbox(home, ports_from=ports_from, options=SandboxOptions())
-        try:
-            say(f"starting {', '.join(servers)}")
-            sandbox.up(servers)
-            return measure(sandbox, home, options, say)
-        finally:
-            sandbox.destroy()
+    servers = path_servers(debezium=options.debezium)
+    with fresh_servers(servers, say, ports_from) as sandbox, closing(OurPath(sandbox)) as ours:
+        return measure(sandbox, ours, options, say)
 
 
-def measure(sandbox: Sandbox, home: Path, options: CatchupOptions, say: Callable[[str], None]) -> Result:
+def measure(sandbox: Sandbox, ours: OurPath, options: CatchupOptions, say: Callable[[str], None]) -> Result:
     """Measure on running servers, whose MySQL has written nothing else."""
-    ours = OurPath(sandbox, home)
-    try:
-        return _measure(sandbox, ours, options, say)
-    finally:
-        ours.close()
-
-
-def _measure(sandbox: Sandbox, ours: OurPath, options: CatchupOptions, say: Callable[[str], None]) -> Result:
     with log_writer(sandbox, "mysql") as writer:
         orders.create(writer.connection)
         say(f"both move {options.warm_up:,} row changes, then stop")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +17,9 @@ from databus.bench import json_documents, orders
 from databus.bench.log_files import LogWriter, WrittenLog, log_writer
 from databus.bench.options import DecodeOptions
 from databus.bench.results import Bar, Result
+from databus.bench.servers import fresh_servers
 from databus.core.errors import ReconciliationError
-from databus.sandbox import Sandbox, SandboxOptions
+from databus.sandbox import Sandbox
 
 BARS = (
     Bar("decode_no_crc_rows_per_cpu_second", at_least=1_500_000),
@@ -42,16 +41,9 @@ def run(options: DecodeOptions, say: Callable[[str], None], ports_from: int = 22
     Raises:
         ReconciliationError: a decoder found other rows than were written.
     """
-    with tempfile.TemporaryDirectory(prefix="databus-bench-") as folder:
-        home = Path(folder)
-        home.chmod(0o755)
-        sandbox = Sandbox(home, ports_from=ports_from, options=SandboxOptions())
-        try:
-            say("starting servers")
-            sandbox.up(("mysql", "mariadb") if options.mariadb else ("mysql",))
-            return measure(sandbox, options, say)
-        finally:
-            sandbox.destroy()
+    servers = ("mysql", "mariadb") if options.mariadb else ("mysql",)
+    with fresh_servers(servers, say, ports_from) as sandbox:
+        return measure(sandbox, options, say)
 
 
 def measure(sandbox: Sandbox, options: DecodeOptions, say: Callable[[str], None]) -> Result:

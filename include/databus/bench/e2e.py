@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from databus.bench import orders
@@ -14,8 +13,9 @@ from databus.bench.options import E2EOptions
 from databus.bench.our_path import OurPath, OurRun
 from databus.bench.peer import SETTINGS, DebeziumPeer, PeerRun
 from databus.bench.results import Bar, Result
+from databus.bench.servers import fresh_servers, path_servers
 from databus.core.errors import ReconciliationError
-from databus.sandbox import Sandbox, SandboxOptions
+from databus.sandbox import Sandbox
 
 BARS = (
     Bar("rows_per_second", at_least=100_000),
@@ -33,29 +33,13 @@ def run(options: E2EOptions, say: Callable[[str], None], ports_from: int = 22_00
         ReconciliationError: a topic of ours does not hold exactly the row changes that were made.
         SandboxError: a server or the peer failed.
     """
-    servers = ("zookeeper", "kafka", "mysql", "spark") + (("debezium",) if options.debezium else ())
-    with tempfile.TemporaryDirectory(prefix="databus-bench-") as folder:
-        home = Path(folder)
-        home.chmod(0o755)
-        sandbox = Sandbox(home, ports_from=ports_from, options=SandboxOptions())
-        try:
-            say(f"starting {', '.join(servers)}")
-            sandbox.up(servers)
-            return measure(sandbox, home, options, say)
-        finally:
-            sandbox.destroy()
+    servers = path_servers(debezium=options.debezium)
+    with fresh_servers(servers, say, ports_from) as sandbox, closing(OurPath(sandbox)) as ours:
+        return measure(sandbox, ours, options, say)
 
 
-def measure(sandbox: Sandbox, home: Path, options: E2EOptions, say: Callable[[str], None]) -> Result:
+def measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable[[str], None]) -> Result:
     """Measure on running servers, whose MySQL has written nothing else."""
-    ours = OurPath(sandbox, home)
-    try:
-        return _measure(sandbox, ours, options, say)
-    finally:
-        ours.close()
-
-
-def _measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable[[str], None]) -> Result:
     with log_writer(sandbox, "mysql") as writer:
         orders.create(writer.connection)
         say(f"warming up with {options.warm_up:,} row changes")

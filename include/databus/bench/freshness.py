@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,8 +21,9 @@ from databus.bench.options import FreshnessOptions
 from databus.bench.peer import DEFAULTS, DebeziumPeer
 from databus.bench.processes import CpuMeter
 from databus.bench.results import Bar, Result
+from databus.bench.servers import fresh_servers, path_servers
 from databus.core.errors import ReconciliationError, SandboxError
-from databus.sandbox import Sandbox, SandboxOptions
+from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections
 
 BARS = (Bar("p50_s", at_most=0.15), Bar("p99_s", at_most=1.0), Bar("p50_to_debezium", at_most=1.0))
@@ -61,20 +61,11 @@ def run(options: FreshnessOptions, say: Callable[[str], None], ports_from: int =
         ReconciliationError: our path lost or repeated a row.
         SandboxError: a server, our run or the peer failed.
     """
-    servers = ("zookeeper", "kafka", "mysql", "spark") + (("debezium",) if options.debezium else ())
-    with tempfile.TemporaryDirectory(prefix="databus-bench-") as folder:
-        home = Path(folder)
-        home.chmod(0o755)
-        sandbox = Sandbox(home, ports_from=ports_from, options=SandboxOptions())
-        try:
-            say(f"starting {', '.join(servers)}")
-            sandbox.up(servers)
-            return measure(sandbox, home, options, say)
-        finally:
-            sandbox.destroy()
+    with fresh_servers(path_servers(debezium=options.debezium), say, ports_from) as sandbox:
+        return measure(sandbox, options, say)
 
 
-def measure(sandbox: Sandbox, home: Path, options: FreshnessOptions, say: Callable[[str], None]) -> Result:
+def measure(sandbox: Sandbox, options: FreshnessOptions, say: Callable[[str], None]) -> Result:
     """Measure on running servers."""
     ours: list[Turn] = []
     theirs: list[Turn] = []
@@ -83,10 +74,10 @@ def measure(sandbox: Sandbox, home: Path, options: FreshnessOptions, say: Callab
         delays.create(writer.connection)
         rates = _Rates(sandbox, writer, options)
         peer = DebeziumPeer(sandbox, "fresh_peer", delays.TABLE, DEFAULTS) if options.debezium else None
-        folder = flow_folder(home, writer)
+        folder = flow_folder(sandbox.home, writer)
         for turn in range(options.turns):
             say(f"our path, turn {turn + 1}")
-            with running(sandbox, home, folder) as process:
+            with running(sandbox, folder) as process:
                 meter = CpuMeter([process.pid, rates.pid("spark")])
                 ours.append(rates.turn(_NAME, meter))
                 say(_told("our path", ours[-1]))
@@ -161,17 +152,17 @@ def flow_folder(home: Path, writer: LogWriter) -> Path:
 
 
 @contextmanager
-def running(sandbox: Sandbox, home: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(sandbox: Sandbox, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run our flow in a process of its own, as Airflow's task would."""
     environment = {
         **os.environ,
         **airflow_connections(sandbox.status()),
         "DATABUS_INSTALLATION": "bench",
-        "DATABUS_SEGMENT_STORE": str(home / "segments"),
-        "DATABUS_RECORDS_URL": f"sqlite:///{home / 'records.db'}",
+        "DATABUS_SEGMENT_STORE": str(sandbox.home / "segments"),
+        "DATABUS_RECORDS_URL": f"sqlite:///{sandbox.home / 'records.db'}",
     }
     command = [sys.executable, "-m", "databus.cli.main", "-v", "run", _NAME, "--dags", str(folder)]
-    log = home / "run.log"
+    log = sandbox.home / "run.log"
     with log.open("ab") as output:
         process = subprocess.Popen(
             [*command, "--spark", f"sc://{sandbox.address('spark')}"], env=environment, stdout=output, stderr=output

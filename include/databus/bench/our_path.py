@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from databus import AcceptedValues, Batching, Flow, InRange, Kafka, MysqlBinlog, NotNull, __version__
@@ -57,7 +56,8 @@ class OurRun:
 class OurPath:
     """Runs flows from bench.orders on the servers of a sandbox (zookeeper, kafka, mysql, spark)."""
 
-    def __init__(self, sandbox: Sandbox, home: Path) -> None:
+    def __init__(self, sandbox: Sandbox) -> None:
+        home = sandbox.home
         self._connections = EnvironmentConnections(airflow_connections(sandbox.status()))
         self._settings = Settings("bench", str(home / "segments"), f"sqlite:///{home / 'records.db'}")
         self._spark = connect_session(f"sc://{sandbox.address('spark')}", f"bench/{os.getpid()}")

@@ -19,7 +19,7 @@ from databus.binlog.range_staging import RangeBounds, RangeStager
 from databus.core.connections import Connection
 from databus.core.errors import ReconciliationError
 from databus.core.offsets import BinlogOffset
-from databus.runtime.read import pack, unpack
+from databus.runtime.packed_splits import pack, unpack
 from databus.sources.segment_split import SegmentAddress, SegmentSplit
 
 _SEGMENT_BYTES = 4 << 20

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from databus.checkpoints.codec import encode
+from databus.checkpoints.entries import entry
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
 from databus.checkpoints.layout import FlowPaths
 from databus.checkpoints.reconciliation import Step, Trim
 from databus.checkpoints.transaction import check, create, delete, set_data
-from databus.core.checkpoint import Checkpoint, HistoryEntry
+from databus.core.checkpoint import Checkpoint
 from databus.core.errors import CheckpointConflictError
 
 
@@ -22,23 +23,6 @@ def check_adoption(flow: str, previous: Checkpoint | None, checkpoint: Checkpoin
             f"flow {flow}: the checkpoint stands at batch {previous.batch}, which is not before "
             f"batch {checkpoint.batch} of the sinks"
         )
-
-
-def adoption_entry(number: int, previous: Checkpoint | None, checkpoint: Checkpoint, why: str) -> HistoryEntry:
-    """Return the history entry of an adoption."""
-    return HistoryEntry(
-        number=number,
-        action="adopt",
-        who=checkpoint.run_id,
-        why=why,
-        previous=previous.offset if previous else None,
-        offset=checkpoint.offset,
-        batch=checkpoint.batch,
-        epoch=checkpoint.epoch,
-        counts={},
-        receipts=(),
-        at=checkpoint.updated_at,
-    )
 
 
 def adopt_step(paths: FlowPaths, state: FlowState, adopted: tuple[Checkpoint, str, int], trim: Trim) -> Step | None:
@@ -58,12 +42,12 @@ def adopt_step(paths: FlowPaths, state: FlowState, adopted: tuple[Checkpoint, st
         return None
     check_adoption(state.flow, previous, checkpoint)
     number = 1 + max(state.history_number, after)
-    entry = adoption_entry(number, previous, checkpoint, why)
+    adopted_entry = entry(number, "adopt", why, previous.offset if previous else None, checkpoint)
     stored, node = stored_checkpoint(checkpoint, number), state.checkpoint_node
     operations = [
         check(paths.epoch, state.epoch_version),
         set_data(paths.checkpoint, stored, node.version) if node else create(paths.checkpoint, stored),
-        create(paths.history_entry(number), encode(entry.to_json())),
+        create(paths.history_entry(number), encode(adopted_entry.to_json())),
         *trim(number),
     ]
     if state.plan_node is not None:

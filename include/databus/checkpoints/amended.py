@@ -1,4 +1,4 @@
-"""Which amendment a checkpoint allows, and what it makes of checkpoint, history and gaps. Pure functions."""
+"""Which amendment a checkpoint allows, and what it makes of checkpoint and gaps. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from databus.core.amendments import Amendment
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointConflictError
 from databus.core.gaps import OPEN, Gap
 from databus.core.offsets import Offset, Ordering
@@ -104,41 +104,6 @@ def is_amended(stored: Checkpoint, amendment: Amendment, epoch: Epoch) -> bool:
     return (stored.epoch, stored.run_id, stored.plan_hash) == (epoch, amendment.who, "") and stored.offset.compare(
         amendment.offset
     ) is Ordering.EQUAL
-
-
-def amendment_entry(number: int, previous: Checkpoint, amended: Checkpoint, amendment: Amendment) -> HistoryEntry:
-    """Return the history entry of an amendment."""
-    return HistoryEntry(
-        number=number,
-        action=amendment.action,
-        who=amendment.who,
-        why=amendment.why,
-        previous=previous.offset,
-        offset=amended.offset,
-        batch=amended.batch,
-        epoch=amended.epoch,
-        counts={},
-        receipts=(),
-        at=amended.updated_at,
-    )
-
-
-def pause_entry(number: int, checkpoint: Checkpoint, action: str, said: tuple[str, str, datetime]) -> HistoryEntry:
-    """Return the history entry of a pause or resume; `said` is who, why and when."""
-    who, why, at = said
-    return HistoryEntry(
-        number=number,
-        action=action,
-        who=who,
-        why=why,
-        previous=checkpoint.offset,
-        offset=checkpoint.offset,
-        batch=checkpoint.batch,
-        epoch=checkpoint.epoch,
-        counts={},
-        receipts=(),
-        at=at,
-    )
 
 
 def numbered(gap: Gap, known: Sequence[Gap]) -> tuple[Gap, bool]:

@@ -13,8 +13,8 @@ from databus.checkpoints.layout import FlowPaths, Layout
 from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.transaction import check, create
 from databus.core.backfill import PLANNING, Backfill, Boundary
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointUnavailableError
-from databus.core.protocols import Lease
 
 T = TypeVar("T")
 
@@ -32,9 +32,8 @@ class ZooKeeperBackfills:
     def boundaries(self, flow: str) -> Sequence[Boundary]:
         """Return the places that are fixed, by moment."""
         paths = self._layout.flow(flow)
-        found = self._nodes.children(paths, paths.boundaries)
-        what = f"boundaries of flow {flow}"
-        return sorted((decode_as(n.data, what, Boundary.from_json) for n in found if n), key=lambda b: b.at)
+        found = self._kept(paths, paths.boundaries, f"boundaries of flow {flow}", Boundary.from_json)
+        return sorted(found, key=lambda kept: kept.at)
 
     def fix(self, flow: str, lease: Lease, boundary: Boundary) -> Boundary:
         """Fix the place of a moment; what was fixed before stands.
@@ -50,9 +49,8 @@ class ZooKeeperBackfills:
     def backfills(self, flow: str) -> Sequence[Backfill]:
         """Return the backfills that were asked for, by time."""
         paths = self._layout.flow(flow)
-        found = self._nodes.children(paths, paths.backfills)
-        what = f"backfills of flow {flow}"
-        return sorted((decode_as(n.data, what, Backfill.from_json) for n in found if n), key=lambda b: b.at)
+        found = self._kept(paths, paths.backfills, f"backfills of flow {flow}", Backfill.from_json)
+        return sorted(found, key=lambda kept: kept.at)
 
     def add(self, flow: str, lease: Lease, backfill: Backfill) -> Backfill:
         """Keep a backfill; one of the same id that is there stands.
@@ -64,6 +62,9 @@ class ZooKeeperBackfills:
         self._session.ensure(paths.backfills)
         node = f"{paths.backfills}/{backfill.id}"
         return self._once(paths, flow, lease, (node, backfill.to_json()), Backfill.from_json)
+
+    def _kept(self, paths: FlowPaths, folder: str, what: str, build: Callable[[Mapping[str, Any]], T]) -> list[T]:
+        return [decode_as(node.data, what, build) for node in self._nodes.children(paths, folder) if node]
 
     def _once(
         self,

@@ -13,9 +13,9 @@ from databus.checkpoints.layout import FlowPaths
 from databus.checkpoints.reconciliation import Step, Trim, catch_up_step
 from databus.checkpoints.transaction import Operation
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
 from databus.core.outcome import PlanOutcome
 from databus.core.plan import Plan
-from databus.core.protocols import Lease
 
 if TYPE_CHECKING:
     from databus.core.errors import CheckpointError
@@ -24,7 +24,7 @@ _ROUNDS = 4
 
 
 class ZooKeeperCatchingUp:
-    """The part of the ZooKeeper store for ZooKeeper's own absence; see `databus.core.protocols.CheckpointStore`."""
+    """The part of the ZooKeeper store for ZooKeeper's own absence; see `CheckpointStore`."""
 
     _paths: Callable[[str], FlowPaths]
     _read: Callable[..., FlowState]

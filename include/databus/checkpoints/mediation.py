@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from databus.checkpoints import amended, transitions
+from databus.checkpoints import amended, entries, transitions
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.flow_nodes import FlowNodes
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
@@ -14,9 +14,10 @@ from databus.checkpoints.session import Node, ZooKeeperSession
 from databus.checkpoints.transaction import Operation, RefusedError, check, create, delete, set_data
 from databus.core.amendments import Amendment, Pause
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError
 from databus.core.gaps import Gap
-from databus.core.protocols import Clock, Lease
+from databus.core.protocols import Clock
 
 if TYPE_CHECKING:
     from databus.core.checkpoint import HistoryEntry
@@ -27,7 +28,7 @@ _ROUNDS = 8
 
 
 class ZooKeeperMediation:
-    """The part of the ZooKeeper store that people use; `databus.core.protocols.CheckpointStore` says what holds."""
+    """The part of the ZooKeeper store that people use; `CheckpointStore` says what holds."""
 
     _session: ZooKeeperSession
     _nodes: FlowNodes
@@ -122,7 +123,7 @@ class ZooKeeperMediation:
                 raise CheckpointConflictError(f"flow {flow}: no checkpoint is stored")
             checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, self._clock.now())
             number = state.history_number + 1
-            entry = amended.amendment_entry(number, previous, checkpoint, amendment)
+            entry = entries.amendment_entry(number, previous, checkpoint, amendment)
             gap = self._gap_write(flow, amendment.gap)[1] if amendment.gap else None
             operations = [
                 check(paths.epoch, state.epoch_version),
@@ -139,7 +140,7 @@ class ZooKeeperMediation:
 
     def _paused_entry(self, state: FlowState, action: str, said: Pause) -> HistoryEntry:
         checkpoint = amended.require_started(state.flow, state.checkpoint)
-        return amended.pause_entry(state.history_number + 1, checkpoint, action, (said.who, said.why, said.at))
+        return entries.pause_entry(state.history_number + 1, checkpoint, action, (said.who, said.why, said.at))
 
     def _beside_the_holder(
         self,

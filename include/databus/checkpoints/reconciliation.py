@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from databus.checkpoints import transitions
+from databus.checkpoints import entries, transitions
 from databus.checkpoints.codec import MAX_WRITE_BYTES, encode
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
 from databus.checkpoints.layout import FlowPaths
@@ -94,7 +94,7 @@ def catch_up_step(
     number, operations = state.history_number, [check(paths.epoch, state.epoch_version)]
     moved = 0
     for outcome in left:
-        entry = transitions.commit_entry(number + 1, previous, outcome.checkpoint, outcome.receipts, outcome.counts)
+        entry = entries.commit_entry(number + 1, previous, outcome.checkpoint, outcome.receipts, outcome.counts)
         more = [create(paths.history_entry(number + 1), encode({**entry.to_json(), "why": RECONCILED}))]
         more += trim(number + 1)
         head = len(encode(outcome.checkpoint.to_json())) + (len(encode(pending.to_json())) if pending else 0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointConflictError
-from databus.core.offsets import Offset, Ordering
+from databus.core.offsets import Ordering
 from databus.core.plan import Plan
 
 Standing = tuple[Checkpoint | None, Plan | None]
@@ -84,21 +84,4 @@ def joined(flow: str, sink: str, flows: Standing, sinks: Standing, by: Joining) 
         updated_at=by.now,
         slots={**flow_at.slots, **sink_at.slots},
         pace=min((at.pace for at in (flow_at, sink_at) if at.pace), key=lambda pace: pace["rows"], default={}),
-    )
-
-
-def entry(number: int, action: str, why: str, previous: Offset | None, checkpoint: Checkpoint) -> HistoryEntry:
-    """Return the history entry of a detachment or a joining."""
-    return HistoryEntry(
-        number=number,
-        action=action,
-        who=checkpoint.run_id,
-        why=why,
-        previous=previous,
-        offset=checkpoint.offset,
-        batch=checkpoint.batch,
-        epoch=checkpoint.epoch,
-        counts={},
-        receipts=(),
-        at=checkpoint.updated_at,
     )

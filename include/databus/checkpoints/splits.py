@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from databus.checkpoints import entries
 from databus.checkpoints import split_transitions as transitions
 from databus.checkpoints.codec import encode
 from databus.checkpoints.flow_nodes import FlowNodes
@@ -14,8 +15,9 @@ from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.transaction import Operation, RefusedError, check, create, delete, set_data
 from databus.checkpoints.transitions import check_epoch
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError, CheckpointUnavailableError
-from databus.core.protocols import Clock, Lease
+from databus.core.protocols import Clock
 
 _ROUNDS = 4
 
@@ -62,7 +64,7 @@ class ZooKeeperSplits:
                 transitions.check_detached(flow, sink, checkpoint, sinks.checkpoint)
                 return sinks.checkpoint, ()
             number = self._next_number(own)
-            entry = transitions.entry(number, "detach", why, None, checkpoint)
+            entry = entries.entry(number, "detach", why, None, checkpoint)
             operations = [check(paths.checkpoint, _version(flows, "checkpoint"))]
             if flows.plan_node is not None:
                 operations.append(check(paths.plan, flows.plan_node.version))
@@ -92,8 +94,8 @@ class ZooKeeperSplits:
             wanted.append(joined)
             number, own_number = flows.history_number + 1, sinks.history_number + 1
             why = f"sink {sink} caught up"
-            entry = transitions.entry(number, "join", why, joined.offset, joined)
-            own_entry = transitions.entry(own_number, "join", why, joined.offset, joined)
+            entry = entries.entry(number, "join", why, joined.offset, joined)
+            own_entry = entries.entry(own_number, "join", why, joined.offset, joined)
             return joined, [
                 set_data(paths.checkpoint, stored_checkpoint(joined, number), _version(flows, "checkpoint")),
                 create(paths.history_entry(number), encode(entry.to_json())),

@@ -1,13 +1,11 @@
-"""Which plan may follow a checkpoint, which checkpoint a plan, and the history entry of each. Pure functions."""
+"""Which plan may follow a checkpoint, and which checkpoint a plan. Pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
-from databus.core.counts import TableCounts
+from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointConflictError, StaleEpochError
 from databus.core.offsets import Offset, Ordering
 from databus.core.plan import Plan
@@ -16,49 +14,6 @@ from databus.core.plan import Plan
 def first_checkpoint(offset: Offset, epoch: Epoch, who: str, now: datetime) -> Checkpoint:
     """Return the checkpoint of a flow that has moved nothing yet."""
     return Checkpoint(offset, 0, epoch, who, "", {}, None, now)
-
-
-def first_entry(number: int, checkpoint: Checkpoint) -> HistoryEntry:
-    """Return the history entry of a first checkpoint."""
-    return HistoryEntry(
-        number=number,
-        action="start",
-        who=checkpoint.run_id,
-        why="",
-        previous=None,
-        offset=checkpoint.offset,
-        batch=checkpoint.batch,
-        epoch=checkpoint.epoch,
-        counts={},
-        receipts=(),
-        at=checkpoint.updated_at,
-    )
-
-
-def commit_entry(
-    number: int,
-    previous: Checkpoint,
-    checkpoint: Checkpoint,
-    receipts: Sequence[Mapping[str, Any]],
-    counts: Mapping[str, TableCounts],
-) -> HistoryEntry:
-    """Return the history entry of a commit."""
-    return HistoryEntry(
-        number=number,
-        action="commit",
-        who=checkpoint.run_id,
-        why="",
-        previous=previous.offset,
-        offset=checkpoint.offset,
-        batch=checkpoint.batch,
-        epoch=checkpoint.epoch,
-        counts=counts,
-        receipts=tuple(receipts),
-        at=checkpoint.updated_at,
-        plan_hash=checkpoint.plan_hash,
-        watermark=checkpoint.watermark,
-        bytes=checkpoint.bytes,
-    )
 
 
 def check_epoch(flow: str, mine: Epoch, stored: Epoch) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from databus.checkpoints import transitions
+from databus.checkpoints import entries, transitions
 from databus.checkpoints.alert_states import ZooKeeperAlertBook
 from databus.checkpoints.backfills import ZooKeeperBackfills
 from databus.checkpoints.catching_up import ZooKeeperCatchingUp
@@ -32,6 +32,7 @@ from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.splits import ZooKeeperSplits
 from databus.checkpoints.transaction import Operation, RefusedError, check, create, delete, set_data
 from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.checkpoint_store import Lease
 from databus.core.connections import Connection
 from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
@@ -39,7 +40,7 @@ from databus.core.findings import Finding, Level
 from databus.core.gaps import Gap
 from databus.core.offsets import Offset
 from databus.core.plan import Plan
-from databus.core.protocols import Clock, Lease
+from databus.core.protocols import Clock
 
 _ROUNDS = 4
 
@@ -50,7 +51,7 @@ class _UtcClock:
 
 
 class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchingUp):
-    """Implements `databus.core.protocols.CheckpointStore` on ZooKeeper 3.5 or newer.
+    """Implements `databus.core.checkpoint_store.CheckpointStore` on ZooKeeper 3.5 or newer.
 
     Connects at first use, or by `open`. Safe for several threads, which share one session; not across a fork.
     """
@@ -185,7 +186,7 @@ class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchi
                 transitions.check_start(flow, offset, state.checkpoint)
                 return state.checkpoint
             number = 1 + max((int(name) for name in self._session.children(paths.history)), default=0)
-            entry = transitions.first_entry(number, checkpoint)
+            entry = entries.entry(number, "start", "", None, checkpoint)
             operations = [
                 check(paths.epoch, state.epoch_version),
                 create(paths.checkpoint, stored_checkpoint(checkpoint, number)),
@@ -257,7 +258,7 @@ class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchi
             if previous is None or state.checkpoint_node is None or state.plan_node is None:
                 raise CheckpointConflictError(f"flow {plan.flow}: batch {plan.batch} is planned without a checkpoint")
             number = state.history_number + 1
-            entry = transitions.commit_entry(number, previous, checkpoint, receipts, counts)
+            entry = entries.commit_entry(number, previous, checkpoint, receipts, counts)
             operations = [
                 check(paths.epoch, state.epoch_version),
                 set_data(paths.checkpoint, stored_checkpoint(checkpoint, number), state.checkpoint_node.version),

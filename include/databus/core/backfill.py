@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import BackfillRangeError, SourceDivergedError
 from databus.core.offsets import Offset, OffsetRange, Ordering, offset_from_json
 from databus.core.plan import SourcePlan
-from databus.core.protocols import Lease, Source
+from databus.core.protocols import Source
 from databus.core.stored_json import FORMAT_VERSION, canonical_json, require_version
 
 PLANNING = "backfill"

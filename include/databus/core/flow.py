@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from databus.core.alerts import AlertSpec, ChannelSpec
+from databus.core.batching import Batching
 from databus.core.connections import ConnectionSource
 from databus.core.errors import ConfigError
 from databus.core.expectations import Expectation, expectations_of
@@ -224,23 +225,6 @@ Profile = Literal["exactly_once", "at_least_once", "throughput_first"]
 
 Mode = Literal["live", "standard", "economy"]
 """How fresh a flow is kept, and what it holds for that while it is idle (see `Flow.mode`)."""
-
-
-class Batching(Spec):
-    """Bounds of one micro-batch.
-
-    Attributes:
-        max_rows: a batch ends at the first transaction boundary after this many row changes.
-        max_bytes: … or after this many log bytes.
-        max_seconds: … or after the dump has waited this long for the log to grow.
-        dispatch_seconds: what a batch may take in its sinks. One that takes longer or is turned away meanwhile makes
-            the next ones smaller, down to 1/256 of the bounds above; they grow again when the sinks keep up.
-    """
-
-    max_rows: int = Field(200_000, gt=0)
-    max_bytes: int = Field(256 << 20, gt=0)
-    max_seconds: float = Field(5.0, gt=0)
-    dispatch_seconds: float = Field(30.0, gt=0)
 
 
 class Flow(Spec):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from databus.core.backfill import PLANNING, Aim, Backfill, BackfillStore, Mode, backfill_id, without
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import (
     BackfillIncompleteError,
     BackfillOpenError,
@@ -20,7 +21,6 @@ from databus.core.errors import (
 from databus.core.flow import Flow
 from databus.core.ledger import SpanState
 from databus.core.offsets import OffsetRange, Ordering
-from databus.core.protocols import Lease
 from databus.ops.backfill_range import Places, standing
 from databus.ops.backfill_status import BackfillState, state_of
 from databus.ops.ends import Ends, opened_ends

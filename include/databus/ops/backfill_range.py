@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from databus.core.backfill import Boundary, RangedSource
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import (
     BackfillFutureError,
     BackfillOpenError,
@@ -17,7 +18,6 @@ from databus.core.errors import (
 )
 from databus.core.flow import Flow
 from databus.core.offsets import Offset, OffsetRange, Ordering
-from databus.core.protocols import Lease
 from databus.ops.targets import Target, on_timeline, resolve
 from databus.runtime.context import Services
 

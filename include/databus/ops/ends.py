@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from databus.core.flow import Flow, FlowContext
 from databus.core.protocols import Sink, Source
-from databus.runtime.context import Services
+from databus.runtime.context import Services, open_ends
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,4 @@ def opened_ends(flow: Flow, services: Services) -> Iterator[Ends]:
     """
     context = FlowContext(flow.name, services.settings, services.server_ids)
     with ExitStack() as stack:
-        source = flow.source.open(services.connections, context)
-        stack.callback(source.close)
-        sinks: dict[str, Sink] = {}
-        for spec in flow.sinks:
-            sinks[spec.sink_name] = sink = spec.open(services.connections, context)
-            stack.callback(sink.close)
-        yield Ends(source, sinks)
+        yield Ends(*open_ends(stack, flow, services.connections, context))

@@ -23,7 +23,7 @@ from databus.runtime.context import FlowSession, RunIdentity, Services, open_ses
 from databus.runtime.replay import CHECK, Replayed, pinned_sinks, reopened, replay
 
 if TYPE_CHECKING:
-    from databus.core.protocols import Lease
+    from databus.core.checkpoint_store import Lease
 
 log = logging.getLogger(__name__)
 

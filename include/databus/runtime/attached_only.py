@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from databus.core.amendments import Amendment, Pause
 from databus.core.checkpoint import Checkpoint, HistoryEntry
+from databus.core.checkpoint_store import Lease
 from databus.core.gaps import Gap
-from databus.core.protocols import Lease
 from databus.runtime.patience import PatientStore
 
 

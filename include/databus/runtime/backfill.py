@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from databus.core.backfill import Backfill, RangedSource
+from databus.core.batching import Batching
 from databus.core.errors import ConfigError
-from databus.core.flow import Batching, Flow
+from databus.core.flow import Flow
 from databus.core.offsets import Offset, OffsetRange, Ordering
 from databus.core.plan import SourcePlan
 from databus.core.protocols import Source

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
 from databus.core.counts import TableCounts
+from databus.core.flow import Flow
 from databus.core.plan import SourcePlan
-from databus.core.protocols import Lease, SlotWriter
+from databus.core.protocols import SlotWriter
 from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.core.report import BatchReport, CheckResult
 from databus.observe.stages import StageTimes
@@ -121,30 +123,31 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Move
         for name, sink in session.sinks.items():
             with naming(name):
                 done[name] = dispatch(flow, batch.plan, checked, (session.sink_spec(name), sink), names, splits)
-        observed = next(iter(done.values())).observed
-        by_state = counts.table_counts(names, observed)
+        by_state = counts.table_counts(names, next(iter(done.values())).observed)
         held = quarantined_rows(checked) if any(c.quarantined for c in by_state.values()) else ()
-    receipts = {name: (d.given, d.receipts) for name, d in done.items()}
-    tables = counts.reconcile(flow, planned, observed, by_state, receipts)
-    written = tuple(r for d in done.values() for r in d.receipts)
-    return _Moved(
-        tables,
-        written,
-        (*counts.check_results(flow, names, observed), *whole),
-        (*held, *(row for r in written for row in r.rejected)),
-    )
+    return _moved(flow, planned, done, whole, held)
 
 
 def _move_direct(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:
     """Move the rows of a planned range by the direct lane: they are read inside the dispatch."""
     flow, planned = session.flow, batch.source
-    names = counts.table_names(planned)
     with times.stage("check"):
         whole = check.evaluate_batch_checks(flow, planned, batch.plan.clock)
         check.enforce(flow, whole)
     with times.stage("dispatch"):
         done, held = dispatch_direct(session, batch)
-    observed = next(iter(done.values())).observed
+    return _moved(flow, planned, done, whole, held)
+
+
+def _moved(
+    flow: Flow,
+    planned: SourcePlan,
+    done: Mapping[str, Dispatched],
+    whole: Sequence[CheckResult],
+    held: Sequence[RejectedRow],
+) -> _Moved:
+    """Compare what each sink was given and wrote with what was read, and put the outcome together."""
+    names, observed = counts.table_names(planned), next(iter(done.values())).observed
     receipts = {name: (d.given, d.receipts) for name, d in done.items()}
     tables = counts.reconcile(flow, planned, observed, counts.table_counts(names, observed), receipts)
     written = tuple(r for d in done.values() for r in d.receipts)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
 from databus.core.counts import TableCounts
 from databus.core.offsets import Ordering
-from databus.core.protocols import Lease
 from databus.core.receipts import WriteReceipt
 from databus.runtime.context import FlowSession
 from databus.runtime.pace import Pace

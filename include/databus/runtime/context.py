@@ -10,10 +10,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from databus.core.backfill import BackfillStore
+from databus.core.checkpoint_store import CheckpointStore
 from databus.core.connections import ConnectionSource
 from databus.core.flow import DumpTurns, Flow, FlowContext, ServerIds, SinkSpec
 from databus.core.marks import ClaimRegister
-from databus.core.protocols import CheckpointStore, Clock, Recorder, Sink, Source
+from databus.core.protocols import Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
 from databus.runtime.recorder_breaker import RecorderBreaker
 
@@ -144,6 +145,23 @@ class Services:
     backfills: BackfillStore | None = None
 
 
+def open_ends(
+    stack: ExitStack, flow: Flow, connections: ConnectionSource, context: FlowContext
+) -> tuple[Source, Mapping[str, Sink]]:
+    """Open source and sinks, the sinks by name in the flow's order; the stack closes them.
+
+    Raises:
+        DatabusError: a connection is missing, a server refused or cannot be reached.
+    """
+    source = flow.source.open(connections, context)
+    stack.callback(source.close)
+    sinks: dict[str, Sink] = {}
+    for spec in flow.sinks:
+        sinks[spec.sink_name] = sink = spec.open(connections, context)
+        stack.callback(sink.close)
+    return source, sinks
+
+
 def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdentity) -> FlowSession:
     """Open a flow's source and sinks; on any failure what was opened is closed again.
 
@@ -152,12 +170,7 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
     """
     context = FlowContext(flow.name, services.settings, services.server_ids, services.dump_turns)
     with ExitStack() as stack:
-        source = flow.source.open(services.connections, context)
-        stack.callback(source.close)
-        sinks: dict[str, Sink] = {}
-        for spec in flow.sinks:
-            sinks[spec.sink_name] = sink = spec.open(services.connections, context)
-            stack.callback(sink.close)
+        source, sinks = open_ends(stack, flow, services.connections, context)
 
         def reopen(name: str) -> Sink:
             return next(s for s in flow.sinks if s.sink_name == name).open(services.connections, context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from databus.core.checkpoint import Epoch
-from databus.core.protocols import Lease
+from databus.core.checkpoint_store import Lease
 
 
 class OfFlow(Protocol):

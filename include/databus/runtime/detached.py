@@ -18,13 +18,13 @@ from typing import Any
 from databus.checkpoints.spool import PlanSpool
 from databus.core.amendments import Pause
 from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.checkpoint_store import CheckpointStore, Lease
 from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointUnavailableError
 from databus.core.marks import Announcement, ClaimRegister
 from databus.core.offsets import Offset
 from databus.core.outcome import PlanOutcome
 from databus.core.plan import Plan
-from databus.core.protocols import CheckpointStore, Lease
 from databus.runtime.attached_only import AttachedOnlyStore
 from databus.runtime.detachable_lease import DetachableLease
 from databus.runtime.patience import Patience

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from databus.core.flow import Batching
+from databus.core.batching import Batching
 from databus.core.receipts import WriteReceipt
 
 log = logging.getLogger(__name__)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from databus.core.checkpoint_store import CheckpointStore
 from databus.core.errors import CheckpointError, RecordingError
-from databus.core.protocols import CheckpointStore, Recorder
+from databus.core.protocols import Recorder
 
 log = logging.getLogger(__name__)
 

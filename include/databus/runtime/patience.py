@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from databus.core.amendments import Amendment, Pause
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.checkpoint_store import CheckpointStore, Lease
 from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointUnavailableError
 from databus.core.gaps import Gap
 from databus.core.offsets import Offset
 from databus.core.outcome import PlanOutcome
 from databus.core.plan import Plan
-from databus.core.protocols import CheckpointStore, Lease
 from databus.runtime.drain import Drain
 
 log = logging.getLogger(__name__)

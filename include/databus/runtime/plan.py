@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError
 from databus.core.offsets import Ordering
 from databus.core.plan import Plan, SinkPlan, SourcePlan
-from databus.core.protocols import Lease
 from databus.runtime.context import FlowSession
 from databus.runtime.outage import naming
 from databus.runtime.pace import Pace

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
+from databus.core.checkpoint_store import CheckpointStore, Lease
 from databus.core.errors import DatabusError, OffsetPurgedError
 from databus.core.gaps import OPEN, SKIPPED, Gap
 from databus.core.offsets import Ordering
 from databus.core.plan import SourcePlan
-from databus.core.protocols import CheckpointStore, Lease
 
 log = logging.getLogger(__name__)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from databus.core.plan import SourcePlan
 from databus.core.protocols import Split
 from databus.runtime.context import FlowSession
+from databus.runtime.packed_splits import pack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,13 +35,3 @@ def read(session: FlowSession, planned: SourcePlan) -> tuple[DataFrame, int]:
 def splits_of(session: FlowSession, planned: SourcePlan) -> Sequence[Split]:
     """Return the splits of a range, in log order."""
     return session.source.splits(planned, SPLITS_PER_BATCH)
-
-
-def pack(splits: Sequence[Split]) -> str:
-    """Serialise splits; those that carry a login must not become an option of a data source (ADR 18)."""
-    return base64.b64encode(pickle.dumps(list(splits))).decode()
-
-
-def unpack(text: str) -> list[Any]:
-    """Read what `pack` wrote; only ever fed with strings of this process's own making."""
-    return list(pickle.loads(base64.b64decode(text)))  # noqa: S301 - our own driver wrote it

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
-from databus.core.flow import Batching
+from databus.core.batching import Batching
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from databus.core.events import ROW_DDL
-from databus.runtime.read import unpack
+from databus.runtime.packed_splits import unpack
 
 if TYPE_CHECKING:
     import pyarrow as pa

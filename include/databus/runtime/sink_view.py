@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import CheckpointStore, Lease
 from databus.core.plan import Plan
-from databus.core.protocols import CheckpointStore, Lease
 from databus.runtime.drain import Drain
 from databus.runtime.patience import Patience, PatientStore
 

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from databus.core.batching import Batching
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointUnavailableError, SinkError, SinkFencedError, SourceError
-from databus.core.flow import Batching
 from databus.core.offsets import Offset, Ordering
 from databus.core.plan import SourcePlan
-from databus.core.protocols import Lease, Source
+from databus.core.protocols import Source
 from databus.core.report import BatchReport
 from databus.runtime.batch import run_batch
 from databus.runtime.context import FlowSession

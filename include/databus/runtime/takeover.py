@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from databus.checkpoints.spool import PlanSpool
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import CheckpointStore, Lease
 from databus.core.errors import MarkersAheadError, SinkUnavailableError, StaleEpochError
 from databus.core.flow import Flow
 from databus.core.marks import ClaimRegister, SlotMark
 from databus.core.plan import Plan
-from databus.core.protocols import CheckpointStore, Lease, Sink
+from databus.core.protocols import Sink
 from databus.core.settings import Settings
 from databus.runtime.context import FlowSession
 from databus.runtime.zookeeper_loss import marked_sinks, register_of, spool_of

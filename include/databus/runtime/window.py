@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import FlowPausedError, LeaseBusyError, OffsetPurgedError, SinkError, StaleEpochError
 from databus.core.flow import Mode
 from databus.core.lag import Headroom, eta_s
-from databus.core.protocols import Lease
 from databus.core.report import BatchReport
 from databus.runtime.batch import run_batch
 from databus.runtime.context import FlowSession

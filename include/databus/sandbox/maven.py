@@ -16,6 +16,7 @@ from xml.etree import ElementTree as ET  # only builds documents here, never rea
 
 from databus.core.errors import SandboxError
 from databus.sandbox import packages
+from databus.sandbox.cache import cached_folder
 from databus.sandbox.progress import Progress, ProgressEvent, Step
 
 _NAMESPACE = "http://maven.apache.org/POM/4.0.0"
@@ -112,6 +113,19 @@ def copy_dependencies(download: Download, folder: Path, progress: Progress) -> N
         argv += [f"org.apache.maven.plugins:maven-dependency-plugin:{download.plugin_version}:copy-dependencies"]
         argv += [f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
         _run(argv, download.server, progress)
+
+
+def libraries(download: Download, version: str, progress: Progress) -> Path:
+    """Return the folder of an installation that is libraries alone, below "libs"; fetched once and kept.
+
+    Raises:
+        SandboxError: as `copy_dependencies`.
+    """
+    return cached_folder(
+        f"{download.server}-{version}",
+        download.recipe,
+        lambda folder: copy_dependencies(download, folder / "libs", progress),
+    )
 
 
 def _run(argv: Sequence[str], server: str, progress: Progress) -> None:

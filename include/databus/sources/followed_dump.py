@@ -38,10 +38,6 @@ class FollowedDump:
         """Tell whether the next range can begin at a place without another dump."""
         return self._usable and (place.file, place.pos) == (self._name, self._tail_pos)
 
-    def ends_at(self, place: BinlogOffset) -> bool:
-        """Tell, after a range was read to its end, whether the next can begin there."""
-        return self.stands_at(place)
-
     def batches(self, deadline: Callable[[], float] | None = None) -> Iterator[Events]:
         """Yield what a dump from the place where it stands would send (see `Dump.batches`)."""
         assert deadline is not None  # noqa: S101 - a dump that follows has one

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow import FlowContext, SourceSpec
-from databus.core.secrets import is_sensitive
+from databus.kafka.client_settings import ClientSettings, allowed
 
 if TYPE_CHECKING:
     from databus.core.protocols import Source
@@ -30,7 +30,6 @@ _RESERVED = frozenset(
 )  # fmt: skip
 
 Format = Literal["bytes", "string", "json"]
-Settings = Mapping[str, str | int | float | bool]
 
 
 class KafkaTopics(SourceSpec):
@@ -86,7 +85,7 @@ class KafkaTopics(SourceSpec):
     leave_out: str = ""
     cluster: str = ""
     timeout_s: float = Field(30.0, gt=0)
-    consumer: Settings = Field(default_factory=dict)
+    consumer: ClientSettings = Field(default_factory=dict)
 
     @field_validator("topics", "exclude_topics")
     @classmethod
@@ -141,16 +140,8 @@ class KafkaTopics(SourceSpec):
 
     @field_validator("consumer")
     @classmethod
-    def _guarantee_is_kept(
-        cls, value: Mapping[str, str | int | float | bool]
-    ) -> Mapping[str, str | int | float | bool]:
-        reserved = sorted(_RESERVED.intersection(value))
-        if reserved:
-            raise ValueError(f"{', '.join(reserved)} cannot be set: exactly once rests on it")
-        security = sorted(n for n in value if n.startswith(("sasl.", "ssl.", "security.")) or is_sensitive(n))
-        if security:
-            raise ValueError(f"{', '.join(security)} belongs into the connection: a flow is shown and stored as it is")
-        return value
+    def _guarantee_is_kept(cls, value: ClientSettings) -> ClientSettings:
+        return allowed(value, _RESERVED)
 
     @model_validator(mode="after")
     def _fields_have_values(self) -> KafkaTopics:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
 
+from databus.core.batching import Batching
 from databus.core.connections import Connection
 from databus.core.errors import DatabusError, OffsetInvalidError, OffsetPurgedError, SourceSettingError
 from databus.core.findings import Finding, Level
-from databus.core.flow import Batching, FlowContext
+from databus.core.flow import FlowContext
 from databus.core.lag import Lag
 from databus.core.offsets import KafkaOffsets, Offset, OffsetRange
 from databus.core.plan import SourcePlan

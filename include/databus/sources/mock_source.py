@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from databus.core.batching import Batching
 from databus.core.errors import OffsetInvalidError
 from databus.core.findings import Finding, Level
-from databus.core.flow import Batching
 from databus.core.lag import Lag
 from databus.core.offsets import Offset, OffsetRange, SequenceOffset
 from databus.core.plan import SourcePlan

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from databus.core.findings import Finding, Level
 from databus.core.lag import Headroom
 from databus.core.offsets import BinlogOffset
 from databus.sources.mysql_server import LogFile, MysqlServer
@@ -39,6 +40,14 @@ def headroom(
         seconds = max(0.0, kept_s - age_s)
     low = seconds is not None and kept_s is not None and seconds < min(warning_s, kept_s / 2)
     return Headroom(seconds, before, offset.file, kept_s, low=low)
+
+
+def headroom_finding(subject: str, room: Headroom) -> Finding:
+    """Return what a preflight says of a headroom."""
+    if not room.low:
+        return Finding(f"{subject}: headroom", Level.OK, str(room))
+    hint = "Run the flow, or raise binlog_expire_logs_seconds, before the server deletes it."
+    return Finding(f"{subject}: headroom", Level.WARN, str(room), hint, "source_headroom")
 
 
 def retention_s(settings: dict[str, str]) -> int | None:

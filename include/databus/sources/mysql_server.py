@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 from databus.binlog.dump import another_server
 from databus.binlog.wire import ServerConnection
 from databus.core.connections import Connection
-from databus.core.errors import SourceError, SourceSettingError, SourceUnavailableError
-from databus.core.offsets import BinlogOffset
+from databus.core.errors import OffsetInvalidError, SourceError, SourceSettingError, SourceUnavailableError
+from databus.core.offsets import BinlogOffset, Offset
 
 T = TypeVar("T")
 Flavor = Literal["mysql", "mariadb"]
@@ -68,6 +68,19 @@ class MysqlServer:
     def identity(self) -> str:
         """`server_uuid` of MySQL, `server_id` of MariaDB in text form."""
         return self._fact("server_uuid" if self.flavor == "mysql" else "server_id")
+
+    def binlog(self, offset: Offset) -> BinlogOffset:
+        """Return an offset as one of a binlog.
+
+        Raises:
+            OffsetInvalidError: it is of another kind.
+        """
+        if not isinstance(offset, BinlogOffset):
+            raise OffsetInvalidError(
+                f"{self.place}: {offset} is an offset of kind {offset.kind}, not of a binlog",
+                hint="Reset the flow's checkpoint.",
+            )
+        return offset
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """Run a statement; a connection that an idle timeout closed is opened again once."""

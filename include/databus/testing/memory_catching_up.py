@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from databus.checkpoints import adoption, reconciliation, transitions
+from databus.checkpoints import adoption, entries, reconciliation, transitions
 from databus.checkpoints.codec import encode
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
 from databus.core.outcome import PlanOutcome
 from databus.core.plan import Plan
-from databus.core.protocols import Lease
 
 if TYPE_CHECKING:
     from databus.core.checkpoint import HistoryEntry
@@ -39,7 +39,7 @@ class MemoryCatchingUp:
                 raise AssertionError("`due` has refused a flow without a checkpoint")
             for outcome in left:
                 number, receipts, counts = own.history_number + 1, outcome.receipts, outcome.counts
-                entry = transitions.commit_entry(number, stored, outcome.checkpoint, receipts, counts)
+                entry = entries.commit_entry(number, stored, outcome.checkpoint, receipts, counts)
                 self._put(own, outcome.checkpoint, replace(entry, why=reconciliation.RECONCILED), "catching up")
                 own.plan, stored = None, outcome.checkpoint
             if pending is not None and pending.batch > stored.batch:
@@ -54,6 +54,8 @@ class MemoryCatchingUp:
             if previous == checkpoint:
                 return
             adoption.check_adoption(flow, previous, checkpoint)
-            entry = adoption.adoption_entry(1 + max(own.history_number, after), previous, checkpoint, why)
+            entry = entries.entry(
+                1 + max(own.history_number, after), "adopt", why, previous.offset if previous else None, checkpoint
+            )
             self._put(own, checkpoint, entry, "adopting")
             own.plan = None

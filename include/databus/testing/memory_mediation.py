@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from databus.checkpoints import amended, transitions
+from databus.checkpoints import amended, entries, transitions
 from databus.checkpoints.codec import check_size, decode_as, encode
 from databus.core.amendments import Amendment, Pause
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
 from databus.core.gaps import Gap
-from databus.core.protocols import Clock, Lease
+from databus.core.protocols import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,7 +74,7 @@ class MemoryMediation:
                 return previous
             amended.check_amendment(flow, amendment, previous, self._plan(flow), self.sinks_behind(flow))
             checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, self._clock.now())
-            entry = amended.amendment_entry(state.history_number + 1, previous, checkpoint, amendment)
+            entry = entries.amendment_entry(state.history_number + 1, previous, checkpoint, amendment)
             self._put(state, checkpoint, entry, f"the {amendment.action}")
             state.plan = None
             if amendment.gap is not None:
@@ -82,7 +83,7 @@ class MemoryMediation:
 
     def _said(self, flow: str, checkpoint: Checkpoint, action: str, said: Pause) -> None:
         state = self._server.flow(flow)
-        entry = amended.pause_entry(state.history_number + 1, checkpoint, action, (said.who, said.why, said.at))
+        entry = entries.pause_entry(state.history_number + 1, checkpoint, action, (said.who, said.why, said.at))
         self._put(state, checkpoint, entry, f"the {action}")
 
     def _name(self, flow: str, gap: Gap) -> Gap:

@@ -11,17 +11,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from databus.checkpoints import entries, transitions
 from databus.checkpoints import split_transitions as splits
-from databus.checkpoints import transitions
 from databus.checkpoints.codec import check_size, decode_as, encode
 from databus.checkpoints.layout import Layout
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.checkpoint_store import Lease
 from databus.core.counts import TableCounts
 from databus.core.errors import LeaseBusyError
 from databus.core.gaps import Gap
 from databus.core.offsets import Offset
 from databus.core.plan import Plan
-from databus.core.protocols import Clock, Lease
+from databus.core.protocols import Clock
 from databus.testing.memory_catching_up import MemoryCatchingUp
 from databus.testing.memory_mediation import MemoryMediation
 
@@ -91,7 +92,7 @@ class _UtcClock:
 
 
 class MemoryCheckpoints(MemoryMediation, MemoryCatchingUp):
-    """Implements `databus.core.protocols.CheckpointStore` without durability; atomic through one lock."""
+    """Implements `databus.core.checkpoint_store.CheckpointStore` without durability; atomic through one lock."""
 
     def __init__(self, server: MemoryServer | None = None, clock: Clock | None = None, history: int = 1000):
         self._server = server or MemoryServer()
@@ -174,7 +175,9 @@ class MemoryCheckpoints(MemoryMediation, MemoryCatchingUp):
                 transitions.check_start(flow, offset, stored)
                 return stored
             checkpoint = transitions.first_checkpoint(offset, lease.epoch, who, self._clock.now())
-            self._put(state, checkpoint, transitions.first_entry(state.history_number + 1, checkpoint), "the start")
+            self._put(
+                state, checkpoint, entries.entry(state.history_number + 1, "start", "", None, checkpoint), "the start"
+            )
             return checkpoint
 
     def write_plan(self, lease: Lease, plan: Plan) -> None:
@@ -210,7 +213,7 @@ class MemoryCheckpoints(MemoryMediation, MemoryCatchingUp):
             if previous is None:
                 raise AssertionError("a plan in flight was written after a checkpoint")
             own = self._at(plan.flow)
-            entry = transitions.commit_entry(own.history_number + 1, previous, checkpoint, receipts, counts)
+            entry = entries.commit_entry(own.history_number + 1, previous, checkpoint, receipts, counts)
             self._put(own, checkpoint, entry, f"the commit of batch {plan.batch}")
             own.plan = None
 
@@ -248,7 +251,7 @@ class MemoryCheckpoints(MemoryMediation, MemoryCatchingUp):
             if stored is not None:
                 splits.check_detached(flow, sink, checkpoint, stored)
                 return stored
-            entry = splits.entry(own.history_number + 1, "detach", why, None, checkpoint)
+            entry = entries.entry(own.history_number + 1, "detach", why, None, checkpoint)
             self._put(own, checkpoint, entry, f"the detachment of sink {sink}")
             own.plan = encode(plan.to_json()) if plan else None
             return checkpoint
@@ -262,9 +265,9 @@ class MemoryCheckpoints(MemoryMediation, MemoryCatchingUp):
             stands = (self._load(flow), self._plan(flow)), (view._load(flow), view._plan(flow))  # noqa: SLF001
             joined = splits.joined(flow, sink, *stands, splits.Joining(lease.epoch, who, self._clock.now()))
             why = f"sink {sink} caught up"
-            entry = splits.entry(state.history_number + 1, "join", why, joined.offset, joined)
+            entry = entries.entry(state.history_number + 1, "join", why, joined.offset, joined)
             self._put(state, joined, entry, f"the joining of sink {sink}")
-            entry = splits.entry(own.history_number + 1, "join", why, joined.offset, joined)
+            entry = entries.entry(own.history_number + 1, "join", why, joined.offset, joined)
             self._put(own, joined, entry, f"the joining of sink {sink}")
             own.checkpoint = None
             return joined

@@ -11,11 +11,9 @@ import enum
 import socket
 import struct
 import threading
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+
+from databus.testing.local_proxy import Link, LocalProxy, Loop
 
 MULTI = 14
 """Opcode of an atomic write (ZooDefs.OpCode.multi)."""
@@ -45,8 +43,15 @@ class _Armed:
     stay_down: bool
 
 
-class ZooKeeperProxy:
-    """Listens on a free local port and forwards to one server; use it as a context manager."""
+class ZooKeeperProxy(LocalProxy):
+    """Listens on a free local port and forwards to one server; use it as a context manager.
+
+    Attributes:
+        target_port: the server's client port.
+        held: set once a request is held.
+    """
+
+    name = "zookeeper-proxy"
 
     def __init__(self, host: str, port: int):
         """Start to listen.
@@ -55,26 +60,11 @@ class ZooKeeperProxy:
             host: the server's host.
             port: its client port.
         """
-        self._target = (host, port)
         self.target_port = port
         self._faults: list[_Armed] = []
-        self._lock = threading.Lock()
-        self._down = False
         self.held = threading.Event()
         self._go = threading.Event()
-        self._links: set[_Link] = set()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._thread = threading.Thread(target=self._accept, name="zookeeper-proxy", daemon=True)
-        self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(host, port)
 
     def fail_next(self, fault: Fault, content: str, *, stay_down: bool = False) -> None:
         """Let the next atomic write that contains `content` (a path, say) meet a fault; once per call, in order.
@@ -93,27 +83,11 @@ class ZooKeeperProxy:
         with self._lock:
             return len(self._faults)
 
-    def go_down(self) -> None:
-        """Cut all connections and refuse new ones."""
-        with self._lock:
-            self._down = True
-            links = list(self._links)
-        for link in links:
-            link.cut()
-
-    def come_back(self) -> None:
-        """Accept connections again."""
-        with self._lock:
-            self._down = False
-
     def close(self) -> None:
         """Cut everything and stop to listen."""
-        self.go_down()
-        self.let_go()
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join()
+        self.go_down()  # first: what is held must not be passed on
+        self._go.set()
+        super().close()
 
     def let_go(self) -> None:
         """Send a held request on. `held` is set once one is held."""
@@ -133,70 +107,20 @@ class ZooKeeperProxy:
             self._down = self._down or armed.stay_down
             return armed.fault
 
-    def forget(self, link: _Link) -> None:
-        """Drop a link that has ended."""
-        with self._lock:
-            self._links.discard(link)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client = self._listener.accept()[0]
-            except OSError:
-                return
-            with self._lock:
-                down = self._down
-            if down:
-                client.close()
-                continue
-            try:
-                server = socket.create_connection(self._target, timeout=5)
-            except OSError:
-                client.close()
-                continue
-            server.settimeout(None)
-            link = _Link(self, client, server)
-            with self._lock:
-                self._links.add(link)
-                down = self._down
-            link.start()
-            if down:
-                link.cut()
+    def loops(self, link: Link) -> tuple[Loop, Loop]:
+        """Return the two directions of a client's conversation."""
+        conversation = _Conversation(self, link)
+        return conversation.requests, conversation.answers
 
 
-class _Link:
-    """One client's connection and the one to the server behind it."""
+class _Conversation:
+    """What one client and the server say to each other."""
 
-    def __init__(self, proxy: ZooKeeperProxy, client: socket.socket, server: socket.socket):
-        self._proxy = proxy
-        self._client = client
-        self._server = server
+    def __init__(self, proxy: ZooKeeperProxy, link: Link):
+        self._proxy, self._client, self._server = proxy, link.client, link.server
         self._cut_at_answer: int | None = None
-        self._lock = threading.Lock()
-        self._running = 2
 
-    def start(self) -> None:
-        for target in (self._requests, self._answers):
-            threading.Thread(target=self._run, args=(target,), name="zookeeper-proxy-link", daemon=True).start()
-
-    def cut(self) -> None:
-        for end in (self._client, self._server):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def _run(self, loop: Callable[[], None]) -> None:
-        with suppress(OSError, EOFError):
-            loop()
-        self.cut()
-        with self._lock:
-            self._running -= 1
-            last = self._running == 0
-        if last:
-            self._client.close()
-            self._server.close()
-            self._proxy.forget(self)
-
-    def _requests(self) -> None:
+    def requests(self) -> None:
         greeting = _frame(self._client)
         self._server.sendall(greeting)
         while True:
@@ -211,7 +135,7 @@ class _Link:
                 self._cut_at_answer = xid
             self._server.sendall(frame)
 
-    def _answers(self) -> None:
+    def answers(self) -> None:
         greeting = _frame(self._server)
         self._client.sendall(greeting)
         while True:

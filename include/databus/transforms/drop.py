@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from databus.rows.changes import Changes
 from databus.rows.selection import columns_of, refuse_key_columns
-from databus.transforms.table_transform import TableTransform
+from databus.transforms.columns_transform import ColumnsTransform
 
 
-class DropColumns(TableTransform):
+class DropColumns(ColumnsTransform):
     """Leave columns out of `before` and `after`: `DropColumns("card_number", "cvc")`.
 
     Columns of the primary key are refused: their values stand in every record's key.
@@ -23,13 +21,6 @@ class DropColumns(TableTransform):
     kind: ClassVar[str] = "drop"
     by_table: ClassVar[bool] = True
 
-    columns: tuple[str, ...] = Field(min_length=1)
-
-    def __init__(self, *columns: str, **options: Any):
-        if columns:
-            options["columns"] = columns
-        super().__init__(**options)
-
     def transform(self, changes: Changes) -> Changes:
         """Drop the columns.
 
@@ -40,7 +31,3 @@ class DropColumns(TableTransform):
             refuse_key_columns(schema, names, self.label())
             changes = changes.with_columns_dropped(schema, names)
         return changes
-
-    def label(self) -> str:
-        """Return the columns."""
-        return f"drop {', '.join(self.columns)}"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from databus.rows.changes import Changes
 from databus.rows.selection import columns_of, refuse_key_columns
-from databus.transforms.table_transform import TableTransform
+from databus.transforms.columns_transform import ColumnsTransform
 
 
-class Hash(TableTransform):
+class Hash(ColumnsTransform):
     """Replace values by their SHA-256 in 64 hex digits, in `before` and `after`: `Hash("email")`.
 
     Joins and counts by the column still work; NULL stays NULL. There is no salt: values from a small set (phone
@@ -25,13 +23,6 @@ class Hash(TableTransform):
 
     kind: ClassVar[str] = "hash"
 
-    columns: tuple[str, ...] = Field(min_length=1)
-
-    def __init__(self, *columns: str, **options: Any):
-        if columns:
-            options["columns"] = columns
-        super().__init__(**options)
-
     def transform(self, changes: Changes) -> Changes:
         """Hash the columns.
 
@@ -42,7 +33,3 @@ class Hash(TableTransform):
             refuse_key_columns(schema, names, self.label())
             changes = changes.with_columns_replaced(schema, names, lambda value: f"sha2({value}, 256)")
         return changes
-
-    def label(self) -> str:
-        """Return the columns."""
-        return f"hash {', '.join(self.columns)}"

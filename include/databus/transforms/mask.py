@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -10,10 +10,10 @@ from databus.core.errors import TransformError
 from databus.rows.changes import Changes
 from databus.rows.fields import sql_string
 from databus.rows.selection import columns_of, refuse_key_columns
-from databus.transforms.table_transform import TableTransform
+from databus.transforms.columns_transform import ColumnsTransform
 
 
-class Mask(TableTransform):
+class Mask(ColumnsTransform):
     """Replace values by text in `before` and `after`: `Mask("card_number", keep_last=4)`.
 
     NULL stays NULL. Values no longer than `keep_last` are masked whole. Columns of the primary key are refused:
@@ -27,14 +27,8 @@ class Mask(TableTransform):
 
     kind: ClassVar[str] = "mask"
 
-    columns: tuple[str, ...] = Field(min_length=1)
     value: str = "***"
     keep_last: int = Field(0, ge=0)
-
-    def __init__(self, *columns: str, **options: Any):
-        if columns:
-            options["columns"] = columns
-        super().__init__(**options)
 
     def transform(self, changes: Changes) -> Changes:
         """Mask the columns.
@@ -55,10 +49,6 @@ class Mask(TableTransform):
                 )
             changes = changes.with_columns_replaced(schema, names, self._masked)
         return changes
-
-    def label(self) -> str:
-        """Return the columns."""
-        return f"mask {', '.join(self.columns)}"
 
     def _masked(self, text: str) -> str:
         shown = sql_string(self.value)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from databus.rows.changes import Changes
 from databus.rows.selection import columns_of
-from databus.transforms.table_transform import TableTransform
+from databus.transforms.columns_transform import ColumnsTransform
 
 
-class Project(TableTransform):
+class Project(ColumnsTransform):
     """Keep only the named columns: `Project("order_id", "amount", tables=("shop.orders",))`.
 
     The record's key is not touched: it stays the source's primary key, also where key columns are not kept in the
@@ -24,13 +22,6 @@ class Project(TableTransform):
     kind: ClassVar[str] = "project"
     by_table: ClassVar[bool] = True
 
-    columns: tuple[str, ...] = Field(min_length=1)
-
-    def __init__(self, *columns: str, **options: Any):
-        if columns:
-            options["columns"] = columns
-        super().__init__(**options)
-
     def transform(self, changes: Changes) -> Changes:
         """Keep the columns.
 
@@ -40,7 +31,3 @@ class Project(TableTransform):
         for schema, names in columns_of(changes, self.tables, self.columns, self.label()):
             changes = changes.with_columns_kept(schema, names)
         return changes
-
-    def label(self) -> str:
-        """Return the columns."""
-        return f"project {', '.join(self.columns)}"

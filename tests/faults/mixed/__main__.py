@@ -16,9 +16,8 @@ from tests.faults.mixed.cluster import CONNECTIONS, ENGINE, SERVERS
 from tests.faults.mixed.faults import EVERY, FAULTS, ON_SPARK
 from tests.faults.mixed.loop import MixedLoop
 from tests.faults.mixed.step_clock import StepClock
+from tests.faults.report import RESULTS, say
 from tests.faults.world import World
-
-RESULTS = Path(__file__).parents[1] / "results"
 
 
 def main() -> int:
@@ -56,29 +55,16 @@ def _play(sandbox: Sandbox, folder: Path, options: argparse.Namespace) -> int:
     clock, small = StepClock(folder), os.getuid() == 0
     with World(sandbox, folder, small_disk=small, servers=CONNECTIONS, environment=clock.environment) as world:
         name = f"mixed_{os.getpid()}_{options.seed}"
-        loop = MixedLoop(world, clock, name, options.seed, _line, on_spark=options.spark)
+        loop = MixedLoop(world, clock, name, options.seed, say, on_spark=options.spark)
         file = RESULTS / f"mixed-{options.seed}.json"
         kinds = options.kinds or tuple(ON_SPARK if options.spark else FAULTS)
         try:
             report = loop.play(kinds, options.rounds, time.monotonic() + options.minutes * 60)
         finally:
             loop.close()
-            loop.report.save(file)
-            if not loop.report.clean:
-                file.with_suffix(".log").write_bytes(world.log.read_bytes())
-    if not report.clean:
-        sys.stdout.write("".join(f"{at:9.3f} {text}\n" for at, text in report.timeline[-60:]))
-        sys.stdout.write("\n".join(report.findings[:40]) + "\n")
-    facts = {name: value for name, value in report.facts.items() if name != "stall_s"}
-    sys.stdout.write(f"{report.table()}\n{facts}; runs ended with {dict(report.errors)}\n")
-    sys.stdout.write(f"zombies: {dict(report.fates)}\n")
-    sys.stdout.write(f"seed {options.seed}: {'clean' if report.clean else 'FINDINGS'}; report: {file}\n")
+            loop.report.keep(file, world.log)
+    sys.stdout.write(f"{report.summary()}; report: {file}\n")
     return 0 if report.clean else 1
-
-
-def _line(text: str) -> None:
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from opensearchpy.exceptions import OpenSearchException
 
-from databus import Elasticsearch, Flow, Kafka, MysqlBinlog
+from databus import Elasticsearch, Flow, Kafka
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.connections import Connection
 from databus.core.errors import CheckpointUnavailableError
@@ -65,15 +65,9 @@ class MixedLoop:
         self.report = Report(seed)
         self.cluster = Cluster(world.sandbox)
         self.writer = ChangeWriter(world.sql, name, seed)
-        with world.sql() as connection, connection.cursor() as cursor:
-            cursor.execute("SHOW MASTER STATUS")
-            file, position = cursor.fetchone()[:2]
-        self.writer.create()
         self.flow = Flow(
             name=name,
-            source=MysqlBinlog(
-                conn_id="mysql_shop", tables=(f"{name}.items", f"{name}.parts"), start=f"{file}:{position}"
-            ),
+            source=self.writer.create(),
             sinks=(
                 Kafka(conn_id="kafka_three", topic=name, partitions=5, slots=2, chunk_rows=50, timeout_s=20),
                 Elasticsearch(conn_id="opensearch_default", slots=2, bulk_bytes=100_000),
@@ -87,7 +81,6 @@ class MixedLoop:
         self._store = ZooKeeperCheckpoints(
             Connection(conn_id="oracle", conn_type="zookeeper", extra={"hosts": world.sandbox.address(ZOOKEEPER)})
         )
-        self._judged = 0
         self._fault = "none"
         began, before = time.monotonic(), self.writer.total
         self.writer.full = lambda: (
@@ -198,9 +191,8 @@ class MixedLoop:
             documents = self.index.documents()
             self.index.look(documents, self.writer.snapshot())
         with suppress(CheckpointUnavailableError):
-            for found, text in judge_history(self._store.history(self.name, 60)):
-                self.report.find(found, self._fault, text)
-        self._take_findings()
+            self._check_history(60)
+        self.report.take(self.topic.verdict, self._fault)
 
     def settle(self) -> None:
         """Stop the writer, let the path catch up, and compare every change and every document."""
@@ -217,9 +209,8 @@ class MixedLoop:
         documents = self.index.documents()
         self.topic.settle(self.writer.snapshot())
         judge_index(documents, self.writer.rows(), self.topic.verdict)
-        for found, text in judge_history(self._store.history(self.name, 1000)):
-            self.report.find(found, self._fault, text)
-        self._take_findings()
+        self._check_history(1000)
+        self.report.take(self.topic.verdict, self._fault)
         self.report.facts.update(
             changes=self.writer.total,
             transactions=self.writer.transactions,
@@ -227,13 +218,10 @@ class MixedLoop:
             runs=len(self.supervisor.runs),
         )
 
+    def _check_history(self, last: int) -> None:
+        for found, text in judge_history(self._store.history(self.name, last)):
+            self.report.find(found, self._fault, text)
+
     def _as_the_table(self) -> bool:
         documents: dict[Any, Any] = self.index.documents()
         return {key: found["v"] for key, found in documents.items()} == self.writer.rows()
-
-    def _take_findings(self) -> None:
-        verdict = self.topic.verdict
-        for text in verdict.examples[self._judged :]:
-            kind, _, rest = text.partition(": ")
-            self.report.find(kind, self._fault, rest)
-        self._judged = len(verdict.examples)

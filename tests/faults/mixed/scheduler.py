@@ -18,9 +18,8 @@ from databus.demo.shop import ShopWriter, create_shop
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.e2e.airflow_world import AirflowWorld, flow_file, shop_connection, until
 from tests.faults.mixed.scene import quiet
-from tests.faults.report import Report
+from tests.faults.report import RESULTS, Report, say
 
-RESULTS = Path(__file__).parents[1] / "results"
 FLOW = "faults_scheduler"
 KIND = "scheduler killed"
 _SERVERS = ("zookeeper", "kafka", "mysql", "spark", "airflow")
@@ -78,8 +77,7 @@ def _play(world: AirflowWorld, report: Report, rounds: int, chance: random.Rando
             took = time.monotonic() - since
             report.recovery_s.setdefault(KIND, []).append(took)
             report.rounds[KIND] += 1
-            sys.stdout.write(f"{time.strftime('%H:%M:%S')} round {number}: next batch after {took:.1f} s\n")
-            sys.stdout.flush()
+            say(f"round {number}: next batch after {took:.1f} s")
     until("all changes have arrived", lambda: world.has_all(FLOW), _WITHIN_S)
     world.api.pause(FLOW, True)
     try:

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from databus.core.batching import Batching
 from databus.core.errors import ConfigError
-from databus.core.flow import Batching, CheckSpec, Flow, SinkSpec, SourceSpec, TransformSpec
+from databus.core.flow import CheckSpec, Flow, SinkSpec, SourceSpec, TransformSpec
 from databus.core.spec import Spec
 
 

@@ -12,13 +12,13 @@ import pytest
 from databus.checkpoints.spool import PlanSpool
 from databus.core.amendments import Amendment
 from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.checkpoint_store import CheckpointStore
 from databus.core.errors import CheckpointUnavailableError, MarkersAheadError, SinkUnavailableError, StaleEpochError
 from databus.core.flow import Flow
 from databus.core.gaps import OPEN, Gap
 from databus.core.marks import Announcement, SlotMark
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan, SinkPlan
-from databus.core.protocols import CheckpointStore
 from databus.core.settings import Settings
 from databus.runtime.detached import DetachableStore, Terms
 from databus.runtime.drain import Drain

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from databus.core.batching import Batching
 from databus.core.errors import ConfigError, OffsetInvalidError
-from databus.core.flow import Batching
 from databus.core.offsets import Offset, SequenceOffset
 from databus.core.protocols import Source
 from databus.sources.mock import Mock

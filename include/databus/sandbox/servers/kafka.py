@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from databus.core.errors import SandboxError
-from databus.sandbox.cache import cached_folder
-from databus.sandbox.maven import Artifact, Download, copy_dependencies
+from databus.sandbox.maven import Artifact, Download, libraries
 from databus.sandbox.process import Command
 from databus.sandbox.servers.java import copy_config, java_argv
 from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults
@@ -55,11 +54,7 @@ class Kafka(ServerDefaults):
             Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", log4j),
         )
         download = Download("kafka", artifacts, context.versions["MAVEN_DEPENDENCY_PLUGIN_VERSION"])
-        return cached_folder(
-            f"kafka-{version}",
-            download.recipe,
-            lambda folder: copy_dependencies(download, folder / "libs", context.progress),
-        )
+        return libraries(download, version, context.progress)
 
     def prepare(self, context: Context) -> None:
         """Write each node's properties, and format its log folder the first time."""

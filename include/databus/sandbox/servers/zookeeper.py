@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from databus.sandbox.cache import cached_folder
-from databus.sandbox.maven import Artifact, Download, copy_dependencies
+from databus.sandbox.maven import Artifact, Download, libraries
 from databus.sandbox.process import Command
 from databus.sandbox.servers.java import copy_config, java_argv
 from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults
@@ -56,11 +55,7 @@ class ZooKeeper(ServerDefaults):
             Artifact("ch.qos.logback", "logback-classic", context.versions["LOGBACK_VERSION"]),
         )
         download = Download("zookeeper", artifacts, context.versions["MAVEN_DEPENDENCY_PLUGIN_VERSION"])
-        return cached_folder(
-            f"zookeeper-{version}",
-            download.recipe,
-            lambda folder: copy_dependencies(download, folder / "libs", context.progress),
-        )
+        return libraries(download, version, context.progress)
 
     def prepare(self, context: Context) -> None:
         """Write each member's zoo.cfg and number, and the logging configuration."""

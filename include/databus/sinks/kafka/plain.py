@@ -126,12 +126,4 @@ class PlainSlotWriter:
             if session is not None:
                 session.discard()
             raise
-        return WriteReceipt(
-            sink=self.sink,
-            slot=slot,
-            batch=self.plan.batch,
-            written=tally.written,
-            rows=dict(tally.rows),
-            rejected=tuple(tally.rejected),
-            outputs=tally.facts(),
-        )
+        return tally.receipt(slot, self.plan.batch)

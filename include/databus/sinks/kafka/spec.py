@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow import FlowContext, Profile, SinkSpec
 from databus.core.protocols import Sink
-from databus.core.secrets import is_sensitive
+from databus.kafka.client_settings import ClientSettings, allowed
 
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
 
@@ -67,7 +67,7 @@ class Kafka(SinkSpec):
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"
     chunk_rows: int = Field(500_000, ge=1)
     timeout_s: float = Field(30.0, gt=0)
-    producer: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
+    producer: ClientSettings = Field(default_factory=dict)
     profile: Profile = "exactly_once"
 
     @field_validator("topic")
@@ -82,14 +82,8 @@ class Kafka(SinkSpec):
 
     @field_validator("producer")
     @classmethod
-    def _guarantee_is_kept(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        reserved = sorted(_RESERVED.intersection(value))
-        if reserved:
-            raise ValueError(f"{', '.join(reserved)} cannot be set: exactly once rests on it")
-        security = sorted(n for n in value if n.startswith(("sasl.", "ssl.", "security.")) or is_sensitive(n))
-        if security:
-            raise ValueError(f"{', '.join(security)} belongs into the connection: a flow is shown and stored as it is")
-        return value
+    def _guarantee_is_kept(cls, value: ClientSettings) -> ClientSettings:
+        return allowed(value, _RESERVED)
 
     @model_validator(mode="after")
     def _ddl_has_an_envelope(self) -> Kafka:

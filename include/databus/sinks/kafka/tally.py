@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.core.errors import SinkSettingError
-from databus.core.receipts import RejectedRow
+from databus.core.receipts import RejectedRow, WriteReceipt
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's default of max.message.bytes."""
@@ -106,6 +106,19 @@ class Tally:
         """Return the receipt's outputs."""
         names = ("first_offset", "last_offset", "records") if self.offsets_known else ("records",)
         return {output: dict(zip(names, f[-len(names) :], strict=True)) for output, f in sorted(self.outputs.items())}
+
+    def receipt(self, slot: int, batch: int, *, duplicate: bool = False) -> WriteReceipt:
+        """Return the receipt of a slot; `duplicate` where an earlier attempt had written all of it."""
+        return WriteReceipt(
+            sink=self.sink,
+            slot=slot,
+            batch=batch,
+            written=self.written,
+            rows=dict(self.rows),
+            rejected=tuple(self.rejected),
+            outputs=self.facts(),
+            duplicate=duplicate,
+        )
 
     def _delivered(self, facts: list[int]) -> Callable[..., None]:
         def callback(error: Any, message: Any) -> None:

@@ -71,7 +71,7 @@ class KafkaSlotWriter:
                 receipt = self._recount(rows, slot, resume, tally)
             else:
                 self._write(session, rows, slot, resume, tally)
-                receipt = self._receipt(slot, tally)
+                receipt = tally.receipt(slot, self.plan.batch)
         except BaseException:
             session.discard()
             raise
@@ -136,7 +136,7 @@ class KafkaSlotWriter:
             tally.reports(tally.accept(batch))
         if resume.marker is not None:
             self._restore(resume.marker, slot, tally)
-        return self._receipt(slot, tally, duplicate=True)
+        return tally.receipt(slot, self.plan.batch, duplicate=True)
 
     def _write(self, session: Session, rows: Iterable[pa.RecordBatch], slot: int, resume: Resume, tally: Tally) -> None:
         """Produce what is not committed yet, chunk by chunk; the last chunk closes the batch, also when it is empty."""
@@ -187,18 +187,6 @@ class KafkaSlotWriter:
         if (marker.done, marker.written) != (tally.done, tally.written):
             raise self._diverged(slot, marker, tally)
         tally.restore(marker.outputs)
-
-    def _receipt(self, slot: int, tally: Tally, *, duplicate: bool = False) -> WriteReceipt:
-        return WriteReceipt(
-            sink=self.sink,
-            slot=slot,
-            batch=self.plan.batch,
-            written=tally.written,
-            rows=dict(tally.rows),
-            rejected=tuple(tally.rejected),
-            outputs=tally.facts(),
-            duplicate=duplicate,
-        )
 
     def _diverged(self, slot: int, marker: Marker | None, tally: Tally) -> MarkerDivergedError:
         stood = f"{marker.done} rows and {marker.written} records" if marker else "nothing"

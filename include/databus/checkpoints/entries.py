@@ -1,0 +1,60 @@
+"""History entries: what a step made of a checkpoint, and who says so. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from databus.core.amendments import Amendment
+from databus.core.checkpoint import Checkpoint, HistoryEntry
+from databus.core.counts import TableCounts
+from databus.core.offsets import Offset
+
+
+def entry(number: int, action: str, why: str, previous: Offset | None, checkpoint: Checkpoint) -> HistoryEntry:
+    """Return the entry of a step that left a checkpoint, by the run that wrote it; no rows were moved."""
+    return HistoryEntry(
+        number=number,
+        action=action,
+        who=checkpoint.run_id,
+        why=why,
+        previous=previous,
+        offset=checkpoint.offset,
+        batch=checkpoint.batch,
+        epoch=checkpoint.epoch,
+        counts={},
+        receipts=(),
+        at=checkpoint.updated_at,
+    )
+
+
+def commit_entry(
+    number: int,
+    previous: Checkpoint,
+    checkpoint: Checkpoint,
+    receipts: Sequence[Mapping[str, Any]],
+    counts: Mapping[str, TableCounts],
+) -> HistoryEntry:
+    """Return the entry of a commit."""
+    return replace(
+        entry(number, "commit", "", previous.offset, checkpoint),
+        counts=counts,
+        receipts=tuple(receipts),
+        plan_hash=checkpoint.plan_hash,
+        watermark=checkpoint.watermark,
+        bytes=checkpoint.bytes,
+    )
+
+
+def amendment_entry(number: int, previous: Checkpoint, amended: Checkpoint, amendment: Amendment) -> HistoryEntry:
+    """Return the entry of an amendment."""
+    made = entry(number, amendment.action, amendment.why, previous.offset, amended)
+    return replace(made, who=amendment.who)
+
+
+def pause_entry(number: int, checkpoint: Checkpoint, action: str, said: tuple[str, str, datetime]) -> HistoryEntry:
+    """Return the entry of a pause or resume; `said` is who, why and when."""
+    who, why, at = said
+    return replace(entry(number, action, why, checkpoint.offset, checkpoint), who=who, at=at)

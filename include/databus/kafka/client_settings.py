@@ -1,0 +1,28 @@
+"""Which librdkafka settings a flow may name; light to import, as a flow's specs are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from databus.core.secrets import is_sensitive
+
+ClientSettings = Mapping[str, str | int | float | bool]
+
+
+def allowed(settings: ClientSettings, reserved: Collection[str]) -> ClientSettings:
+    """Return settings of a client that a flow may have.
+
+    Args:
+        settings: librdkafka's names and values.
+        reserved: names that the guarantee rests on.
+
+    Raises:
+        ValueError: one is reserved, or says how a client logs in.
+    """
+    refused = sorted(set(reserved).intersection(settings))
+    if refused:
+        raise ValueError(f"{', '.join(refused)} cannot be set: exactly once rests on it")
+    security = sorted(n for n in settings if n.startswith(("sasl.", "ssl.", "security.")) or is_sensitive(n))
+    if security:
+        raise ValueError(f"{', '.join(security)} belongs into the connection: a flow is shown and stored as it is")
+    return settings

@@ -83,7 +83,7 @@ def writing(shop: Shop) -> Iterator[None]:
 
 def finish(world: World, shop: Shop) -> None:
     """Run until caught up, in large batches; a killed holder's session needs a moment to expire."""
-    shop.flow = shop.flow.model_copy(update={"batching": Batching(max_seconds=1)})
+    shop.flow = shop.flow.model_copy(update={"batching": Batching(max_seconds=0.2)})
     deadline = time.monotonic() + 120
     while True:
         try:
@@ -108,7 +108,7 @@ def killable(world: World, name: str, **sink: Any) -> Shop:
     """A shop whose flow takes small batches, and whose killed holder is given up after three seconds."""
     shop = Shop(world, name, **sink)
     quick = world.override("zookeeper_default", extra={"session_timeout_s": 3})
-    small = Batching(max_rows=150, max_seconds=1)
+    small = Batching(max_rows=150, max_seconds=0.2)
     shop.flow = shop.flow.model_copy(update={"batching": small, "zookeeper": quick})
     return shop
 

@@ -212,14 +212,15 @@ class AirflowWorld:
 
         until("no dump thread", look, 30)
 
-    def catch_up(self, flow: str) -> Run:
-        """Run the flow until it has nothing left to move, and judge what arrived."""
+    def catch_up(self, flow: str, run: Run | None = None) -> Run:
+        """Run the flow until it has nothing left to move, and judge what arrived.
 
-        def look() -> Run | None:
+        A `run` that was under way when the last change was made, and is over, may have done that already.
+        """
+        deadline = time.monotonic() + 240
+        while run is None or "lag 0 bytes" not in run.log("transfer"):
+            assert time.monotonic() < deadline, f"in vain: {flow} catches up"
             run = self.trigger(flow).succeeds()
-            return run if "lag 0 bytes" in run.log("transfer") else None
-
-        run: Run = until(f"{flow} catches up", look)
         self.assert_all_arrived_once(flow)
         return run
 

@@ -31,8 +31,12 @@ from tests.integration.replicated_pair import Pair, Server, replicated_servers
 from tests.integration.secured_world import secured, secured_shop  # noqa: F401 - fixtures for all modules
 
 SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark")
-# Else each flow's session gets Python workers of its own, which import everything anew. `secured` keeps the default.
-SHARED_WORKERS = {"spark.sql.artifact.isolation.enabled": "false"}
+SPARK_CONF = {
+    # Else each flow's session gets Python workers of its own, which import everything anew; `secured` keeps that.
+    "spark.sql.artifact.isolation.enabled": "false",
+    # Most code runs a few times only: to optimise it costs more than it saves.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
 Started = Callable[..., Sandbox]
 _NUMBERS = itertools.count(1)
 
@@ -93,7 +97,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Give the session's sandbox with some servers up: each is started by the first test that asks, and shared."""
     kept = os.environ.get("DATABUS_TEST_WORLD")  # home of a sandbox that stays up between runs
     home = Path(kept) if kept else tmp_path_factory.mktemp("world")
-    sandbox = Sandbox(home, ports_from=31_000, options=SandboxOptions(spark_conf=SHARED_WORKERS))
+    sandbox = Sandbox(home, ports_from=31_000, options=SandboxOptions(spark_conf=SPARK_CONF))
 
     def start(*names: str) -> Sandbox:
         sandbox.up(names)

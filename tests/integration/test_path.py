@@ -63,13 +63,6 @@ def test_connect_engine(world: World) -> None:
     assert seen.tombstones == deletes
 
 
-def test_submit_engine(world: World) -> None:
-    shop = Shop(world, "path_submit")
-    shop.writer.run(200)
-    submit(world, shop)
-    shop.assert_all_arrived_once()
-
-
 def test_engines_continue_each_other(world: World) -> None:
     shop = Shop(world, "path_both")
     shop.writer.run(100)

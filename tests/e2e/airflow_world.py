@@ -39,6 +39,7 @@ flow = Flow(
     checks=(NotNull("email", tables=("shop.customers",)),),
     sinks=(Kafka(conn_id="kafka_east", topic={name!r}, **{sink!r}),),
     batching=Batching(max_rows={max_rows}),
+    mode={mode!r},
 )
 dag = flow_dag(
     flow, every=timedelta(seconds={every_s}), engine={engine!r}, default_args={{"retry_delay": timedelta(seconds=1)}},
@@ -48,11 +49,17 @@ dag = flow_dag(
 
 
 def flow_file(
-    folder: Path, name: str, engine: str = "connect", max_rows: int = 5000, every_s: float = 5, **sink: Any
+    folder: Path, name: str, engine: str = "connect", max_rows: int = 5000, every_s: float | None = None, **sink: Any
 ) -> None:
-    """Write a DAG file; a flow with `every_s` of 5 runs when it is triggered only, others on schedule once unpaused."""
-    options = {"schedule": None} if every_s == 5 else {"is_paused_upon_creation": True}
-    text = FLOW_FILE.format(name=name, engine=engine, max_rows=max_rows, every_s=every_s, sink=sink, options=options)
+    """Write a DAG file of a flow that runs on schedule once unpaused; without `every_s` when it is triggered only.
+
+    The latter's runs end when they have caught up: in standard mode each would wait for a successor that never comes.
+    """
+    options = {"schedule": None} if every_s is None else {"is_paused_upon_creation": True}
+    mode = "economy" if every_s is None else "standard"
+    text = FLOW_FILE.format(
+        name=name, engine=engine, max_rows=max_rows, every_s=every_s or 60, sink=sink, options=options, mode=mode
+    )
     (folder / f"{name}.py").write_text(text)
 
 
@@ -139,6 +146,16 @@ class AirflowWorld:
     connection: pymysql.connections.Connection[Any]
     writer: ShopWriter
 
+    def knows(self, names: set[str]) -> None:
+        """Wait until Airflow has read the files of these DAGs."""
+
+        def look() -> bool:
+            errors = self.api.import_errors()
+            assert not errors, errors
+            return names <= set(self.api.dags())
+
+        until(f"DAGs {names} are known", look)
+
     def trigger(self, dag: str) -> Run:
         return Run(self.api, dag, self.api.trigger(dag))
 
@@ -195,14 +212,15 @@ class AirflowWorld:
 
         until("no dump thread", look, 30)
 
-    def catch_up(self, flow: str) -> Run:
-        """Run the flow until it has nothing left to move, and judge what arrived."""
+    def catch_up(self, flow: str, run: Run | None = None) -> Run:
+        """Run the flow until it has nothing left to move, and judge what arrived.
 
-        def look() -> Run | None:
+        A `run` that was under way when the last change was made, and is over, may have done that already.
+        """
+        deadline = time.monotonic() + 240
+        while run is None or "lag 0 bytes" not in run.log("transfer"):
+            assert time.monotonic() < deadline, f"in vain: {flow} catches up"
             run = self.trigger(flow).succeeds()
-            return run if "lag 0 bytes" in run.log("transfer") else None
-
-        run: Run = until(f"{flow} catches up", look)
         self.assert_all_arrived_once(flow)
         return run
 

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from databus.demo.airflow_api import AirflowApi
 from databus.demo.shop import ShopWriter, create_shop
 from databus.sandbox import Sandbox, SandboxOptions
-from tests.e2e.airflow_world import AirflowWorld, flow_file, shop_connection, until
+from tests.e2e.airflow_world import AirflowWorld, flow_file, shop_connection
+from tests.integration.conftest import SPARK_CONF
 
 SERVERS = ("zookeeper", "kafka", "mysql", "spark", "airflow")
+ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {
     "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+    "AIRFLOW__CORE__AUTH_MANAGER": "tests.e2e.one_dag_hidden.OneDagHidden",
+    "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "include"))),
     # A cancel is noticed at a heartbeat.
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+    # A file that changes is read at once, unless it is being read just then; to read all every 5 seconds takes a core.
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
+    "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "2",
 }
 
 
-@pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
-    home, dags = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags")
+def write_dags(dags: Path) -> None:
+    """Write the DAG files of the flows that Airflow starts with; modules add their own."""
     flow_file(dags, "e2e_connect", max_rows=400)
     flow_file(dags, "e2e_submit", engine="submit")
     flow_file(dags, "e2e_refused", replication_factor=3)
@@ -30,15 +38,29 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
         flow_file(dags, name, max_rows=400)
     flow_file(dags, "e2e_cancel_submit", engine="submit", max_rows=2000)
     flow_file(dags, "e2e_schedule", every_s=15)
-    options = SandboxOptions(dags_folder=dags, airflow_env=ENVIRONMENT)
+
+
+@pytest.fixture(scope="package")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
+    """All servers; DATABUS_TEST_WORLD and DATABUS_TEST_DAGS name a home and a folder that stay between runs."""
+    kept = os.environ.get("DATABUS_TEST_WORLD")
+    home = Path(kept) if kept else tmp_path_factory.mktemp("airflow")
+    dags = Path(os.environ["DATABUS_TEST_DAGS"]) if kept else tmp_path_factory.mktemp("dags")
+    write_dags(dags)
+    options = SandboxOptions(
+        dags_folder=dags, plugins_folder=ROOT / "plugins", airflow_env=ENVIRONMENT, spark_conf=SPARK_CONF
+    )
     # Below the range from which the kernel takes ports of outgoing connections (32768 on).
     sandbox = Sandbox(home, ports_from=25_000, options=options)
     try:
         sandbox.up(SERVERS)
         with shop_connection(sandbox) as connection, AirflowApi(sandbox.address("airflow")) as api:
+            with connection.cursor() as cursor:
+                cursor.execute("DROP DATABASE IF EXISTS shop")
             create_shop(connection)
-            # Each file makes a flow's DAG and its backfill DAG.
-            until("all flows are known", lambda: len(api.dags()) == 2 * len(list(dags.glob("*.py"))))
-            yield AirflowWorld(sandbox, home, dags, api, connection, ShopWriter(connection, seed=5))
+            world = AirflowWorld(sandbox, home, dags, api, connection, ShopWriter(connection, seed=5))
+            world.knows({file.stem for file in dags.glob("*.py")})
+            yield world
     finally:
-        sandbox.destroy()
+        if not kept:
+            sandbox.destroy()

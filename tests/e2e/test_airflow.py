@@ -34,7 +34,7 @@ def test_both_engines_deliver_the_same_under_one_oracle(airflow: AirflowWorld) -
         assert_lineage(airflow, run)
         assert_one_quality_result(airflow, run)
     airflow.catch_up("e2e_connect")
-    airflow.catch_up("e2e_submit")
+    airflow.catch_up("e2e_submit", submit)
 
 
 def assert_log_tells_what_moved(run: Run) -> None:
@@ -128,7 +128,7 @@ def test_an_outage_is_retried_and_nothing_is_lost(airflow: AirflowWorld) -> None
     run.succeeds()
     assert run.task("preflight")["try_number"] > 1
     assert "sink_unavailable" in run.log("preflight", 1)
-    airflow.catch_up("e2e_outage")
+    airflow.catch_up("e2e_outage", run)
 
 
 def test_kill_9_of_the_task(airflow: AirflowWorld) -> None:
@@ -139,7 +139,7 @@ def test_kill_9_of_the_task(airflow: AirflowWorld) -> None:
         assert run.retries("transfer")["state"] != "failed"
     run.succeeds()
     assert run.task("transfer")["try_number"] > 1
-    airflow.catch_up("e2e_kill")
+    airflow.catch_up("e2e_kill", run)
 
 
 @pytest.mark.parametrize(

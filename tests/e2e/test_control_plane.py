@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
-import pymysql
 import pytest
 
 from databus import Batching, Flow, Kafka, MysqlBinlog, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.settings import Settings
 from databus.demo.airflow_api import AirflowApi
-from databus.demo.shop import ShopWriter, create_shop
+from databus.demo.shop import ShopWriter
 from databus.ops.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
 from databus.runtime.window import WindowControl, WindowLimits
-from databus.sandbox import Sandbox, SandboxOptions
+from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections
-from tests.e2e.airflow_world import Run, shop_connection, until
+from tests.e2e.airflow_world import AirflowWorld, Run, until
 from tests.integration.one_process import OneProcess
 from tests.unit.observe.receivers import Hooks, http_receiver
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
 
-SERVERS = ("zookeeper", "kafka", "mysql", "airflow")
 TOLD = Flow(
     name="e2e_told",
     source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.*",), start="latest"),
@@ -97,12 +93,8 @@ class Plane:
     home: Path
     dags: Path
     api: AirflowApi
-    connection: pymysql.connections.Connection[Any]
+    writer: ShopWriter
     hooks: Hooks
-    writer: ShopWriter = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.writer = ShopWriter(self.connection, seed=5)
 
     def trigger(self, dag: str) -> Run:
         return Run(self.api, dag, self.api.trigger(dag))
@@ -120,40 +112,16 @@ class Plane:
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    kept = os.environ.get("DATABUS_TEST_WORLD")  # home of a sandbox that stays up between runs, with Airflow
-    home = Path(kept) if kept else tmp_path_factory.mktemp("plane")
-    dags = Path(os.environ["DATABUS_TEST_DAGS"]) if kept else tmp_path_factory.mktemp("plane_dags")
+def plane(airflow: AirflowWorld) -> Iterator[Plane]:
     for name, text in FILES.items():
-        (dags / f"{name}.py").write_text(HEAD + text)
-    (dags / "e2e_failing.py").write_text(FAILING.format(sink={"replication_factor": 3}))
-    environment = {"AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1"}
-    sandbox = Sandbox(home, ports_from=25_600, options=SandboxOptions(dags_folder=dags, airflow_env=environment))
-    try:
-        if not kept:
-            sandbox.up(SERVERS)
-        with (
-            http_receiver() as hooks,
-            shop_connection(sandbox) as connection,
-            AirflowApi(sandbox.address("airflow")) as api,
-        ):
-            with connection.cursor() as cursor:
-                cursor.execute("DROP DATABASE IF EXISTS shop")
-            create_shop(connection)
-            hook = {"conn_type": "http", "host": "127.0.0.1", "port": hooks.port, "schema": "http"}
-            api._client.delete("/connections/alert_hook")
-            api._client.post("/connections", json={"connection_id": "alert_hook", **hook}).raise_for_status()
-            names = {*FILES, "e2e_failing"}
-            until("all DAGs are known", lambda: names <= set(api.dags()) or _require_readable(api))
-            yield Plane(sandbox, home, dags, api, connection, hooks)
-    finally:
-        if not kept:
-            sandbox.destroy()
-
-
-def _require_readable(api: AirflowApi) -> None:
-    errors = api.import_errors()
-    assert not errors, errors
+        (airflow.dags / f"{name}.py").write_text(HEAD + text)
+    (airflow.dags / "e2e_failing.py").write_text(FAILING.format(sink={"replication_factor": 3}))
+    with http_receiver() as hooks:
+        hook = {"conn_type": "http", "host": "127.0.0.1", "port": hooks.port, "schema": "http"}
+        airflow.api._client.delete("/connections/alert_hook")
+        airflow.api._client.post("/connections", json={"connection_id": "alert_hook", **hook}).raise_for_status()
+        airflow.knows({*FILES, "e2e_failing"})
+        yield Plane(airflow.sandbox, airflow.home, airflow.dags, airflow.api, airflow.writer, hooks)
 
 
 def test_sensors_wait_in_the_triggerer_and_an_audited_output_starts_what_waits_for_it(plane: Plane) -> None:

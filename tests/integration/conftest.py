@@ -26,10 +26,18 @@ from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.accounts import ROOT
 from databus.sandbox.connections import airflow_connections
 from tests.integration.binlog_shop import Shop
+from tests.integration.kafka_target import forget_kept
 from tests.integration.replicated_pair import Pair, Server, replicated_servers
 from tests.integration.secured_world import secured, secured_shop  # noqa: F401 - fixtures for all modules
 
 SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark")
+SPARK_CONF = {
+    # Else each flow's session gets Python workers of its own, which import everything anew; `secured` keeps that.
+    "spark.sql.artifact.isolation.enabled": "false",
+    # Most code runs a few times only: to optimise it costs more than it saves.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+Started = Callable[..., Sandbox]
 _NUMBERS = itertools.count(1)
 
 
@@ -89,28 +97,34 @@ class World:
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """Give the session's sandbox with some servers up: each is started by the first test that asks, and shared."""
     kept = os.environ.get("DATABUS_TEST_WORLD")  # home of a sandbox that stays up between runs
     home = Path(kept) if kept else tmp_path_factory.mktemp("world")
-    sandbox = Sandbox(home, ports_from=31_000, options=SandboxOptions())
+    sandbox = Sandbox(home, ports_from=31_000, options=SandboxOptions(spark_conf=SPARK_CONF))
+
+    def start(*names: str) -> Sandbox:
+        sandbox.up(names)
+        return sandbox
+
     try:
-        if not kept:
-            sandbox.up(SERVERS)
-        yield World(sandbox, home)
+        yield start
     finally:
+        forget_kept()  # while the brokers are there: later they are waited for
         if not kept:
             sandbox.destroy()
 
 
 @pytest.fixture(scope="session")
-def binlog_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A MySQL and a MariaDB for tests of definitions; tests make databases of their own on them."""
-    sandbox = Sandbox(tmp_path_factory.mktemp("definitions"), ports_from=24_100, options=SandboxOptions())
-    try:
-        sandbox.up(("mysql", "mariadb"))
-        yield sandbox
-    finally:
-        sandbox.destroy()
+def world(started: Started) -> World:
+    sandbox = started(*SERVERS)
+    return World(sandbox, sandbox.home)
+
+
+@pytest.fixture(scope="session")
+def servers(started: Started) -> str:
+    """Address of a Kafka broker."""
+    return started("kafka").address("kafka")
 
 
 @pytest.fixture
@@ -126,7 +140,7 @@ def database(world: World) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A MySQL and a MariaDB server for tests of what only transactions of real servers hold."""
+    """A MySQL and a MariaDB, apart from the rest: they are restarted and reconfigured; tests use names of their own."""
     sandbox = Sandbox(tmp_path_factory.mktemp("databases"), ports_from=22_100, options=SandboxOptions())
     try:
         sandbox.up(("mysql", "mariadb"))

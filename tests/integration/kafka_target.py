@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
-import pytest
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
@@ -22,26 +18,12 @@ from databus.core.flow import FlowContext
 from databus.core.plan import Plan
 from databus.core.receipts import WriteReceipt
 from databus.core.settings import Settings
-from databus.sandbox import Sandbox
 from databus.sinks.kafka import Kafka, session
 from databus.sinks.kafka.markers import MARKER_TOPIC
 from databus.sinks.kafka.sink import KafkaSink
 from tests.contract.sink_contract import Change, SinkAdapter
 
 DEADLINE_S = 60
-
-
-@contextmanager
-def running_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a broker; DATABUS_TEST_SANDBOX names the home of a sandbox that stays up between runs."""
-    kept = os.environ.get("DATABUS_TEST_SANDBOX")
-    sandbox = Sandbox(Path(kept) if kept else tmp_path_factory.mktemp("kafka"), ports_from=23100)
-    sandbox.up(["kafka"])
-    try:
-        yield sandbox.address("kafka")
-    finally:
-        if not kept:
-            sandbox.destroy()
 
 
 class KafkaAdapter(SinkAdapter):

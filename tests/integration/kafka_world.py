@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +17,9 @@ from databus import Flow
 from databus.core.errors import LeaseBusyError
 from databus.registry import flow_from_json
 from databus.sandbox import Sandbox, SandboxOptions
+from tests.integration.conftest import Started
 from tests.integration.kafka_logs import Logs
-from tests.integration.kafka_target import consume, forget_kept
+from tests.integration.kafka_target import consume
 from tests.integration.one_process import OneProcessWorld
 
 SERVERS = ("zookeeper", "kafka", "kafka-b")
@@ -63,20 +61,10 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-@contextmanager
-def kafka_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaWorld]:
-    """Run the servers; DATABUS_TEST_SANDBOX names the home of a sandbox that stays up between runs."""
-    kept = os.environ.get("DATABUS_TEST_SANDBOX")
-    home = tmp_path_factory.mktemp("kafka_world")
-    sandbox = Sandbox(Path(kept) if kept else home, ports_from=28_200, options=SandboxOptions())
-    try:
-        if not kept:
-            sandbox.up(SERVERS)
-        yield KafkaWorld(sandbox, home)
-    finally:
-        forget_kept()  # while the cluster is there: later it is waited for
-        if not kept:
-            sandbox.destroy()
+@pytest.fixture(scope="module")
+def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> KafkaWorld:
+    """The two clusters; a module takes this fixture by its name."""
+    return KafkaWorld(started(*SERVERS), tmp_path_factory.mktemp("kafka_world"))
 
 
 def records(logs: Logs, topic: str) -> list[tuple[Any, ...]]:

@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,7 +16,6 @@ from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables import TableSchema
 from databus.rows.schema import VARIANT
-from databus.sandbox import Sandbox
 from databus.sinks.elasticsearch import Elasticsearch
 from databus.sinks.elasticsearch_client import connect
 from databus.sinks.elasticsearch_sink import ElasticsearchSink
@@ -28,14 +26,9 @@ NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def sandbox(tmp_path_factory):
-    """Both servers; DATABUS_TEST_SANDBOX names the home of a sandbox that stays up between runs."""
-    kept = os.environ.get("DATABUS_TEST_SANDBOX")
-    servers = Sandbox(Path(kept) if kept else tmp_path_factory.mktemp("search"), ports_from=28200)
-    servers.up(ENGINES)
-    yield servers
-    if not kept:
-        servers.destroy()
+def sandbox(started):
+    """Both servers."""
+    return started(*ENGINES)
 
 
 @pytest.fixture(scope="module", params=ENGINES)

@@ -188,7 +188,7 @@ class SecuredShop:
                     mapping={"properties": {"customer_id": {"type": "unsigned_long"}}},
                 ),
             ),
-            batching=Batching(max_seconds=1),
+            batching=Batching(max_seconds=0.2),
             zookeeper=conn_ids.get("zookeeper", "zookeeper_secured"),
         )
 

@@ -41,7 +41,7 @@ class Shop:
             transforms=(DropColumns("card_number", tables=("shop.orders",)),),
             checks=(NotNull("email", tables=("shop.customers",)),),
             sinks=(Kafka(conn_id="kafka_east", topic=name, **sink),),
-            batching=Batching(max_seconds=1),
+            batching=Batching(max_seconds=0.2),
         )
 
     def dag_file(self, folder: Path) -> Path:

@@ -48,7 +48,7 @@ class Bench:
             "name": f"bad_{self.database}",
             "source": MysqlBinlog(conn_id="mysql_shop", tables=(self.table,)),
             "sinks": (Kafka(conn_id="kafka_east", topic=self.database),),
-            "batching": Batching(max_seconds=1),
+            "batching": Batching(max_seconds=0.2),
         }
         return Flow(**{**options, **changes})
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -18,19 +16,9 @@ pytestmark = pytest.mark.integration
 SMALL = DecodeOptions(5_000, 200, 500, 5_000, 5_000, repeats=1, mariadb=True)
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("bench"), ports_from=27_300)
-    try:
-        sandbox.up(["mysql", "mariadb"])
-        yield sandbox
-    finally:
-        sandbox.destroy()
-
-
-def test_every_figure_with_a_bar_is_measured(sandbox: Sandbox) -> None:
+def test_every_figure_with_a_bar_is_measured(databases: Sandbox) -> None:
     said: list[str] = []
-    result = measure(sandbox, SMALL, said.append)
+    result = measure(databases, SMALL, said.append)
     wanted = {bar.key for bar in BARS} - {"scaling_1_to_2_cores"}
     assert wanted <= set(result.figures)
     assert all(value > 0 for value in result.figures.values())
@@ -38,8 +26,8 @@ def test_every_figure_with_a_bar_is_measured(sandbox: Sandbox) -> None:
     assert said
 
 
-def test_other_rows_than_were_written_are_no_figure(sandbox: Sandbox) -> None:
-    with log_writer(sandbox, "mysql") as writer:
+def test_other_rows_than_were_written_are_no_figure(databases: Sandbox) -> None:
+    with log_writer(databases, "mysql") as writer:
         create(writer.connection)
         log = writer.write(lambda connection: sum(load(connection, 5_000).values()))
         assert scan_boundaries(np.fromfile(log.path, np.uint8)[4:]) == 64  # 12 + 30 + 12 + 1 + 8 + 1, see load

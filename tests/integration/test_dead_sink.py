@@ -38,7 +38,7 @@ def two_sinks(world: World, name: str) -> Shop:
     shop.flow = shop.flow.model_copy(
         update={
             "sinks": (*shop.flow.sinks, search),
-            "batching": Batching(max_rows=120, max_seconds=1, dispatch_seconds=600),
+            "batching": Batching(max_rows=120, max_seconds=0.2, dispatch_seconds=600),
             "sink_outage_seconds": 2.0,
             "zookeeper": quick,
         }
@@ -103,7 +103,7 @@ def test_a_dead_sink_stops_only_itself(world: World, tmp_path: Path, server: str
 
     with ZooKeeperCheckpoints.open(world.connections.get(shop.flow.zookeeper)) as store:
         # Small enough that each run is killed with batches left.
-        small = Batching(max_rows=40, max_seconds=1, dispatch_seconds=600)
+        small = Batching(max_rows=40, max_seconds=0.2, dispatch_seconds=600)
         shop.flow = shop.flow.model_copy(update={"batching": small})
         for _ in range(2):
             run = Run(world, shop, tmp_path)

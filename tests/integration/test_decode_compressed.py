@@ -16,7 +16,7 @@ from databus.binlog.scan import scan_events
 from databus.binlog.table_batch import DELETE, TableBatch
 from databus.core.errors import DecodeError
 from databus.core.findings import Level
-from databus.sandbox import Sandbox, SandboxOptions
+from databus.sandbox import Sandbox
 from tests.contract.source_contract import EVERYTHING, Row, SourceContract, changes, rows_of
 from tests.integration.binlog_shop import Shop
 
@@ -55,22 +55,12 @@ class CompressedShop(Shop):
         super().drop()
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("compressed"), ports_from=21_100, options=SandboxOptions())
-    try:
-        sandbox.up(FLAVORS)
-        yield sandbox
-    finally:
-        sandbox.destroy()
-
-
 @pytest.fixture
-def make_shop(servers: Sandbox, tmp_path: Path) -> Iterator[Callable[[str, str], CompressedShop]]:
+def make_shop(databases: Sandbox, tmp_path: Path) -> Iterator[Callable[[str, str], CompressedShop]]:
     made: list[CompressedShop] = []
 
     def make(flavor: str, decoder: str = "numba") -> CompressedShop:
-        made.append(CompressedShop(flavor, servers.address(flavor), tmp_path, decoder))
+        made.append(CompressedShop(flavor, databases.address(flavor), tmp_path, decoder))
         return made[-1]
 
     yield make

@@ -48,16 +48,11 @@ KNOWN_WRONG = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("library"), ports_from=28_700)
-    try:
-        sandbox.up(["mysql"])
-        server = Server("mysql", sandbox.address("mysql"))
-        server.run("CREATE DATABASE types CHARACTER SET utf8mb4")
-        yield server
-        server.connection.close()
-    finally:
-        sandbox.destroy()
+def server(databases: Sandbox) -> Iterator[Server]:
+    server = Server("mysql", databases.address("mysql"))
+    server.run("CREATE DATABASE IF NOT EXISTS types CHARACTER SET utf8mb4")
+    yield server
+    server.connection.close()
 
 
 def library_images(server: Server, file: str) -> list[tuple[int, dict[str, Any]]]:

@@ -56,20 +56,10 @@ class Server:
         return decode_events(Path(base).with_name(name).read_bytes()[4:], file=name, **options)
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("decode"), ports_from=28_500)
-    try:
-        sandbox.up(["mysql", "mariadb"])
-        yield sandbox
-    finally:
-        sandbox.destroy()
-
-
 @pytest.fixture(scope="module", params=["mysql", "mariadb"])
-def server(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Server]:
-    server = Server(request.param, sandbox.address(request.param))
-    server.run("CREATE DATABASE types CHARACTER SET utf8mb4")
+def server(request: pytest.FixtureRequest, databases: Sandbox) -> Iterator[Server]:
+    server = Server(request.param, databases.address(request.param))
+    server.run("CREATE DATABASE IF NOT EXISTS types CHARACTER SET utf8mb4")
     yield server
     server.connection.close()
 

@@ -23,7 +23,7 @@ from databus.sinks.kafka.session import Session
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, forget_kept
 from tests.integration.shop_flow import KEYS, Shop
-from tests.integration.test_kill import Run, finish, in_mid_batch, killable, writing
+from tests.integration.test_kill import KILLS, Run, finish, in_mid_batch, killable, writing
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -113,7 +113,8 @@ def canonical(payload: str) -> str:
 
 def test_many_small_batches_chunks_and_slots_over_rotations(world: World) -> None:
     shop = without_checks(
-        Shop(world, "lane_slots", partitions=6, slots=3, chunk_rows=30), batching=Batching(max_rows=120, max_seconds=1)
+        Shop(world, "lane_slots", partitions=6, slots=3, chunk_rows=30),
+        batching=Batching(max_rows=120, max_seconds=0.2),
     )
     for _ in range(3):
         shop.writer.run(60)
@@ -129,7 +130,7 @@ def test_kill_in_mid_batch(world: World, tmp_path: Path) -> None:
     shop = without_checks(killable(world, "lane_kill", partitions=4, slots=2, chunk_rows=40))
     chance = random.Random(13)
     with writing(shop):
-        for epoch in range(1, 4):
+        for epoch in range(1, KILLS + 1):
             run = Run(world, shop, tmp_path)
             in_mid_batch(world, shop, epoch, run)
             time.sleep(chance.uniform(0, 1.5))

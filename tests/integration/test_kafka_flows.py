@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,16 +12,12 @@ import pytest
 from databus import Batching, Flow, Kafka, KafkaTopics
 from databus.core.errors import OffsetPurgedError
 from databus.ops.services import open_services
+from tests.integration import kafka_world as given
 from tests.integration.kafka_target import consume
-from tests.integration.kafka_world import KafkaWorld, caught_up, kafka_world, kill
+from tests.integration.kafka_world import KafkaWorld, caught_up, kill
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaWorld]:
-    with kafka_world(tmp_path_factory) as running:
-        yield running
+world = given.world
 
 
 def flow_of(world: KafkaWorld, topic: str, **options: Any) -> Flow:

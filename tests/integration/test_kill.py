@@ -1,4 +1,8 @@
-"""Kill -9 of the run and of the Spark server in mid-batch, again and again: nothing lost, nothing twice, in order."""
+"""Kill -9 of the run and of the Spark server in mid-batch: nothing lost, nothing twice, in order.
+
+`DATABUS_TEST_KILLS` is the number of kills in each test, here and for the other lanes (2 by default, of the Spark
+server one); `make faults` and `make faults-spark` are the long form.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,8 @@ from tests.integration.conftest import World
 from tests.integration.shop_flow import Shop
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+
+KILLS = int(os.environ.get("DATABUS_TEST_KILLS", "2"))
 
 
 class Run:
@@ -77,7 +83,7 @@ def writing(shop: Shop) -> Iterator[None]:
 
 def finish(world: World, shop: Shop) -> None:
     """Run until caught up, in large batches; a killed holder's session needs a moment to expire."""
-    shop.flow = shop.flow.model_copy(update={"batching": Batching(max_seconds=1)})
+    shop.flow = shop.flow.model_copy(update={"batching": Batching(max_seconds=0.2)})
     deadline = time.monotonic() + 120
     while True:
         try:
@@ -102,7 +108,7 @@ def killable(world: World, name: str, **sink: Any) -> Shop:
     """A shop whose flow takes small batches, and whose killed holder is given up after three seconds."""
     shop = Shop(world, name, **sink)
     quick = world.override("zookeeper_default", extra={"session_timeout_s": 3})
-    small = Batching(max_rows=150, max_seconds=1)
+    small = Batching(max_rows=150, max_seconds=0.2)
     shop.flow = shop.flow.model_copy(update={"batching": small, "zookeeper": quick})
     return shop
 
@@ -111,7 +117,7 @@ def test_kill_of_the_run(world: World, tmp_path: Path) -> None:
     shop = killable(world, "kill_run", partitions=4, slots=2)
     chance = random.Random(11)
     with writing(shop):
-        for epoch in range(1, 6):
+        for epoch in range(1, KILLS + 1):
             run = Run(world, shop, tmp_path)
             in_mid_batch(world, shop, epoch, run)
             time.sleep(chance.uniform(0, 1.5))
@@ -119,14 +125,14 @@ def test_kill_of_the_run(world: World, tmp_path: Path) -> None:
     finish(world, shop)
     shop.assert_all_arrived_once()
     shop.assert_ledger_adds_up()
-    assert world.checkpoint(shop.flow).epoch == 6
+    assert world.checkpoint(shop.flow).epoch == KILLS + 1
 
 
 def test_kill_of_the_spark_server(world: World, tmp_path: Path) -> None:
     shop = killable(world, "kill_spark")
     chance = random.Random(12)
     with writing(shop):
-        for epoch in range(1, 4):
+        for epoch in range(1, (KILLS + 1) // 2 + 1):
             run = Run(world, shop, tmp_path)
             in_mid_batch(world, shop, epoch, run)
             time.sleep(chance.uniform(0, 1.0))

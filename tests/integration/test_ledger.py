@@ -25,10 +25,9 @@ from databus.records import tables as t
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.records.store import RecordStore
-from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections
 from databus.sinks.kafka.markers import MARKER_TOPIC, MarkerKey
-from tests.integration.conftest import World
+from tests.integration.conftest import Started, World
 from tests.integration.one_process import OneProcessWorld
 from tests.integration.shop_flow import KEYS, Shop
 
@@ -111,14 +110,8 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneProcessWorld]:
-    home = tmp_path_factory.mktemp("ledger")
-    sandbox = Sandbox(home, ports_from=25_100)
-    try:
-        sandbox.up(("zookeeper", "kafka", "mysql"))
-        yield OneProcessWorld(sandbox, home)
-    finally:
-        sandbox.destroy()
+def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> OneProcessWorld:
+    return OneProcessWorld(started("zookeeper", "kafka", "mysql"), tmp_path_factory.mktemp("ledger"))
 
 
 def small(shop: Shop, rows: int, **changes: Any) -> Shop:

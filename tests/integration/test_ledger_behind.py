@@ -101,7 +101,7 @@ def two(world: World) -> Iterator[TwoSinks]:
         shop.flow = shop.flow.model_copy(
             update={
                 "sinks": (*shop.flow.sinks, cut_off),
-                "batching": Batching(max_rows=40, max_seconds=1),
+                "batching": Batching(max_rows=40, max_seconds=0.2),
                 "sink_outage_seconds": 0.5,
             }
         )

@@ -6,7 +6,6 @@ import random
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,18 +16,14 @@ from databus import Batching, Flow, Mirror
 from databus.core.errors import SinkSettingError, SinkUnavailableError, SourceUnavailableError
 from databus.ops.mirror_groups import GroupSync
 from databus.ops.services import open_services
+from tests.integration import kafka_world as given
 from tests.integration.kafka_logs import Logs
-from tests.integration.kafka_world import KafkaWorld, caught_up, kafka_world, kill, records
+from tests.integration.kafka_world import KafkaWorld, caught_up, kill, records
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+world = given.world
 
 HEADERS = [("h", b"1"), ("h", None), ("h", b""), ("\u00e9", b"\xff\x00")]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaWorld]:
-    with kafka_world(tmp_path_factory) as running:
-        yield running
 
 
 def mirror_of(world: KafkaWorld, *topics: str, **options: Any) -> Flow:

@@ -63,13 +63,6 @@ def test_connect_engine(world: World) -> None:
     assert seen.tombstones == deletes
 
 
-def test_submit_engine(world: World) -> None:
-    shop = Shop(world, "path_submit")
-    shop.writer.run(200)
-    submit(world, shop)
-    shop.assert_all_arrived_once()
-
-
 def test_engines_continue_each_other(world: World) -> None:
     shop = Shop(world, "path_both")
     shop.writer.run(100)
@@ -84,7 +77,7 @@ def test_engines_continue_each_other(world: World) -> None:
 
 def test_many_small_batches_over_rotations_and_several_slots(world: World) -> None:
     shop = Shop(world, "path_slots", partitions=6, slots=3)
-    shop.flow = shop.flow.model_copy(update={"batching": Batching(max_rows=120, max_seconds=1)})
+    shop.flow = shop.flow.model_copy(update={"batching": Batching(max_rows=120, max_seconds=0.2)})
     for _ in range(4):
         shop.writer.run(60)
         with shop.connection.cursor() as cursor:

@@ -46,7 +46,7 @@ class Desk:
                 Kafka(conn_id="kafka_east", topic=database, partitions=2, slots=2),
                 Elasticsearch(conn_id="opensearch_default", index=self.index, mapping=NOTE),
             ),
-            batching=Batching(max_seconds=1),
+            batching=Batching(max_seconds=0.2),
         )
 
     def execute(self, *statements: str) -> None:

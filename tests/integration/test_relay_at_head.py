@@ -19,9 +19,9 @@ from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.batching import Batching
 from databus.core.connections import Connection
 from databus.core.offsets import Offset
-from databus.sandbox import Sandbox, SandboxOptions
 from tests.contract.source_contract import rows_of
 from tests.integration.binlog_shop import Shop
+from tests.integration.conftest import Started
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -33,14 +33,9 @@ PATIENT = Batching(max_seconds=60)
 
 
 @pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("zookeeper"), ports_from=24_300, options=SandboxOptions())
-    try:
-        sandbox.up(("zookeeper",))
-        host, port = sandbox.address("zookeeper").split(":")
-        yield Connection(conn_id="zk", conn_type="zookeeper", host=host, port=int(port))
-    finally:
-        sandbox.destroy()
+def zookeeper(started: Started) -> Connection:
+    host, port = started("zookeeper").address("zookeeper").split(":")
+    return Connection(conn_id="zk", conn_type="zookeeper", host=host, port=int(port))
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from databus.core.errors import SandboxError
 from databus.sandbox import Sandbox, ServerState, ServerStatus
 from databus.sandbox.process import identify, is_alive
 from databus.sandbox.versions import load_versions
+from tests.integration.conftest import Started
 
 pytestmark = pytest.mark.integration
 NAMES = ("zookeeper", "kafka", "mysql")
@@ -222,20 +223,22 @@ def test_a_start_that_fails_tells_the_log_and_leaves_nothing(servers: Sandbox, t
         other.destroy()
 
 
+def test_servers_that_other_tests_share_answer_their_clients(started: Started, databases: Sandbox) -> None:
+    at = status(databases, "mariadb")
+    with (
+        pymysql.connect(host=at.host, port=at.port, user="databus", password="sandbox-reader") as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("SELECT @@version LIKE '%%MariaDB%%', @@binlog_row_metadata, @@log_bin", ())
+        assert cursor.fetchone() == (1, "FULL", 1)
+    with urlopen(f"http://{started('elasticsearch').address('elasticsearch')}/") as answer:
+        assert json.load(answer)["version"]["number"] == load_versions()["ELASTICSEARCH_VERSION"]
+
+
 def test_servers_on_demand_answer_their_clients(tmp_path: Path) -> None:
-    names = ("kafka-3", "mariadb", "elasticsearch", "apicurio")
     demand = Sandbox(tmp_path / "demand", ports_from=28_000)
     try:
-        demand.up(names)
-        at = status(demand, "mariadb")
-        with (
-            pymysql.connect(host=at.host, port=at.port, user="databus", password="sandbox-reader") as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute("SELECT @@version LIKE '%%MariaDB%%', @@binlog_row_metadata, @@log_bin", ())
-            assert cursor.fetchone() == (1, "FULL", 1)
-        with urlopen(f"http://{demand.address('elasticsearch')}/") as answer:
-            assert json.load(answer)["version"]["number"] == load_versions()["ELASTICSEARCH_VERSION"]
+        demand.up(("kafka-3", "apicurio"))
         with urlopen(f"http://{demand.address('apicurio')}/apis/ccompat/v7/subjects") as answer:
             assert json.load(answer) == []
 

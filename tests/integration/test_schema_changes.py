@@ -38,11 +38,11 @@ def flavor(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def make_shop(binlog_servers: Sandbox, tmp_path: Path) -> Iterator[Callable[..., Shop]]:
+def make_shop(databases: Sandbox, tmp_path: Path) -> Iterator[Callable[..., Shop]]:
     made: list[Shop] = []
 
     def make(flavor: str, decoder: str = "numba") -> Shop:
-        made.append(Shop(flavor, binlog_servers.address(flavor), tmp_path, decoder))
+        made.append(Shop(flavor, databases.address(flavor), tmp_path, decoder))
         return made[-1]
 
     yield make
@@ -51,9 +51,9 @@ def make_shop(binlog_servers: Sandbox, tmp_path: Path) -> Iterator[Callable[...,
 
 
 @pytest.fixture(params=["FULL", "least"])
-def metadata(request: pytest.FixtureRequest, binlog_servers: Sandbox, flavor: str, tmp_path: Path) -> Iterator[str]:
+def metadata(request: pytest.FixtureRequest, databases: Sandbox, flavor: str, tmp_path: Path) -> Iterator[str]:
     """Set binlog_row_metadata for one test."""
-    with contextlib.closing(_sql(binlog_servers.address(flavor))) as connection, connection.cursor() as cursor:
+    with contextlib.closing(_sql(databases.address(flavor))) as connection, connection.cursor() as cursor:
         least = "NO_LOG" if flavor == "mariadb" else "MINIMAL"
         cursor.execute(f"SET GLOBAL binlog_row_metadata={'FULL' if request.param == 'FULL' else least}")
         yield str(request.param)
@@ -215,14 +215,14 @@ def test_tables_that_come_and_go_under_one_name(make_shop: Callable[..., Shop], 
 
 
 def test_a_server_restarted_between_gives_table_ids_anew(
-    binlog_servers: Sandbox, make_shop: Callable[..., Shop], flavor: str
+    databases: Sandbox, make_shop: Callable[..., Shop], flavor: str
 ) -> None:
     shop = make_shop(flavor)
     start = begin_history(shop)
     for turn in range(2):
         table = f"{shop.name}.a{turn}"
         shop.sql(f"CREATE TABLE {table} (x{turn} INT PRIMARY KEY)", f"INSERT INTO {table} VALUES (1)")
-        binlog_servers.restart(flavor)
+        databases.restart(flavor)
         shop.reconnect()
     rows = in_random_ranges(shop, start, 52)
     assert [fields(r["after"]) for r in rows if r["op"] == "c"] == [{"x0": 1}, {"x1": 1}]

@@ -96,8 +96,8 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
-def test_statements_are_followed_as_the_server_does(binlog_servers: Sandbox, tmp_path: Path, flavor: str) -> None:
-    shop = Shop(flavor, binlog_servers.address(flavor), tmp_path, "numba")
+def test_statements_are_followed_as_the_server_does(databases: Sandbox, tmp_path: Path, flavor: str) -> None:
+    shop = Shop(flavor, databases.address(flavor), tmp_path, "numba")
     server = MysqlServer(shop.connection)
     columns = MysqlColumns(server)
     history = SchemaHistory(shop.begin, Place(1, 0))

@@ -24,16 +24,9 @@ from tests.integration.kafka_target import (
     KafkaAdapter,
     event_id,
     forget_kept,
-    running_kafka,
 )
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_kafka(tmp_path_factory) as address:
-        yield address
 
 
 @pytest.fixture

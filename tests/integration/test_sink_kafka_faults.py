@@ -31,17 +31,10 @@ from tests.integration.kafka_target import (
     KafkaAdapter,
     PausedWrite,
     forget_kept,
-    running_kafka,
     wait_until,
 )
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_kafka(tmp_path_factory) as address:
-        yield address
 
 
 @pytest.fixture

@@ -13,17 +13,11 @@ from databus.core.findings import Level
 from databus.sinks.kafka import Kafka, writer
 from databus.sinks.kafka.markers import MARKER_TOPIC
 from tests.contract.sink_contract import inserts, source_plan
-from tests.integration.kafka_target import KafkaAdapter, forget_kept, running_kafka
+from tests.integration.kafka_target import KafkaAdapter, forget_kept
 
 pytestmark = pytest.mark.integration
 
 PLAIN = ("at_least_once", "throughput_first")
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_kafka(tmp_path_factory) as address:
-        yield address
 
 
 @pytest.fixture(autouse=True)

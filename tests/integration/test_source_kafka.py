@@ -6,10 +6,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ from databus.core.findings import Level
 from databus.core.offsets import KafkaOffsets, Ordering
 from databus.core.plan import SourcePlan
 from databus.core.protocols import Source
-from databus.sandbox import Sandbox
 from tests.contract.source_contract import IMPATIENT, SourceContract, rows_of
 from tests.integration.binlog_shop import fields
 from tests.integration.kafka_logs import Logs, LogsSubject
@@ -32,16 +29,8 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Logs]:
-    kept = os.environ.get("DATABUS_TEST_SANDBOX")
-    sandbox = Sandbox(Path(kept) if kept else tmp_path_factory.mktemp("kafka"), ports_from=28_100)
-    try:
-        if not kept:
-            sandbox.up(["kafka"])
-        yield Logs(sandbox.address("kafka"))
-    finally:
-        if not kept:
-            sandbox.destroy()
+def logs(servers: str) -> Logs:
+    return Logs(servers)
 
 
 class TestKafkaContract(SourceContract):

@@ -23,9 +23,9 @@ Image = dict[str, Any] | None
 
 
 @pytest.fixture(params=["numba", "library", "numba without metadata"])
-def shop(binlog_servers: Sandbox, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Shop]:
+def shop(databases: Sandbox, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Shop]:
     decoder, _, less = request.param.partition(" ")
-    shop = Shop("mariadb", binlog_servers.address("mariadb"), tmp_path, decoder)
+    shop = Shop("mariadb", databases.address("mariadb"), tmp_path, decoder)
     shop.sql(f"SET GLOBAL binlog_row_metadata={'NO_LOG' if less else 'FULL'}")
     assert shop.open().plan(shop.begin, EVERYTHING.model_copy(update={"max_seconds": 0.1})) is None
     yield shop
@@ -34,11 +34,11 @@ def shop(binlog_servers: Sandbox, tmp_path: Path, request: pytest.FixtureRequest
 
 
 @pytest.fixture
-def make_shop(binlog_servers: Sandbox, tmp_path: Path) -> Iterator[Callable[[], Shop]]:
+def make_shop(databases: Sandbox, tmp_path: Path) -> Iterator[Callable[[], Shop]]:
     made: list[Shop] = []
 
     def make() -> Shop:
-        made.append(Shop("mariadb", binlog_servers.address("mariadb"), tmp_path, "numba"))
+        made.append(Shop("mariadb", databases.address("mariadb"), tmp_path, "numba"))
         return made[-1]
 
     yield make

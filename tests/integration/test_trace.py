@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ from databus.core.trace import (
 from databus.ops.journey import Journey, lines
 from databus.ops.trace import trace
 from databus.ops.trace_query import recognise
-from databus.sandbox import Sandbox
 from databus.sinks.kafka import tracing
 from tests.integration.commands import Commands
+from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
 from tests.integration.shop_flow import Shop
 
@@ -103,17 +102,9 @@ def places(journey: Journey) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneProcessWorld]:
-    kept = os.environ.get("DATABUS_TEST_WORLD")
-    home = Path(kept) if kept else tmp_path_factory.mktemp("trace")
-    sandbox = Sandbox(home, ports_from=31_900)
-    try:
-        if not kept:
-            sandbox.up(("zookeeper", "kafka", "mysql"))
-        yield OneProcessWorld(sandbox, home)
-    finally:
-        if not kept:
-            sandbox.destroy()
+def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> OneProcessWorld:
+    home = Path(os.environ.get("DATABUS_TEST_WORLD") or tmp_path_factory.mktemp("trace"))
+    return OneProcessWorld(started("zookeeper", "kafka", "mysql"), home)
 
 
 @pytest.fixture(scope="module", params=["debezium", "row"])

@@ -1,4 +1,4 @@
-"""One MySQL and one MariaDB for all tests of column types."""
+"""Sessions on the MySQL and the MariaDB for all tests of column types."""
 
 from __future__ import annotations
 
@@ -13,13 +13,8 @@ DATABASE = "cells"
 
 
 @pytest.fixture(scope="session")
-def type_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("types"), ports_from=23_000)
-    try:
-        sandbox.up(["mysql", "mariadb"])
-        yield sandbox
-    finally:
-        sandbox.destroy()
+def type_servers(databases: Sandbox) -> Sandbox:
+    return databases
 
 
 @pytest.fixture(params=["mysql", "mariadb"])

@@ -8,7 +8,7 @@ import json
 import jsonschema
 import pytest
 
-from databus import Elasticsearch, Flow, Kafka, MysqlBinlog, RenameColumns
+from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, RenameColumns
 from databus.demo.consumers import index_documents, topic_records
 from databus.sinks import envelope
 from tests.integration.conftest import World
@@ -37,6 +37,7 @@ def test_rows_that_are_flagged_arrive_whole(world: World, database: str) -> None
                 conn_id="opensearch_default", index="path-flags", mapping={"dynamic": "strict", "properties": fields}
             ),
         ),
+        batching=Batching(max_seconds=0.2),
     )
     world.run(flow)
     records = list(topic_records(world.sandbox.address("kafka"), "path_flags"))

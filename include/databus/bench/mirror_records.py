@@ -90,7 +90,8 @@ def load(bootstrap: str, topic: str, records: int, value_bytes: int, partitions:
     """
     from confluent_kafka import Producer
 
-    pool = np.random.default_rng(7).integers(*_LETTERS, _POOL_BYTES + value_bytes, np.uint8, endpoint=True).tobytes()
+    low, high = _LETTERS
+    pool = np.random.default_rng(7).integers(low, high, _POOL_BYTES + value_bytes, np.uint8, endpoint=True).tobytes()
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -142,7 +143,7 @@ def read(bootstrap: str, topic: str) -> Digest:
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in known])
         came = time.monotonic()
         while left:
-            found = consumer.consume(_AT_ONCE, 0.2)
+            found: list[Any] = consumer.consume(_AT_ONCE, 0.2)
             if found:
                 came = time.monotonic()
             elif time.monotonic() - came > _PATIENCE_S:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class RawRecords:
         chosen = self._each(lambda column: list(compress(column, kept)))
         return replace(chosen, offsets=np.asarray(chosen.offsets, np.int64))
 
-    def _each(self, part: Callable[..., Sequence[object]]) -> RawRecords:
+    def _each(self, part: Callable[..., Any]) -> RawRecords:
         names = ("offsets", "keys", "values", "headers", "stamps")
-        changed: dict[str, object] = {name: part(getattr(self, name)) for name in names}
-        return replace(self, **changed)  # type: ignore[arg-type]
+        changed: dict[str, Any] = {name: part(getattr(self, name)) for name in names}
+        return replace(self, **changed)

@@ -44,21 +44,21 @@ class RawKafkaSplit(KafkaSplit):
         return sum(stretch.end - stretch.begin for stretch in self.stretches if mine(stretch.partition))
 
     def _records(self, stretch: Stretch, messages: Sequence[Message]) -> RawRecords:
-        from confluent_kafka import Message as Kind
+        from confluent_kafka import Message
 
         from databus.sources.kafka_rows import log_name
 
-        headers: list[Any] = list(map(Kind.headers, messages))
+        kind: Any = Message
         return RawRecords(
             self.schemas[stretch.topic][0],
             self.server,
             log_name(stretch.topic, stretch.partition),
             stretch.partition,
-            np.fromiter(map(Kind.offset, messages), np.int64, len(messages)),  # type: ignore[arg-type]
-            list(map(Kind.key, messages)),
-            list(map(Kind.value, messages)),
-            headers,
-            [stamp for _, stamp in map(Kind.timestamp, messages)],
+            np.fromiter(map(kind.offset, messages), np.int64, len(messages)),
+            list(map(kind.key, messages)),
+            list(map(kind.value, messages)),
+            list(map(kind.headers, messages)),
+            [stamp for _, stamp in map(kind.timestamp, messages)],
         )
 
     def _without_origin(self, records: RawRecords) -> RawRecords:

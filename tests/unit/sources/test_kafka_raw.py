@@ -117,7 +117,7 @@ def test_records_are_handed_on_as_they_are(monkeypatch: pytest.MonkeyPatch) -> N
     assert left_out == 0
     assert (list(records.keys), list(records.values)) == ([None, b"", b"k"], [None, b"\x00\xff", b""])
     assert (list(records.headers), list(records.stamps)) == ([None, HEADERS, None], [-1, 5, 77])
-    assert (records.offsets.tolist(), records.event_id(1)) == ([3, 4, 6], "c1:t-0:4:0:0")
+    assert (records.offsets.tolist(), records.event_id(1)) == ([3, 4, 6], "c1:t[0]:4:0:0")
 
 
 def test_what_came_from_the_target_is_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_what_came_from_the_target_is_left_out_and_counted(monkeypatch: pytest.M
 def test_slices_and_filters_keep_records_whole() -> None:
     n = 7
     whole = RawRecords(
-        SCHEMA, "c", "t-0", 0, np.arange(n), [b"%d" % i for i in range(n)], [None] * n, [None] * n, range(n)
+        SCHEMA, "c", "t[0]", 0, np.arange(n), [b"%d" % i for i in range(n)], [None] * n, [None] * n, range(n)
     )
     assert whole.slice(0, n) is whole
     assert whole.slice(2, 3).offsets.tolist() == list(whole.slice(2, 3).stamps) == [2, 3, 4]

@@ -35,7 +35,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness
+.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror
 test: setup java ## The whole suite, on real servers that it starts itself
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -86,6 +86,9 @@ bench-catchup: setup java ## Seconds to clear a backlog, beside Debezium (ARGS="
 
 bench-freshness: setup java ## Delay from a commit to a read_committed reader, beside Debezium in turns
 	$(BIN)/python -m tests.bench.freshness $(ARGS)
+
+bench-mirror: setup java ## Records per second from one Kafka to another, beside MirrorMaker 2 with and without exactly once
+	$(BIN)/python -m tests.bench.mirror $(ARGS)
 
 bench: bench-e2e ## The same as bench-e2e
 

@@ -87,3 +87,32 @@ class FreshnessOptions:
     rows_per_transaction: int = 10
     idle_seconds: int = 20
     debezium: bool = True
+
+
+@dataclass(frozen=True)
+class MirrorOptions:
+    """Sizes and parts of the run.
+
+    Attributes:
+        records: records to mirror.
+        warm_up: records that each side mirrors before its time is taken.
+        record_bytes: key and value of a record.
+        partitions: of the topic.
+        slots: parallel writers of ours.
+        batch_rows: records in a batch of ours.
+        tasks: tasks.max of MirrorMaker 2.
+        compression: of the source's records and of both sides' producers.
+        rounds: how often each side runs, in turns.
+        peers: which MirrorMaker 2 runs too: "exactly_once" and "at_least_once".
+    """
+
+    records: int = 2_000_000
+    warm_up: int = 200_000
+    record_bytes: int = 1_000
+    partitions: int = 12
+    slots: int = 2
+    batch_rows: int = 500_000
+    tasks: int = 4
+    compression: str = "none"
+    rounds: int = 1
+    peers: tuple[str, ...] = ("exactly_once", "at_least_once")

@@ -76,6 +76,10 @@ class OurPath:
             sinks=(Kafka(conn_id="kafka_east", topic=name, tombstones=False),),
             batching=Batching(max_rows=batch_rows, max_bytes=1 << 30),
         )
+        return self.timed(flow)
+
+    def timed(self, flow: Flow) -> OurRun:
+        """Run a flow until it has caught up."""
         stages: list[dict[str, float]] = []
         limits = WindowLimits(max_seconds=3600, until_caught_up=True, lease_wait_s=0)
         control = WindowControl(limits, on_batch=lambda report: stages.append(dict(report.durations_ms)))

@@ -18,19 +18,23 @@ def main() -> None:
         found = {
             "rows": log.rows,
             "transactions": log.transactions,
-            "peak_rss_mb": _peak_kib() / 1024,
+            "peak_rss_mb": peak_rss_mb(),
             "cpu_seconds": time.process_time(),
         }
     sys.stdout.write(json.dumps(found) + "\n")
 
 
-def _peak_kib() -> int:
-    """Return the highest resident set of this process.
+def peak_rss_mb(pid: int | str = "self") -> float:
+    """Return the highest resident set of a process, in MiB.
 
     Not getrusage's ru_maxrss: that starts with what the process that started this one had.
+
+    Raises:
+        OSError: there is no such process.
     """
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    # A process that is ending has no memory any more.
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), 0.0)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from databus.bench.options import CatchupOptions, DecodeOptions, E2EOptions, FreshnessOptions
+from databus.bench.options import CatchupOptions, DecodeOptions, E2EOptions, FreshnessOptions, MirrorOptions
 from databus.bench.results import Result, results_folder
 from databus.cli.exits import ERROR, OK
 from databus.cli.options import Output
@@ -16,7 +16,7 @@ from databus.cli.output import ERR, OUT, Format, show_one, show_rows
 app = typer.Typer(help="Measure speed on real servers, which are started and removed.", no_args_is_help=True)
 
 _DECODE, _E2E = DecodeOptions(), E2EOptions()
-_CATCHUP, _FRESH = CatchupOptions(), FreshnessOptions()
+_CATCHUP, _FRESH, _MIRROR = CatchupOptions(), FreshnessOptions(), MirrorOptions()
 Results = Annotated[Path | None, typer.Option("--results", help="Folder of the result file.", show_default=False)]
 PortsFrom = Annotated[int, typer.Option("--ports-from", help="Take free ports from this number on.", min=1024)]
 
@@ -105,6 +105,34 @@ def freshness(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Commit at the source to readable in Kafka, beside Debezium in turns; exit code 1 beyond a bar."""
     options = FreshnessOptions(rows_per_second, seconds, turns, rows_per_transaction, idle_seconds, debezium)
     from databus.bench.freshness import run
+
+    show(run(options, _say, ports_from), results, output)
+
+
+@app.command()
+def mirror(  # noqa: PLR0913, PLR0917 - one parameter per option
+    records: Annotated[int, typer.Option(help="Records to mirror.", min=1_000)] = _MIRROR.records,
+    warm_up: Annotated[int, typer.Option(help="Records that come before the time is taken.", min=0)] = _MIRROR.warm_up,
+    record_bytes: Annotated[int, typer.Option(help="Key and value of a record.", min=32)] = _MIRROR.record_bytes,
+    partitions: Annotated[int, typer.Option(help="Partitions of the topic.", min=1)] = _MIRROR.partitions,
+    slots: Annotated[int, typer.Option(help="Parallel writers of ours.", min=1, max=64)] = _MIRROR.slots,
+    batch_rows: Annotated[int, typer.Option(help="Records in a batch of ours.", min=1_000)] = _MIRROR.batch_rows,
+    tasks: Annotated[int, typer.Option(help="tasks.max of MirrorMaker 2.", min=1)] = _MIRROR.tasks,
+    compression: Annotated[str, typer.Option(help="Of the source's records and both sides' producers.")] = (
+        _MIRROR.compression
+    ),
+    rounds: Annotated[int, typer.Option(help="Runs of each side, in turns.", min=1)] = _MIRROR.rounds,
+    mirror_maker: Annotated[bool, typer.Option(help="Run MirrorMaker 2 in turns with our mirror.")] = True,
+    results: Results = None,
+    ports_from: PortsFrom = 22_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """One Kafka to another, exactly once, beside MirrorMaker 2; exit code 1 below a bar."""
+    peers = _MIRROR.peers if mirror_maker else ()
+    options = MirrorOptions(
+        records, warm_up, record_bytes, partitions, slots, batch_rows, tasks, compression, rounds, peers
+    )
+    from databus.bench.mirror import run
 
     show(run(options, _say, ports_from), results, output)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -61,6 +61,23 @@ class DirectSplit(Split, Protocol):
                 named gives all of them.
             marks: `ImageMarks`, what row checks say of the after-images; then there is a column `marks` of them.
         """
+        ...
+
+
+@runtime_checkable
+class RelaySplit(Protocol):
+    """A split whose records can be handed on as they are, without becoming rows."""
+
+    def relay(self, mine: Callable[[int], bool]) -> Generator[tuple[Any, int]]:
+        """Yield `RawRecords` of the partitions that are mine, and how many were left out; the same at every call.
+
+        Args:
+            mine: tells of a partition's number whether it is wanted.
+        """
+        ...
+
+    def offsets(self, mine: Callable[[int], bool]) -> int:
+        """Return how many offsets of those partitions the split passes."""
         ...
 
 
@@ -201,6 +218,19 @@ class DirectEncoder(Protocol):
             rows: what `DirectSplit.read_text` gives, with the column `route` added.
             slot: number of the slot whose rows are kept.
         """
+        ...
+
+
+@runtime_checkable
+class RelayEncoder(Protocol):
+    """A picklable encoder of raw records."""
+
+    def slot_of(self, partition: int) -> int:
+        """Return the slot that writes a partition, always the same."""
+        ...
+
+    def relay(self, records: Any) -> Any:
+        """Return the records with the output they go to."""
         ...
 
 

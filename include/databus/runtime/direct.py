@@ -82,6 +82,8 @@ def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> tuple[dict[str
         DatabusError: what reading or writing raised.
         ReconciliationError: the slots' tasks did not read the same rows, or their shares are not the whole.
     """
+    from databus.runtime.relay import RelayTask, gathered_shares, task_type
+
     flow, planned = session.flow, batch.source
     takers = tuple(Taker(spec.routes, session.every_sink[spec.sink_name].accepts()) for spec in flow.sinks)
     columns = image_columns(flow, planned)
@@ -94,7 +96,8 @@ def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> tuple[dict[str
             continue
         sink = session.sinks[name]
         with naming(name):
-            task = DirectTask(
+            encoder = cast("DirectSink", sink).encoder(batch.plan)
+            task = task_type(splits, encoder)(
                 flow=flow,
                 planned=planned,
                 splits=tuple(splits),
@@ -103,11 +106,12 @@ def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> tuple[dict[str
                 takers=takers,
                 mine=number,
                 keeps_held=not done,
-                encoder=cast("DirectSink", sink).encoder(batch.plan),
+                encoder=encoder,
                 writer=sink.writer(batch.plan),
             )
             answers = _write(session, task, batch.plan.sinks[name].slots)
-            done[name] = _gathered(name, answers)
+            shared = isinstance(task, RelayTask)
+            done[name] = gathered_shares(name, planned, answers) if shared else _gathered(name, answers)
             held += tuple(row for _, seen in answers for row in seen.held)
     return done, held
 

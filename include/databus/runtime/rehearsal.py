@@ -52,8 +52,9 @@ def _newest(source: Source, after: Offset) -> SourcePlan | None:
 
 
 def _tasks(session: FlowSession, source: Source, planned: SourcePlan) -> list[DirectTask]:
-    from databus.runtime.direct import DirectTask, image_columns, is_direct
+    from databus.runtime.direct import image_columns, is_direct
     from databus.runtime.image_checks import image_marks
+    from databus.runtime.relay import task_type
     from databus.runtime.routing import outputs_of
     from databus.runtime.shares import Taker
 
@@ -69,11 +70,10 @@ def _tasks(session: FlowSession, source: Source, planned: SourcePlan) -> list[Di
     splits = cast("tuple[DirectSplit, ...]", tuple(source.splits(planned, 1)))
     columns, marks = image_columns(flow, planned), image_marks(flow, planned)
     nobody: Any = None
+    encoders = [cast("DirectSink", sink).encoder(plan) for sink in session.sinks.values()]
     return [
-        DirectTask(
-            flow, planned, splits, columns, marks, takers, number, False, cast("DirectSink", sink).encoder(plan), nobody
-        )
-        for number, sink in enumerate(session.sinks.values())
+        task_type(splits, encoder)(flow, planned, splits, columns, marks, takers, number, False, encoder, nobody)
+        for number, encoder in enumerate(encoders)
     ]
 
 

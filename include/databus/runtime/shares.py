@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from databus.core.events import RowState
+from databus.core.events import Op, RowState
 from databus.core.flow import Flow
 from databus.core.plan import SourcePlan
 from databus.core.receipts import RejectedRow
@@ -50,12 +50,14 @@ class Observed:
         mine: rows the sink takes, by table.
         given: rows handed to this task's writer.
         held: rows that checks hold back; kept by one task of a batch alone.
+        offsets: of raw records' partitions, how many were passed.
     """
 
     read: Counter[str] = field(default_factory=Counter)
     mine: Counter[str] = field(default_factory=Counter)
     given: int = 0
     held: list[RejectedRow] = field(default_factory=list)
+    offsets: int = 0
 
 
 class RowCounter:
@@ -105,6 +107,22 @@ class RowCounter:
             self.observed.held += held_rows(self._flow, rows.filter(pa.array(held)))
         chosen = accepted[self._mine] & ~held
         return routed if chosen.all() else routed.filter(pa.array(chosen))
+
+    def relayed(self, table: TableSchema, kept: int, left_out: int) -> bool:
+        """Count raw records of a table, and tell whether the sink takes those that are kept."""
+        route = route_of(self._flow, table)
+        takes = [
+            Op.CREATE.value in taker.ops and any(fnmatchcase(route, pattern) for pattern in taker.routes)
+            for taker in self._takers
+        ]
+        dispatched = kept if any(takes) else 0
+        number, read = self._numbers[table.full_name], self.observed.read
+        read["changes"] += kept + left_out
+        read[f"{number}_{RowState.DISPATCHED}"] += dispatched
+        read[f"{number}_{RowState.FILTERED}"] += kept + left_out - dispatched
+        if takes[self._mine] and kept:
+            self.observed.mine[table.full_name] += kept
+        return takes[self._mine]
 
     def _add(self, name: str, state: RowState, rows: npt.NDArray[np.bool_]) -> None:
         self.observed.read[f"{self._numbers[name]}_{state}"] += int(np.count_nonzero(rows))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
+from operator import is_not, lt
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -18,6 +21,7 @@ from databus.kafka.source_errors import source_error
 AT_ONCE = 10_000
 """Records handed on together at most."""
 
+_IS_ERROR = partial(is_not, None)
 _TOGETHER_OFFSETS = 50_000
 _TOGETHER_PARTITIONS = 256
 """So many partitions with so few offsets are fetched together and held until their turn comes."""
@@ -68,7 +72,7 @@ class Fetcher:
         self._consumer: Consumer = settings.consumer(config, self._seen)
         self._paused: list[TopicPartition] = []
 
-    def read(self) -> Iterator[tuple[Stretch, list[Message]]]:
+    def read(self) -> Generator[tuple[Stretch, list[Message]]]:
         """Yield all messages of all stretches in their order, at most `AT_ONCE` together; the consumer is closed then.
 
         Raises:
@@ -114,7 +118,9 @@ class Fetcher:
         except KafkaException as error:
             raise source_error(self._settings, "read", error, self._seen) from error
 
-    def _take(self, messages: Sequence[Any], progress: Mapping[tuple[str, int], _Progress]) -> None:
+    def _take(self, messages: list[Any], progress: Mapping[tuple[str, int], _Progress]) -> None:
+        if len(progress) == 1 and self._take_run(messages, next(iter(progress.values()))):
+            return
         fresh: dict[tuple[str, int], list[Any]] = {}
         for message in messages:
             of = progress.get((message.topic(), message.partition()))
@@ -136,6 +142,26 @@ class Fetcher:
                 self._finish(of)
         for place, found in fresh.items():
             progress[place].held.append(found)
+
+    def _take_run(self, messages: list[Any], of: _Progress) -> bool:
+        """Take messages that are all of one stretch, and no errors, without a step in Python each; else do nothing."""
+        n, stretch = len(messages), of.stretch
+        if of.done or any(map(_IS_ERROR, map(Message.error, messages))):
+            return False
+        if {*map(Message.partition, messages)} != {stretch.partition} or {*map(Message.topic, messages)} != {
+            stretch.topic
+        }:
+            return False
+        offsets: list[Any] = list(map(Message.offset, messages))
+        if offsets[0] < of.next or not all(map(lt, offsets, offsets[1:])):
+            return False
+        inside = n if offsets[-1] < stretch.end else bisect_left(offsets, stretch.end)
+        if inside:
+            of.next = offsets[inside - 1] + 1
+            of.held.append(messages[:inside])
+        if inside < n or of.next >= stretch.end:
+            self._finish(of)
+        return True
 
     def _finish(self, of: _Progress) -> None:
         of.done = True

@@ -47,17 +47,7 @@ class KafkaSplit:
     def read_text(
         self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: ImageMarks | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`).
-
-        Raw records have no images but the columns of `rows.raw_records`.
-        """
-        if self.spec.raw:
-            from databus.sources.kafka_raw import raw_batch
-
-            for stretch, messages in self._fetched():
-                schema = self.schemas[stretch.topic][0]
-                yield raw_batch(schema, stretch.partition, messages, self.server, self.spec.leave_out)
-            return
+        """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`)."""
         from databus.rows.image_form import json_form
 
         yield from self._rows(json_form(columns, marks))

@@ -31,6 +31,7 @@ from databus.sources.kafka_positions import (
     gaps,
     shares,
 )
+from databus.sources.kafka_raw import RawKafkaSplit
 from databus.sources.kafka_rows import log_name, tables_of
 from databus.sources.kafka_sample import DEFAULT_BYTES, Sample, Sampler
 from databus.sources.kafka_split import KafkaSplit
@@ -144,14 +145,16 @@ class KafkaTopicsSource:
         return self._describe(planned, self._sampler.look(stretches), more=behind)
 
     def splits(self, plan: SourcePlan, count: int) -> Sequence[KafkaSplit]:
-        """Cut the stretches into about equal pieces in the order of the partitions' names."""
+        """Cut the stretches into about equal pieces in the order of the partitions' names; raw records in none."""
         start, end = _kafka(plan.range.start), _kafka(plan.range.end)
-        pieces = [] if end.passed else _cut(_stretches(start, end), count)
+        # A task of raw records picks its partitions itself, with one consumer for all.
+        pieces = [] if end.passed else _cut(_stretches(start, end), 1 if self._spec.raw else count)
         schemas: dict[str, tuple[TableSchema, ...]] = {}
         for schema in plan.tables:
             schemas[schema.table] = (*schemas.get(schema.table, ()), schema)
+        split = RawKafkaSplit if self._spec.raw else KafkaSplit
         return [
-            KafkaSplit(self._spec, piece, {s.topic: schemas[s.topic] for s in piece}, self._cluster.id, self._client)
+            split(self._spec, piece, {s.topic: schemas[s.topic] for s in piece}, self._cluster.id, self._client)
             for piece in pieces
         ]
 

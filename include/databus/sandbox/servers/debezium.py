@@ -16,7 +16,7 @@ from databus.sandbox.servers.java import copy_config
 from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults
 
 _MAIN = "org.apache.kafka.connect.cli.ConnectStandalone"
-_JVM = ("-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+CONNECT_JVM = ("-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 """What Kafka's own connect-standalone.sh sets."""
 
 _VERSIONED = re.compile(r"-\d[^/]*\.jar$")
@@ -94,7 +94,7 @@ class Debezium(ServerDefaults):
     def commands(self, context: Context) -> tuple[Command, ...]:
         """One process."""
         logging = f"-Dlog4j2.configurationFile={context.folder / 'log4j2.properties'}"
-        argv = (str(packages.require_java()), *_JVM, logging, "-cp", f"{context.installation}/libs/*", _MAIN)
+        argv = (str(packages.require_java()), *CONNECT_JVM, logging, "-cp", f"{context.installation}/libs/*", _MAIN)
         properties = str(self._properties_file(context))
         return (Command("worker", (*argv, properties), context.folder, context.logs / "worker.log"),)
 

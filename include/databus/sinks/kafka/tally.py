@@ -84,7 +84,7 @@ class Tally:
                 )
             facts = self.outputs.setdefault(f"{group['t']}[{group['p']}]", [-1, -1, 0])
             facts[2] += group["i_count"] + (group["d_sum"] or 0)
-            callback = self._delivered(facts)
+            callback = self.delivered(facts)
             callbacks[group["i_min"]] = callbacks[group["i_max"]] = callback
         return callbacks
 
@@ -120,7 +120,9 @@ class Tally:
             duplicate=duplicate,
         )
 
-    def _delivered(self, facts: list[int]) -> Callable[..., None]:
+    def delivered(self, facts: list[int]) -> Callable[..., None]:
+        """Return a delivery callback that notes first and last offset in an output's facts."""
+
         def callback(error: Any, message: Any) -> None:
             if error is not None:
                 return
@@ -141,10 +143,11 @@ class Tally:
         smallest = min([DEFAULT_MAX_MESSAGE_BYTES, *self.limits.values()])
         if int(np.max(size, initial=0)) + RECORD_OVERHEAD_BYTES <= smallest:
             return np.ones(batch.num_rows, dtype=bool)
-        limit = np.array([self._limit(topic) for topic in batch["topic"].to_pylist()], dtype=np.int64)
+        limit = np.array([self.limit(topic) for topic in batch["topic"].to_pylist()], dtype=np.int64)
         return size + RECORD_OVERHEAD_BYTES <= limit
 
-    def _limit(self, topic: str) -> int:
+    def limit(self, topic: str) -> int:
+        """Return the largest record a topic takes, in bytes."""
         # A TRUNCATE may name a table that has no other row in the batch, so that its topic is not pinned.
         return self.limits.get(topic, DEFAULT_MAX_MESSAGE_BYTES)
 
@@ -156,7 +159,7 @@ class Tally:
                     event_id=row["event_id"],
                     table=f"{row['database']}.{row['table']}",
                     key=None if row["key"] is None else row["key"].decode(),
-                    cause=f"record_too_large: {size} bytes, topic {row['topic']} takes {self._limit(row['topic'])}",
+                    cause=f"record_too_large: {size} bytes, topic {row['topic']} takes {self.limit(row['topic'])}",
                     stage=self.sink,
                     position=f"{row['file']}:{row['position']}",
                     payload=(row["value"] or b"").decode(),

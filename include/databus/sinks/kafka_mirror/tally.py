@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from databus.core.receipts import RejectedRow
-from databus.sinks.kafka.tally import DEFAULT_MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES, Tally
+from databus.rows.raw_records import RawRecords
+from databus.sinks.kafka.tally import RECORD_OVERHEAD_BYTES, Tally
+
+if TYPE_CHECKING:
+    from databus.rows.columns import Ints
 
 HEADER_OVERHEAD_BYTES = 10
 Run = tuple[int, int, int]
@@ -43,24 +45,35 @@ class Piece:
 
 @dataclass
 class MirrorTally(Tally):
-    """Counts of one attempt, with the offset map of its records."""
+    """Counts of one attempt, with the offset map of its records; its batches are `RawRecords` of one partition each."""
 
     pieces: dict[str, list[Piece]] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
 
-    def reports(self, batch: pa.RecordBatch) -> Mapping[int, Callable[..., None]]:
-        """Return the callbacks of `Tally.reports`, which also note the target's offsets."""
-        callbacks = dict(super().reports(batch))
-        position = np.asarray(batch["position"])
-        for rows in _by_log(batch):
-            place = int(rows[0])
-            name = f"{batch['topic'][place].as_py()}[{batch['partition'][place].as_py()}]"
-            self.sources[name] = batch["file"][place].as_py()
-            piece = Piece(_runs(position[rows]), len(rows))
-            self.pieces.setdefault(name, []).append(piece)
-            for row in {place, int(rows[-1])}:
-                callbacks[row] = _seen(callbacks[row], piece)
-        return callbacks
+    def accept(self, batch: RawRecords) -> RawRecords:
+        """Count records and return those that fit their topic."""
+        self.done += batch.num_rows
+        limit = self.limit(batch.topic)
+        if not _all_fit(batch, limit):
+            sizes = _sizes(batch)
+            for row in (row for row, size in enumerate(sizes) if size > limit):
+                self.rejected.append(self._rejection(batch, row, sizes[row], limit))
+            batch = batch.filter([size <= limit for size in sizes])
+        self.rows[batch.schema.full_name] += batch.num_rows
+        self.written += batch.num_rows
+        return batch
+
+    def reports(self, batch: RawRecords) -> Mapping[int, Callable[..., None]]:
+        """Return the callbacks of the first and the last record, which also note the target's offsets."""
+        if not batch.num_rows:
+            return {}
+        name = f"{batch.topic}[{batch.partition}]"
+        facts = self.outputs.setdefault(name, [-1, -1, 0])
+        facts[2] += batch.num_rows
+        self.sources[name] = batch.log
+        piece = Piece(_runs(batch.offsets), batch.num_rows)
+        self.pieces.setdefault(name, []).append(piece)
+        return dict.fromkeys((0, batch.num_rows - 1), _seen(self.delivered(facts), piece))
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """Return the receipt's outputs: with `source`, the log they come from, and the `runs` of the offset map."""
@@ -93,37 +106,20 @@ class MirrorTally(Tally):
                     joined.append(run)
         return joined
 
-    def _fits(self, batch: pa.RecordBatch) -> Any:
-        size = _sizes(batch)
-        if int(np.max(size, initial=0)) <= min([DEFAULT_MAX_MESSAGE_BYTES, *self.limits.values()]):
-            return np.ones(batch.num_rows, dtype=bool)
-        return size <= np.array([self._limit(topic) for topic in batch["topic"].to_pylist()], dtype=np.int64)
-
-    def _reject(self, batch: pa.RecordBatch) -> None:
-        for row, size in zip(batch.to_pylist(), _sizes(batch).tolist(), strict=True):
-            self.rejected.append(
-                RejectedRow(
-                    event_id=row["event_id"],
-                    table=f"{row['database']}.{row['table']}",
-                    key=None if row["key"] is None else base64.b64encode(row["key"]).decode("ascii"),
-                    cause=f"record_too_large: {size} bytes, topic {row['topic']} takes {self._limit(row['topic'])}",
-                    stage=self.sink,
-                    position=f"{row['file']}:{row['position']}",
-                    payload=base64.b64encode(row["value"] or b"").decode("ascii"),
-                )
-            )
+    def _rejection(self, batch: RawRecords, row: int, size: int, limit: int) -> RejectedRow:
+        key, value = batch.keys[row], batch.values[row]
+        return RejectedRow(
+            event_id=batch.event_id(row),
+            table=batch.schema.full_name,
+            key=None if key is None else base64.b64encode(key).decode("ascii"),
+            cause=f"record_too_large: {size} bytes, topic {batch.topic} takes {limit}",
+            stage=self.sink,
+            position=f"{batch.log}:{batch.offsets[row]}",
+            payload=base64.b64encode(value or b"").decode("ascii"),
+        )
 
 
-def _by_log(batch: pa.RecordBatch) -> list[Any]:
-    """Return the row numbers of each source partition, in order."""
-    files = batch["file"].dictionary_encode()
-    codes = np.asarray(files.indices)
-    if len(files.dictionary) == 1:
-        return [np.arange(batch.num_rows)]
-    return [np.flatnonzero(codes == code) for code in range(len(files.dictionary))]
-
-
-def _runs(offsets: Any) -> list[Run]:
+def _runs(offsets: Ints) -> list[Run]:
     starts = np.concatenate(([0], np.flatnonzero(np.diff(offsets) != 1) + 1, [len(offsets)]))
     return [
         (int(offsets[a]), int(a), int(b - a)) for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
@@ -133,21 +129,27 @@ def _runs(offsets: Any) -> list[Run]:
 def _seen(also: Callable[..., None], piece: Piece) -> Callable[..., None]:
     def callback(error: Any, message: Any) -> None:
         also(error, message)
-        if error is None:
-            offset = message.offset()
+        # One that was sent again after a lost answer may be acknowledged without an offset.
+        if error is None and (offset := message.offset()) is not None:
             piece.first = offset if piece.first < 0 else min(piece.first, offset)
             piece.last = max(piece.last, offset)
 
     return callback
 
 
-def _sizes(batch: pa.RecordBatch) -> Any:
-    size = sum(np.asarray(pc.fill_null(pc.binary_length(batch[name]), 0)).astype(np.int64) for name in ("key", "value"))
-    headers = batch["headers"]
-    if headers.null_count < len(headers):
-        per_row = [
-            sum(len(h["name"]) + len(h["value"] or b"") + HEADER_OVERHEAD_BYTES for h in of or ())
-            for of in headers.to_pylist()
-        ]
-        size = size + np.array(per_row, np.int64)
-    return size + RECORD_OVERHEAD_BYTES
+def _all_fit(batch: RawRecords, limit: int) -> bool:
+    """Tell without a look at each record whether all fit, where that is easily told."""
+    if any(batch.headers):
+        return False
+    longest = sum(max((len(one) for one in column if one), default=0) for column in (batch.keys, batch.values))
+    return longest + RECORD_OVERHEAD_BYTES <= limit
+
+
+def _sizes(batch: RawRecords) -> list[int]:
+    return [
+        len(key or b"")
+        + len(value or b"")
+        + sum(len(name) + len(of or b"") + HEADER_OVERHEAD_BYTES for name, of in headers or ())
+        + RECORD_OVERHEAD_BYTES
+        for key, value, headers in zip(batch.keys, batch.values, batch.headers, strict=True)
+    ]

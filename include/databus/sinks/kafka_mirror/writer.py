@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
 
-import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from databus.kafka.client import kafka_error
-from databus.rows.raw_records import ORIGIN
+from databus.rows.raw_records import ORIGIN, Header, RawRecords
 from databus.sinks.kafka.session import Producing
 from databus.sinks.kafka.tally import Tally
 from databus.sinks.kafka.writer import KafkaSlotWriter
@@ -19,7 +18,6 @@ from databus.sinks.kafka_mirror.tally import MirrorTally
 _POLL_EVERY = 1000
 _LOOK_S = 5.0
 _NEW = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001 - librdkafka's own codes
-_COLUMNS = ("topic", "partition", "key", "value", "record_ms")
 
 
 @dataclass(frozen=True)
@@ -36,42 +34,36 @@ class MirrorSlotWriter(KafkaSlotWriter):
         """Return a tally that keeps the offset map."""
         return MirrorTally(self.sink, self.limits)
 
-    def produce(self, session: Producing, batch: pa.RecordBatch, tally: Tally) -> None:
+    def produce(self, session: Producing, batch: RawRecords, tally: Tally) -> None:
         """Hand records to the producer; blocks while its queue is full, which bounds the memory of a slow broker."""
         reports = tally.reports(batch)
         deadline = monotonic() + self.settings.client.timeout_s
+        topic, partition = batch.topic, batch.partition
         produce, poll = session.producer.produce, session.producer.poll
-        columns: list[Any] = [batch[name].to_pylist() for name in _COLUMNS]
-        headers = self._headers(batch)
+        columns = (batch.values, batch.keys, batch.stamps, self._headers(batch.headers))
         try:
-            for row, (topic, partition, key, value, stamp) in enumerate(zip(*columns, strict=True)):
-                while True:
-                    try:
-                        produce(
-                            topic,
-                            value,
-                            key,
-                            partition,
-                            reports.get(row),
-                            timestamp=max(stamp, 0),
-                            headers=headers[row],
-                        )
-                        break
-                    except BufferError:
-                        poll(0.1)
-                    except KafkaException as error:
-                        if kafka_error(error).code() not in _NEW or monotonic() > deadline:
-                            raise
-                        # A kept producer does not know yet that the topic was made or has grown: it looks again.
-                        session.producer.list_topics(topic, _LOOK_S)
-                if row % _POLL_EVERY == 0:
-                    poll(0)
+            for start in range(0, batch.num_rows, _POLL_EVERY):
+                piece = zip(*(column[start : start + _POLL_EVERY] for column in columns), strict=True)
+                for row, (value, key, stamp, headers) in enumerate(piece, start):
+                    while True:
+                        try:
+                            produce(
+                                topic, value, key, partition, reports.get(row), timestamp=max(stamp, 0), headers=headers
+                            )
+                            break
+                        except BufferError:
+                            poll(0.1)
+                        except KafkaException as error:
+                            if kafka_error(error).code() not in _NEW or monotonic() > deadline:
+                                raise
+                            # A kept producer does not know yet that the topic was made or has grown: it looks again.
+                            session.producer.list_topics(topic, _LOOK_S)
+                poll(0)
         except KafkaException as error:
             raise session.produce_failed(error) from error
 
-    def _headers(self, batch: pa.RecordBatch) -> list[list[tuple[str, bytes | None]] | None]:
-        added: list[tuple[str, bytes | None]] = [(ORIGIN, self.origin.encode())] if self.origin else []
-        given = batch["headers"]
-        if given.null_count == len(given):
-            return [added or None] * len(given)
-        return [([(h["name"], h["value"]) for h in of or ()] + added) or None for of in given.to_pylist()]
+    def _headers(self, given: Sequence[Sequence[Header] | None]) -> Sequence[Sequence[Header] | None]:
+        if not self.origin:
+            return given
+        added = ((ORIGIN, self.origin.encode()),)
+        return [[*(of or ()), *added] for of in given]

@@ -99,6 +99,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture(scope="session")
+def two_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Two Kafka clusters and ZooKeeper: a `KafkaWorld`."""
+    from tests.integration.kafka_world import kafka_world  # it builds on this module
+
+    with kafka_world(tmp_path_factory) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def binlog_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A MySQL and a MariaDB for tests of definitions; tests make databases of their own on them."""
     sandbox = Sandbox(tmp_path_factory.mktemp("definitions"), ports_from=24_100, options=SandboxOptions())

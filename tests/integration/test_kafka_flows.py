@@ -6,7 +6,6 @@ import json
 import random
 import time
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,15 +14,14 @@ from databus import Batching, Flow, Kafka, KafkaTopics
 from databus.core.errors import LeaseBusyError, OffsetPurgedError
 from databus.ops.services import open_services
 from tests.integration.kafka_target import consume
-from tests.integration.kafka_world import KafkaWorld, kafka_world, kill
+from tests.integration.kafka_world import KafkaWorld, kill
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaWorld]:
-    with kafka_world(tmp_path_factory) as running:
-        yield running
+@pytest.fixture
+def world(two_clusters: KafkaWorld) -> KafkaWorld:
+    return two_clusters
 
 
 def flow_of(world: KafkaWorld, topic: str, **options: Any) -> Flow:

@@ -5,58 +5,27 @@ from __future__ import annotations
 import random
 import subprocess
 import time
-import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import ConfigResource
 
-from databus import Batching, Flow, Mirror
-from databus.core.errors import LeaseBusyError, SinkSettingError, SinkUnavailableError, SourceUnavailableError
+from databus import Batching
+from databus.core.errors import SinkSettingError, SinkUnavailableError, SourceUnavailableError
 from databus.ops.mirror_groups import GroupSync
 from databus.ops.services import open_services
 from tests.integration.kafka_logs import Logs
-from tests.integration.kafka_world import KafkaWorld, kafka_world, kill, records
+from tests.integration.kafka_world import KafkaWorld, kill, records
+from tests.integration.mirrors import both_ways, caught_up, mirror_of, settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 HEADERS = [("h", b"1"), ("h", None), ("h", b""), ("\u00e9", b"\xff\x00")]
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaWorld]:
-    with kafka_world(tmp_path_factory) as running:
-        yield running
-
-
-def mirror_of(world: KafkaWorld, *topics: str, **options: Any) -> Flow:
-    quick = world.override("zookeeper_default", extra={"session_timeout_s": 3})
-    return Mirror(
-        **{
-            "name": f"mirror_{uuid.uuid4().hex[:10]}", "source": "kafka_east", "target": "kafka_west",
-            "topics": topics, "batching": Batching(max_rows=200, max_seconds=0.3), "zookeeper": quick, **options,
-        }
-    )  # fmt: skip
-
-
-def caught_up(world: KafkaWorld, flow: Flow) -> None:
-    """Run until caught up, also behind a killed holder, whose session needs a moment to expire."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            world.run(flow)
-        except LeaseBusyError:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        else:
-            return
-
-
-def settings(logs: Logs, topic: str) -> dict[str, str]:
-    (future,) = logs.admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
-    return {name: entry.value for name, entry in future.result().items()}
+@pytest.fixture
+def world(two_clusters: KafkaWorld) -> KafkaWorld:
+    return two_clusters
 
 
 def test_records_are_mirrored_byte_for_byte(world: KafkaWorld) -> None:
@@ -158,13 +127,6 @@ def _placed(logs: Logs, topic: str) -> list[tuple[int, int, bytes]]:
     from tests.integration.kafka_target import consume
 
     return [(m.partition(), m.offset(), m.value()) for m in consume(logs.servers, topic)]
-
-
-def both_ways(world: KafkaWorld, topic: str) -> tuple[Flow, Flow]:
-    names = [f"mirror_{uuid.uuid4().hex[:10]}" for _ in range(2)]
-    there = mirror_of(world, topic, name=names[0], two_way=names[1])
-    back = mirror_of(world, topic, name=names[1], two_way=names[0], source="kafka_west", target="kafka_east")
-    return there, back
 
 
 def test_two_ways_do_not_loop(world: KafkaWorld) -> None:

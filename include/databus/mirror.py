@@ -24,6 +24,10 @@ _OF_SINK = frozenset(
         "grow",
         "groups",
         "copy_settings",
+        "follow_settings",
+        "configs",
+        "exclude_configs",
+        "sync_acls",
         "chunk_rows",
     }
 )
@@ -58,7 +62,8 @@ def Mirror(  # noqa: N802, PLR0913 - it stands where flows are written down, and
             header `databus.origin`, and what came from the target before does not go back.
         **options: options of a flow (batching, description, zookeeper, …), of the source (exclude_topics, start,
             on_gap, consumer) and of the target (slots, compression, replication_factor, topic_config, producer, grow,
-            groups, copy_settings), and timeout_s for both.
+            groups, copy_settings, follow_settings, configs, exclude_configs, sync_acls), and timeout_s for both. Of
+            a two-way mirror follow_settings is False unless given: two that follow each other undo every change.
 
     Raises:
         ConfigError: an option is not what it should be.
@@ -88,7 +93,13 @@ def Mirror(  # noqa: N802, PLR0913 - it stands where flows are written down, and
         leave_out=target if two_way else "",
     )
     write = MirrorTopics(
-        **{"chunk_rows": 10_000_000, **{k: options[k] for k in _OF_SINK & options.keys()}},
+        **{
+            "chunk_rows": 10_000_000,
+            "follow_settings": not two_way,
+            **{k: options[k] for k in _OF_SINK & options.keys()},
+        },
+        topics=read.topics,
+        exclude_topics=read.exclude_topics,
         conn_id=target,
         source_conn_id=source,
         prefix=f"{source}." if policy == "prefix" else "",

@@ -5,40 +5,24 @@ from __future__ import annotations
 import random
 import subprocess
 import time
-import uuid
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import ConfigResource
 
-from databus import Batching, Flow, Mirror
+from databus import Batching
 from databus.core.errors import SinkSettingError, SinkUnavailableError, SourceUnavailableError
 from databus.ops.mirror_groups import GroupSync
 from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.kafka_logs import Logs
 from tests.integration.kafka_world import KafkaWorld, caught_up, kill, records
+from tests.integration.mirrors import both_ways, mirror_of, settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 world = given.world
 
 HEADERS = [("h", b"1"), ("h", None), ("h", b""), ("\u00e9", b"\xff\x00")]
-
-
-def mirror_of(world: KafkaWorld, *topics: str, **options: Any) -> Flow:
-    quick = world.override("zookeeper_default", extra={"session_timeout_s": 3})
-    return Mirror(
-        **{
-            "name": f"mirror_{uuid.uuid4().hex[:10]}", "source": "kafka_east", "target": "kafka_west",
-            "topics": topics, "batching": Batching(max_rows=200, max_seconds=0.3), "zookeeper": quick, **options,
-        }
-    )  # fmt: skip
-
-
-def settings(logs: Logs, topic: str) -> dict[str, str]:
-    (future,) = logs.admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
-    return {name: entry.value for name, entry in future.result().items()}
 
 
 def test_records_are_mirrored_byte_for_byte(world: KafkaWorld) -> None:
@@ -140,13 +124,6 @@ def _placed(logs: Logs, topic: str) -> list[tuple[int, int, bytes]]:
     from tests.integration.kafka_target import consume
 
     return [(m.partition(), m.offset(), m.value()) for m in consume(logs.servers, topic)]
-
-
-def both_ways(world: KafkaWorld, topic: str) -> tuple[Flow, Flow]:
-    names = [f"mirror_{uuid.uuid4().hex[:10]}" for _ in range(2)]
-    there = mirror_of(world, topic, name=names[0], two_way=names[1])
-    back = mirror_of(world, topic, name=names[1], two_way=names[0], source="kafka_west", target="kafka_east")
-    return there, back
 
 
 def test_two_ways_do_not_loop(world: KafkaWorld) -> None:

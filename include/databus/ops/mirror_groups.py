@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from databus.core.errors import DatabusError
 from databus.core.flow import Flow
-from databus.core.report import BatchReport
 from databus.ops.mirror_offsets import Place, mirror_sink, translation
 from databus.runtime.context import Services
-from databus.runtime.window import WindowControl
 
 if TYPE_CHECKING:
     from databus.kafka.groups import ClusterGroups
 
-log = logging.getLogger(__name__)
-
-_EVERY_S = 5.0
 _OWN = "databus."
 """Stem of the groups that hold markers."""
 
@@ -92,29 +84,3 @@ class GroupSync:
             for conn_id in (self._spec.source_conn_id, self._spec.conn_id)
         )
         return (target, source) if back else (source, target)
-
-
-def with_groups(flow: Flow, services: Services, control: WindowControl) -> tuple[WindowControl, Callable[[], None]]:
-    """Return a control that carries groups after batches, and what to call at the window's end.
-
-    What cannot be carried is logged and fails no batch: the next one tries again.
-    """
-    if not any(sink.kind == "kafka_mirror" for sink in flow.sinks) or not mirror_sink(flow).groups:
-        return control, lambda: None
-    sync, last = GroupSync(flow, services), [0.0]
-
-    def carry() -> None:
-        try:
-            moved = sync.carry()
-        except DatabusError as error:
-            log.warning("mirror %s: consumer groups were not carried over: %s", flow.name, error)
-        else:
-            log.info("mirror %s: %d places of consumer groups carried over", flow.name, len(moved))
-        last[0] = time.monotonic()
-
-    def on_batch(report: BatchReport) -> None:
-        control.on_batch(report)
-        if time.monotonic() - last[0] >= _EVERY_S:
-            carry()
-
-    return replace(control, on_batch=on_batch), carry

@@ -7,7 +7,7 @@ from typing import Any
 
 from databus.core.flow import Flow
 from databus.core.lag import duration_text
-from databus.ops.mirror_groups import with_groups
+from databus.ops.mirror_duties import with_duties
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.window import WindowControl, WindowResult, run_window
 
@@ -20,7 +20,7 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
     Raises:
         DatabusError: see `run_window`.
     """
-    control, at_the_end = with_groups(flow, services, control)
+    control, at_the_end = with_duties(flow, services, control)
     with open_session(flow, services, spark, identity) as session:
         result = run_window(session, control)
         at_the_end()

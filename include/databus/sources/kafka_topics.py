@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -13,14 +12,13 @@ from pydantic import Field, field_validator, model_validator
 from databus.core.connections import ConnectionSource
 from databus.core.flow import FlowContext, SourceSpec
 from databus.kafka.client_settings import ClientSettings, allowed
+from databus.kafka.selection import REGEX_PREFIX, selects_topic
 
 if TYPE_CHECKING:
     from databus.core.protocols import Source
 
-REGEX_PREFIX = "re:"
 GROUP_PREFIX = "group:"
 OFFSETS_PREFIX = "offsets:"
-OWN_TOPICS = "_databus"
 FIELD_TYPES = re.compile(r"^(bigint|double|string|boolean|json|decimal\(\d{1,2},\d{1,2}\))$")
 RECORD_COLUMNS = ("key", "value", "headers", "timestamp", "timestamp_type", "partition", "offset")
 _OFFSET = re.compile(r"^(?P<topic>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<offset>\d+)$")
@@ -164,11 +162,7 @@ class KafkaTopics(SourceSpec):
 
     def wants(self, topic: str, *, internal: bool = False) -> bool:
         """Tell whether a topic is read; `internal` says that it is Kafka's own."""
-        if topic in self.exclude_topics or any(_matches(p, topic) for p in self.exclude_topics):
-            return False
-        if topic in self.topics:
-            return True
-        return not internal and not topic.startswith(OWN_TOPICS) and any(_matches(p, topic) for p in self.topics)
+        return selects_topic(self.topics, self.exclude_topics, topic, internal=internal)
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
         """Resolve the connection; brokers are contacted by the first call that needs them."""
@@ -207,9 +201,3 @@ def named_offsets(text: str) -> dict[tuple[str, int], int]:
             raise ValueError(f"{item!r} is not TOPIC:PARTITION:NEXT")
         found[match["topic"], int(match["partition"])] = int(match["offset"])
     return found
-
-
-def _matches(pattern: str, topic: str) -> bool:
-    if pattern.startswith(REGEX_PREFIX):
-        return re.fullmatch(pattern[len(REGEX_PREFIX) :], topic) is not None
-    return fnmatchcase(topic, pattern)

@@ -97,6 +97,10 @@ class Kafka(ServerDefaults):
             "share.coordinator.state.topic.replication.factor": replicas,
             "share.coordinator.state.topic.min.isr": in_sync,
             "group.initial.rebalance.delay.ms": 0,
+            # Access rules can be written and read; who has no login may do everything all the same.
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "allow.everyone.if.no.acl.found": "true",
             "log.retention.hours": -1,
             "message.max.bytes": _MAX_MESSAGE_BYTES,
             "replica.fetch.max.bytes": _MAX_MESSAGE_BYTES,

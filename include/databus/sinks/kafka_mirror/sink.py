@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka.admin._config import ConfigResource, ConfigSource
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from databus.core.connections import Connection
@@ -20,14 +20,10 @@ from databus.kafka.client import ClientSettings
 from databus.sinks.kafka.sink import KafkaSink
 from databus.sinks.kafka.topics import Topics
 from databus.sinks.kafka_mirror.encoder import MirrorEncoder
+from databus.sinks.kafka_mirror.following import fewer_partitions
+from databus.sinks.kafka_mirror.settings import own, wanted
 from databus.sinks.kafka_mirror.spec import MirrorTopics
 from databus.sinks.kafka_mirror.writer import MirrorSlotWriter
-
-_OF_THE_CLUSTER = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
-"""Settings that name brokers of the source."""
-
-_SOURCE_TIME = {"message.timestamp.type": "CreateTime"}
-"""What stamps at the append on the source would be stamped anew on the target."""
 
 
 class MirrorSink(KafkaSink):
@@ -68,22 +64,25 @@ class MirrorSink(KafkaSink):
         Raises:
             SinkSettingError: names clash, a topic cannot be made, or has fewer partitions and may not grow.
         """
-        names = self._mirror.targets({table.table for table, _ in outputs})
-        self._refuse_own_cluster(names)
         counts = self._source.partitions()
+        moved = {table.table for table, _ in outputs}
+        # All that is mirrored must go together, not only what this batch holds.
+        everything = self._mirror.targets(moved | {topic for topic in counts if self._mirror.wants(topic)})
+        names = {topic: everything[topic] for topic in sorted(moved)}
+        self._refuse_own_cluster(names)
         known = self.topics.partitions()
         missing = [topic for topic, name in names.items() if name not in known and topic in counts]
         settings = self._own_settings(missing) if self._mirror.copy_settings else {}
-        wanted = [
+        new = [
             NewTopic(
                 names[topic],
                 counts[topic],
                 self.spec.replication_factor,
-                config={**settings.get(topic, {}), **_SOURCE_TIME, **self.spec.topic_config},
+                config=wanted(self._mirror, settings.get(topic, {})),
             )
             for topic in missing
         ]
-        partitions = self.topics.ensure(wanted)
+        partitions = self.topics.ensure(new)
         for topic, name in names.items():
             have = partitions.get(name, known.get(name, 0))
             need = counts.get(topic, 0)
@@ -134,11 +133,7 @@ class MirrorSink(KafkaSink):
 
     def _grow(self, topic: str, name: str, have: int, need: int) -> None:
         if not self._mirror.grow:
-            raise SinkSettingError(
-                f"mirror to {self.spec.conn_id}: {name} has {have} partitions, and {topic} on the source has {need}",
-                hint=f"Add partitions to {name}, or set grow=True.",
-                code="mirror_fewer_partitions",
-            )
+            raise fewer_partitions(self._mirror, name, have, topic, need)
         self.topics.grow(name, need)
 
     def _own_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -146,12 +141,4 @@ class MirrorSink(KafkaSink):
         if not topics:
             return {}
         found = self._source.entries(ConfigResource.Type.TOPIC, topics)
-        own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        return {
-            topic: {
-                name: entry.value
-                for name, entry in entries.items()
-                if entry.source == own and entry.value is not None and name not in _OF_THE_CLUSTER
-            }
-            for topic, entries in found.items()
-        }
+        return {topic: own(entries) for topic, entries in found.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,7 +12,20 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors import SinkSettingError
 from databus.core.flow import FlowContext
 from databus.core.protocols import Sink
+from databus.kafka.selection import INTERNAL_TOPICS, selects_topic
 from databus.sinks.kafka.spec import Kafka
+
+if TYPE_CHECKING:
+    from databus.sinks.kafka_mirror.following import Following
+
+NOT_FOLLOWED = (
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "message.timestamp.*",
+    "unclean.leader.election.enable",
+    "min.insync.replicas",
+)
+"""Settings that belong to the cluster and not to the topic: MirrorMaker 2's default of config.properties.exclude."""
 
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 
@@ -34,7 +47,16 @@ class MirrorTopics(Kafka):
         grow: whether partitions are added to a target topic that has fewer than the source's; else it is refused.
         groups: consumer groups (fnmatch patterns) whose offsets are translated to the target after batches, so that a
             consumer that moves over goes on there; () for none. A group with members on the target is left alone.
+        topics: patterns of the topics that are mirrored, as the source has them.
+        exclude_topics: patterns of those that are not.
         copy_settings: whether settings that the source's topic has of its own are given to topics that are made.
+        follow_settings: whether they are given to topics that are there, too, again and again; a setting that the
+            source's topic does not have (any more) goes back to the target's default, as with MirrorMaker 2. What
+            `topic_config` names stays.
+        configs: patterns of the settings that are copied and followed.
+        exclude_configs: patterns of those that are not.
+        sync_acls: whether access rules of the source's topics are added on the target, for reading only: a right to
+            write is left out, and a right to everything becomes one to read. None is ever taken away.
     """
 
     kind: ClassVar[str] = "kafka_mirror"
@@ -48,7 +70,13 @@ class MirrorTopics(Kafka):
     partner: str = ""
     grow: bool = True
     groups: tuple[str, ...] = ("*",)
+    topics: tuple[str, ...] = ("*",)
+    exclude_topics: tuple[str, ...] = ()
     copy_settings: bool = True
+    follow_settings: bool = True
+    configs: tuple[str, ...] = ("*",)
+    exclude_configs: tuple[str, ...] = NOT_FOLLOWED
+    sync_acls: bool = False
 
     @field_validator("prefix")
     @classmethod
@@ -68,6 +96,10 @@ class MirrorTopics(Kafka):
         if self.profile != "exactly_once":
             raise ValueError('a mirror keeps exactly once: profile="exactly_once" is the only one')
         return self
+
+    def wants(self, topic: str) -> bool:
+        """Tell whether a topic of the source is mirrored."""
+        return selects_topic(self.topics, self.exclude_topics, topic, internal=topic in INTERNAL_TOPICS)
 
     def target(self, topic: str) -> str:
         """Return the name a source topic has on the target."""
@@ -96,6 +128,12 @@ class MirrorTopics(Kafka):
         from databus.sinks.kafka_mirror.sink import MirrorSink
 
         return MirrorSink(self, connections.get(self.conn_id), connections.get(self.source_conn_id), context)
+
+    def follow(self, connections: ConnectionSource) -> Following:
+        """Resolve both connections, for what is followed beside the records."""
+        from databus.sinks.kafka_mirror.following import Following
+
+        return Following(self, connections.get(self.source_conn_id), connections.get(self.conn_id))
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the target's; the other is the flow's source's, which names it too."""

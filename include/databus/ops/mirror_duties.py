@@ -1,0 +1,105 @@
+"""What a run of a mirror does beside moving records: topics followed, consumer groups carried over."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from databus.core.errors import DatabusError, SinkSettingError
+from databus.core.flow import Flow
+from databus.core.report import BatchReport
+from databus.ops.mirror_groups import GroupSync
+from databus.ops.mirror_offsets import mirror_sink
+from databus.runtime.context import Services
+from databus.runtime.window import WindowControl
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Duty:
+    """Something that is done again and again.
+
+    Attributes:
+        what: in words, for the log.
+        act: does it, and returns a line for the log, "" for nothing to say.
+        every_s: seconds from one time to the next.
+        first: whether it is done when the window begins; what is set wrong is refused then.
+        last: whether it is done when the window is over.
+    """
+
+    what: str
+    act: Callable[[], str]
+    every_s: float
+    first: bool = False
+    last: bool = False
+    _done: float = 0.0
+
+    def when_due(self, flow: str) -> None:
+        """Do it if it is time."""
+        if time.monotonic() - self._done >= self.every_s:
+            self.do(flow)
+
+    def do(self, flow: str, refused: type[DatabusError] | tuple[()] = ()) -> None:
+        """Do it now. What fails is logged and fails no batch: the next time tries again.
+
+        Raises:
+            DatabusError: of the kind that is to be `refused`.
+        """
+        try:
+            said = self.act()
+        except refused:
+            raise
+        except DatabusError as error:
+            log.warning("mirror %s: %s: not done: %s", flow, self.what, error)
+        else:
+            if said:
+                log.info("mirror %s: %s: %s", flow, self.what, said)
+        self._done = time.monotonic()
+
+
+def with_duties(flow: Flow, services: Services, control: WindowControl) -> tuple[WindowControl, Callable[[], None]]:
+    """Return a control that does a mirror's duties after batches, and what to call at the window's end.
+
+    Raises:
+        SinkSettingError: names clash, or a topic of the target has fewer partitions and may not grow.
+    """
+    if not any(sink.kind == "kafka_mirror" for sink in flow.sinks):
+        return control, lambda: None
+    duties = _duties(flow, services)
+    for duty in duties:
+        if duty.first:
+            duty.do(flow.name, SinkSettingError)
+
+    def on_batch(report: BatchReport) -> None:
+        control.on_batch(report)
+        for duty in duties:
+            duty.when_due(flow.name)
+
+    def at_the_end() -> None:
+        for duty in duties:
+            if duty.last:
+                duty.do(flow.name)
+
+    return replace(control, on_batch=on_batch), at_the_end
+
+
+def _duties(flow: Flow, services: Services) -> Sequence[Duty]:
+    spec = mirror_sink(flow)
+
+    def follow() -> str:
+        with closing(spec.follow(services.connections)) as following:
+            return "; ".join(str(change) for change in following.follow())
+
+    duties = [Duty("follow the source's topics", follow, 30.0, first=True)]
+    if spec.groups:
+        sync = GroupSync(flow, services)
+
+        def carry() -> str:
+            return f"{len(sync.carry())} places carried over"
+
+        duties.append(Duty("consumer groups", carry, 5.0, last=True))
+    return duties

@@ -1,0 +1,34 @@
+"""Mirrors between the two clusters of `kafka_world`, for tests of any of their features."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from confluent_kafka.admin import ConfigResource
+
+from databus import Batching, Flow, Mirror
+from tests.integration.kafka_logs import Logs
+from tests.integration.kafka_world import KafkaWorld
+
+
+def mirror_of(world: KafkaWorld, *topics: str, **options: Any) -> Flow:
+    quick = world.override("zookeeper_default", extra={"session_timeout_s": 3})
+    return Mirror(
+        **{
+            "name": f"mirror_{uuid.uuid4().hex[:10]}", "source": "kafka_east", "target": "kafka_west",
+            "topics": topics, "batching": Batching(max_rows=200, max_seconds=0.3), "zookeeper": quick, **options,
+        }
+    )  # fmt: skip
+
+
+def settings(logs: Logs, topic: str) -> dict[str, str]:
+    (future,) = logs.admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
+    return {name: entry.value for name, entry in future.result().items()}
+
+
+def both_ways(world: KafkaWorld, topic: str) -> tuple[Flow, Flow]:
+    names = [f"mirror_{uuid.uuid4().hex[:10]}" for _ in range(2)]
+    there = mirror_of(world, topic, name=names[0], two_way=names[1])
+    back = mirror_of(world, topic, name=names[1], two_way=names[0], source="kafka_west", target="kafka_east")
+    return there, back

@@ -42,17 +42,25 @@ flow = Flow(
 )
 dag = flow_dag(
     flow, every=timedelta(seconds={every_s}), engine={engine!r}, default_args={{"retry_delay": timedelta(seconds=1)}},
-    **{options!r},
+    backfill_every=timedelta(seconds={backfill_s}), **{options!r},
 )
 """
 
 
 def flow_file(
-    folder: Path, name: str, engine: str = "connect", max_rows: int = 5000, every_s: float = 5, **sink: Any
+    folder: Path,
+    name: str,
+    engine: str = "connect",
+    max_rows: int = 5000,
+    every_s: float = 5,
+    backfill_s: float = 86_400,
+    **sink: Any,
 ) -> None:
     """Write a DAG file; a flow with `every_s` of 5 runs when it is triggered only, others on schedule once unpaused."""
     options = {"schedule": None} if every_s == 5 else {"is_paused_upon_creation": True}
-    text = FLOW_FILE.format(name=name, engine=engine, max_rows=max_rows, every_s=every_s, sink=sink, options=options)
+    text = FLOW_FILE.format(
+        name=name, engine=engine, max_rows=max_rows, every_s=every_s, backfill_s=backfill_s, sink=sink, options=options
+    )
     (folder / f"{name}.py").write_text(text)
 
 
@@ -139,8 +147,8 @@ class AirflowWorld:
     connection: pymysql.connections.Connection[Any]
     writer: ShopWriter
 
-    def trigger(self, dag: str) -> Run:
-        return Run(self.api, dag, self.api.trigger(dag))
+    def trigger(self, dag: str, conf: dict[str, Any] | None = None) -> Run:
+        return Run(self.api, dag, self.api.trigger(dag, conf))
 
     def runs(self, dag: str) -> list[dict[str, Any]]:
         return self.api.runs(dag)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +21,33 @@ ENVIRONMENT = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
-    home, dags = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("dags")
+    kept = os.environ.get("DATABUS_TEST_AIRFLOW")  # home of a sandbox that stays up between runs, with a folder dags
+    home, dags = (Path(kept), Path(kept) / "dags") if kept else map(tmp_path_factory.mktemp, ("airflow", "dags"))
+    if not kept:
+        write_flows(dags)
+    options = SandboxOptions(dags_folder=dags, airflow_env=ENVIRONMENT)
+    # Below the range from which the kernel takes ports of outgoing connections (32768 on).
+    sandbox = Sandbox(home, ports_from=25_000, options=options)
+    try:
+        if not kept:
+            sandbox.up(SERVERS)
+        with shop_connection(sandbox) as connection, AirflowApi(sandbox.address("airflow")) as api:
+            if kept:
+                with connection.cursor() as cursor:
+                    cursor.execute("DROP DATABASE IF EXISTS shop")
+            create_shop(connection)
+            # Each file makes a flow's DAG and its backfill DAG.
+            until("all flows are known", lambda: len(api.dags()) == 2 * len(list(dags.glob("*.py"))))
+            yield AirflowWorld(sandbox, home, dags, api, connection, ShopWriter(connection, seed=5))
+    finally:
+        if not kept:
+            sandbox.destroy()
+
+
+def write_flows(dags: Path) -> None:
+    """Write the DAG files of all tests."""
     flow_file(dags, "e2e_connect", max_rows=400)
     flow_file(dags, "e2e_submit", engine="submit")
     flow_file(dags, "e2e_refused", replication_factor=3)
@@ -30,15 +56,4 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
         flow_file(dags, name, max_rows=400)
     flow_file(dags, "e2e_cancel_submit", engine="submit", max_rows=2000)
     flow_file(dags, "e2e_schedule", every_s=15)
-    options = SandboxOptions(dags_folder=dags, airflow_env=ENVIRONMENT)
-    # Below the range from which the kernel takes ports of outgoing connections (32768 on).
-    sandbox = Sandbox(home, ports_from=25_000, options=options)
-    try:
-        sandbox.up(SERVERS)
-        with shop_connection(sandbox) as connection, AirflowApi(sandbox.address("airflow")) as api:
-            create_shop(connection)
-            # Each file makes a flow's DAG and its backfill DAG.
-            until("all flows are known", lambda: len(api.dags()) == 2 * len(list(dags.glob("*.py"))))
-            yield AirflowWorld(sandbox, home, dags, api, connection, ShopWriter(connection, seed=5))
-    finally:
-        sandbox.destroy()
+    flow_file(dags, "e2e_backfill", max_rows=400, backfill_s=20)

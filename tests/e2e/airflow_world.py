@@ -43,13 +43,19 @@ flow = Flow(
 )
 dag = flow_dag(
     flow, every=timedelta(seconds={every_s}), engine={engine!r}, default_args={{"retry_delay": timedelta(seconds=1)}},
-    **{options!r},
+    backfill_every=timedelta(seconds={backfill_s}), **{options!r},
 )
 """
 
 
 def flow_file(
-    folder: Path, name: str, engine: str = "connect", max_rows: int = 5000, every_s: float | None = None, **sink: Any
+    folder: Path,
+    name: str,
+    engine: str = "connect",
+    max_rows: int = 5000,
+    every_s: float | None = None,
+    backfill_s: float = 86_400,
+    **sink: Any,
 ) -> None:
     """Write a DAG file of a flow that runs on schedule once unpaused; without `every_s` when it is triggered only.
 
@@ -58,7 +64,14 @@ def flow_file(
     options = {"schedule": None} if every_s is None else {"is_paused_upon_creation": True}
     mode = "economy" if every_s is None else "standard"
     text = FLOW_FILE.format(
-        name=name, engine=engine, max_rows=max_rows, every_s=every_s or 60, sink=sink, options=options, mode=mode
+        name=name,
+        engine=engine,
+        max_rows=max_rows,
+        every_s=every_s or 60,
+        backfill_s=backfill_s,
+        sink=sink,
+        options=options,
+        mode=mode,
     )
     (folder / f"{name}.py").write_text(text)
 
@@ -156,8 +169,8 @@ class AirflowWorld:
 
         until(f"DAGs {names} are known", look)
 
-    def trigger(self, dag: str) -> Run:
-        return Run(self.api, dag, self.api.trigger(dag))
+    def trigger(self, dag: str, conf: dict[str, Any] | None = None) -> Run:
+        return Run(self.api, dag, self.api.trigger(dag, conf))
 
     def runs(self, dag: str) -> list[dict[str, Any]]:
         return self.api.runs(dag)

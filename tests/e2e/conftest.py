@@ -38,6 +38,7 @@ def write_dags(dags: Path) -> None:
         flow_file(dags, name, max_rows=400)
     flow_file(dags, "e2e_cancel_submit", engine="submit", max_rows=2000)
     flow_file(dags, "e2e_schedule", every_s=15)
+    flow_file(dags, "e2e_backfill", max_rows=400, backfill_s=20)
 
 
 @pytest.fixture(scope="package")

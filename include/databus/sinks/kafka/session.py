@@ -26,13 +26,13 @@ from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
 log = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS = 120_000
-_ABORT_TIMEOUT_S = 5.0
+_ABORT_TIMEOUT_S = 1.0
 _CAUSE_TIMEOUT_S = 2.0
 _GRACE_S = 1.0
 _PROBE_TIMEOUT_S = 5.0
 """A kept producer that does not answer so long is given up for a new one, which takes less than waiting for it."""
 
-_MARKER_TIMEOUT_S = 8.0
+_MARKER_TIMEOUT_S = 5.0
 _SETTLED_WITHIN_S = 10.0
 """init_transactions ends what was open, so a marker is settled at once; one that is not by then never will be."""
 

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow import FlowContext, SourceSpec
-from databus.kafka.client_settings import ClientSettings, allowed
+from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 
 if TYPE_CHECKING:
     from databus.core.protocols import Source
@@ -85,7 +85,7 @@ class KafkaTopics(SourceSpec):
     leave_out: str = ""
     cluster: str = ""
     timeout_s: float = Field(30.0, gt=0)
-    consumer: ClientSettings = Field(default_factory=dict)
+    consumer: LibrdkafkaSettings = Field(default_factory=dict)
 
     @field_validator("topics", "exclude_topics")
     @classmethod
@@ -140,7 +140,7 @@ class KafkaTopics(SourceSpec):
 
     @field_validator("consumer")
     @classmethod
-    def _guarantee_is_kept(cls, value: ClientSettings) -> ClientSettings:
+    def _guarantee_is_kept(cls, value: LibrdkafkaSettings) -> LibrdkafkaSettings:
         return allowed(value, _RESERVED)
 
     @model_validator(mode="after")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -152,26 +153,31 @@ def test_an_event_over_16_mib_comes_whole(either: Shop) -> None:
     assert (before.count(b"x" * 1024), after.count(b"y" * 1024)) == (half >> 10, half >> 10)
 
 
-def test_rows_without_column_names_have_those_of_their_definition(shop: Shop) -> None:
+@contextmanager
+def undescribed(shop: Shop) -> Iterator[None]:
+    """The server logs rows without their columns' names."""
     before = shop.sql("SELECT @@GLOBAL.binlog_row_metadata")[0][0]
-    shop.sql(f"CREATE TABLE {shop.name}.t (id INT PRIMARY KEY, big BIGINT UNSIGNED)")
-    begin = shop.open().latest_offset()
+    shop.sql("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
     try:
-        shop.sql("SET GLOBAL binlog_row_metadata = 'MINIMAL'", f"INSERT INTO {shop.name}.t VALUES (1, 1 << 63)")
+        yield
     finally:
         shop.sql(f"SET GLOBAL binlog_row_metadata = '{before}'")
+
+
+def test_rows_without_column_names_have_those_of_their_definition(shop: Shop) -> None:
+    shop.sql(f"CREATE TABLE {shop.name}.t (id INT PRIMARY KEY, big BIGINT UNSIGNED)")
+    begin = shop.open().latest_offset()
+    with undescribed(shop):
+        shop.sql(f"INSERT INTO {shop.name}.t VALUES (1, 1 << 63)")
     (row,) = shop.read(begin)
     assert (row["key"], fields(row["after"])) == (b'{"id":1}', {"id": 1, "big": 1 << 63})
 
 
 def test_rows_whose_definition_cannot_be_told_stop_with_their_position(shop: Shop) -> None:
-    before = shop.sql("SELECT @@GLOBAL.binlog_row_metadata")[0][0]
     shop.sql(f"CREATE TABLE {shop.name}.t (id INT PRIMARY KEY)")
     begin = shop.open().latest_offset()
-    try:
-        shop.sql("SET GLOBAL binlog_row_metadata = 'MINIMAL'", f"INSERT INTO {shop.name}.t VALUES (1)")
-    finally:
-        shop.sql(f"SET GLOBAL binlog_row_metadata = '{before}'")
+    with undescribed(shop):
+        shop.sql(f"INSERT INTO {shop.name}.t VALUES (1)")
     shop.sql(f"ALTER TABLE {shop.name}.t RENAME COLUMN id TO other")
     changed = shop.open().latest_offset()
     with pytest.raises(SchemaUnknownError, match=f"rows of {shop.name}.t are logged as") as caught:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 
 from databus.core.secrets import is_sensitive
 
-ClientSettings = Mapping[str, str | int | float | bool]
+LibrdkafkaSettings = Mapping[str, str | int | float | bool]
 
 
-def allowed(settings: ClientSettings, reserved: Collection[str]) -> ClientSettings:
+def allowed(settings: LibrdkafkaSettings, reserved: Collection[str]) -> LibrdkafkaSettings:
     """Return settings of a client that a flow may have.
 
     Args:

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow import FlowContext, SourceSpec
-from databus.kafka.client_settings import ClientSettings, allowed
+from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 from databus.kafka.selection import REGEX_PREFIX, selects_topic
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class KafkaTopics(SourceSpec):
     leave_out: str = ""
     cluster: str = ""
     timeout_s: float = Field(30.0, gt=0)
-    consumer: ClientSettings = Field(default_factory=dict)
+    consumer: LibrdkafkaSettings = Field(default_factory=dict)
 
     @field_validator("topics", "exclude_topics")
     @classmethod
@@ -138,7 +138,7 @@ class KafkaTopics(SourceSpec):
 
     @field_validator("consumer")
     @classmethod
-    def _guarantee_is_kept(cls, value: ClientSettings) -> ClientSettings:
+    def _guarantee_is_kept(cls, value: LibrdkafkaSettings) -> LibrdkafkaSettings:
         return allowed(value, _RESERVED)
 
     @model_validator(mode="after")

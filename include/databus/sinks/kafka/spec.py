@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from databus.core.connections import ConnectionSource
 from databus.core.flow import FlowContext, Profile, SinkSpec
 from databus.core.protocols import Sink
-from databus.kafka.client_settings import ClientSettings, allowed
+from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
 
@@ -67,7 +67,7 @@ class Kafka(SinkSpec):
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"
     chunk_rows: int = Field(500_000, ge=1)
     timeout_s: float = Field(30.0, gt=0)
-    producer: ClientSettings = Field(default_factory=dict)
+    producer: LibrdkafkaSettings = Field(default_factory=dict)
     profile: Profile = "exactly_once"
 
     @field_validator("topic")
@@ -82,7 +82,7 @@ class Kafka(SinkSpec):
 
     @field_validator("producer")
     @classmethod
-    def _guarantee_is_kept(cls, value: ClientSettings) -> ClientSettings:
+    def _guarantee_is_kept(cls, value: LibrdkafkaSettings) -> LibrdkafkaSettings:
         return allowed(value, _RESERVED)
 
     @model_validator(mode="after")

@@ -8,6 +8,9 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+# No server lives long enough for optimised code to pay: a third of the CPU time of a start goes into making it.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Classic PySpark moves data between Python and the JVM over sockets that it leaves to the garbage collector

@@ -13,6 +13,7 @@ from databus.demo.shop import ShopWriter, create_shop
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.e2e.airflow_world import AirflowWorld, flow_file, shop_connection
 from tests.integration.conftest import SPARK_CONF
+from tests.integration.kafka_target import forget_kept
 
 SERVERS = ("zookeeper", "kafka", "mysql", "spark", "airflow")
 ROOT = Path(__file__).parents[2]
@@ -63,5 +64,6 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
             world.knows({file.stem for file in dags.glob("*.py")})
             yield world
     finally:
+        forget_kept()  # while the broker is there: later it is waited for
         if not kept:
             sandbox.destroy()

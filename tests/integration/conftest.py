@@ -31,12 +31,8 @@ from tests.integration.replicated_pair import Pair, Server, replicated_servers
 from tests.integration.secured_world import secured, secured_shop  # noqa: F401 - fixtures for all modules
 
 SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark")
-SPARK_CONF = {
-    # Else each flow's session gets Python workers of its own, which import everything anew; `secured` keeps that.
-    "spark.sql.artifact.isolation.enabled": "false",
-    # Most code runs a few times only: to optimise it costs more than it saves.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-}
+# Else each flow's session gets Python workers of its own, which import everything anew; `secured` keeps that.
+SPARK_CONF = {"spark.sql.artifact.isolation.enabled": "false"}
 Started = Callable[..., Sandbox]
 _NUMBERS = itertools.count(1)
 

@@ -29,8 +29,6 @@ def spark() -> Iterator[Any]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "1g")
-        # Most code runs a few times only: to optimise it costs more than it saves.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.sql.shuffle.partitions", "1")
         # Not UTC: what is typed must not depend on the session's zone.
         .config("spark.sql.session.timeZone", "America/New_York")

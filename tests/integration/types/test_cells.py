@@ -1,6 +1,6 @@
 """Random cells of every type, in every row image, compared one by one with what SELECT gives.
 
-`DATABUS_TEST_CELLS` is the number of cells per server (100,000 by default); `DATABUS_TEST_SEED` repeats a run.
+`DATABUS_TEST_CELLS` is the number of cells per server (50,000 by default); `DATABUS_TEST_SEED` repeats a run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.integration.types.zones import ZONES, load
 
 pytestmark = pytest.mark.integration
 
-CELLS = int(os.environ.get("DATABUS_TEST_CELLS", "100000"))
+CELLS = int(os.environ.get("DATABUS_TEST_CELLS", "50000"))
 ROWS = 40
 IMAGES = ("FULL", "MINIMAL", "NOBLOB")
 Rows = dict[int, list[str | None]]

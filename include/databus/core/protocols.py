@@ -12,7 +12,7 @@ from databus.core.counts import TableCounts
 from databus.core.findings import Finding
 from databus.core.flow import Batching
 from databus.core.gaps import Gap
-from databus.core.lag import Headroom, Lag
+from databus.core.lag import Headroom, Lag, PartitionLag
 from databus.core.offsets import Offset, OffsetRange
 from databus.core.outcome import PlanOutcome
 from databus.core.plan import Plan, SinkPlan, SourcePlan
@@ -128,6 +128,15 @@ class StreamingSource(Protocol):
 
         What is planned stays the same: only how soon a change is seen differs.
         """
+        ...
+
+
+@runtime_checkable
+class PartitionedSource(Protocol):
+    """A source that reads several logs side by side."""
+
+    def partition_lags(self, committed: Offset) -> Sequence[PartitionLag]:
+        """Measure the distance to the end of each log, by name and number; changes nothing."""
         ...
 
 

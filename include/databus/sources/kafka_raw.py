@@ -30,7 +30,7 @@ def raw_batch(
         partition: partition number.
         messages: in order of their offsets.
         server: id of the cluster.
-        leave_out: records that came from this site count as filtered; "" for none.
+        leave_out: records that came from this site count as filtered, "*" from any; "" for none.
     """
     n = len(messages)
     offsets = np.fromiter((m.offset() for m in messages), np.int64, n)
@@ -74,7 +74,11 @@ def _ops(headers: Sequence[Any], leave_out: str) -> pa.Array:
     if not leave_out or not any(headers):
         return _same(Op.CREATE.value, len(headers))
     mark = (ORIGIN, leave_out.encode())
-    return pa.array([Op.FILTERED.value if of and mark in of else Op.CREATE.value for of in headers])
+
+    def out(of: Any) -> bool:
+        return mark in of or (leave_out == "*" and any(name == ORIGIN for name, _ in of))
+
+    return pa.array([Op.FILTERED.value if of and out(of) else Op.CREATE.value for of in headers])
 
 
 def _headers(headers: Sequence[Any]) -> pa.Array:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from databus.core.errors import RecordRejectedError
 from databus.core.receipts import RejectedRow
 from databus.sinks.kafka.tally import DEFAULT_MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES, Tally
 
@@ -43,8 +44,13 @@ class Piece:
 
 @dataclass
 class MirrorTally(Tally):
-    """Counts of one attempt, with the offset map of its records."""
+    """Counts of one attempt, with the offset map of its records.
 
+    Attributes:
+        too_large: "quarantine" rejects records that are larger than their topic takes, "fail" raises.
+    """
+
+    too_large: str = "quarantine"
     pieces: dict[str, list[Piece]] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
 
@@ -101,6 +107,14 @@ class MirrorTally(Tally):
 
     def _reject(self, batch: pa.RecordBatch) -> None:
         for row, size in zip(batch.to_pylist(), _sizes(batch).tolist(), strict=True):
+            if self.too_large == "fail":
+                raise RecordRejectedError(
+                    f"{row['file']}:{row['position']} has {size} bytes, and topic {row['topic']} of the target takes "
+                    f"{self._limit(row['topic'])}",
+                    hint="Raise max.message.bytes of the target's topic, or hold such records back with "
+                    'too_large="quarantine".',
+                    code="mirror_record_too_large",
+                )
             self.rejected.append(
                 RejectedRow(
                     event_id=row["event_id"],

@@ -9,6 +9,7 @@ from databus.core.batching import Batching
 from databus.core.errors import ConfigError
 from databus.core.flow import Flow
 from databus.core.spec import caller
+from databus.kafka.selection import HEARTBEATS
 from databus.sinks.kafka_mirror.spec import MirrorTopics
 from databus.sources.kafka_topics import KafkaTopics
 
@@ -28,6 +29,8 @@ _OF_SINK = frozenset(
         "configs",
         "exclude_configs",
         "sync_acls",
+        "too_large",
+        "heartbeat_s",
         "chunk_rows",
     }
 )
@@ -43,6 +46,9 @@ def Mirror(  # noqa: N802, PLR0913 - it stands where flows are written down, and
     policy: str = "identity",
     renames: Mapping[str, str] | None = None,
     two_way: str = "",
+    origin: bool = False,
+    forward: bool = True,
+    max_bytes_per_s: int | None = None,
     **options: Any,
 ) -> Flow:
     """Return the flow that mirrors topics; resolves no connection.
@@ -60,10 +66,16 @@ def Mirror(  # noqa: N802, PLR0913 - it stands where flows are written down, and
         renames: source topic → target topic, for single ones.
         two_way: name of the mirror in the other direction, where there is one: each record is then marked with the
             header `databus.origin`, and what came from the target before does not go back.
+        origin: the same without a partner, for rings of sites: in each of their mirrors.
+        forward: False carries only records that were born at the source, so that in a mesh, where each site mirrors to
+            each other one, none comes twice; in each of its mirrors. It marks records as `origin` does.
+        max_bytes_per_s: what a run moves at most, over all its slots, by the sampled size of records; it works in
+            batches of about a second then. None for no bound.
         **options: options of a flow (batching, description, zookeeper, …), of the source (exclude_topics, start,
             on_gap, consumer) and of the target (slots, compression, replication_factor, topic_config, producer, grow,
-            groups, copy_settings, follow_settings, configs, exclude_configs, sync_acls), and timeout_s for both. Of
-            a two-way mirror follow_settings is False unless given: two that follow each other undo every change.
+            groups, copy_settings, follow_settings, configs, exclude_configs, sync_acls, too_large, heartbeat_s), and
+            timeout_s for both. Of a two-way mirror follow_settings is False unless given: two that follow each other
+            undo every change.
 
     Raises:
         ConfigError: an option is not what it should be.
@@ -80,17 +92,23 @@ def Mirror(  # noqa: N802, PLR0913 - it stands where flows are written down, and
     if unknown := sorted(options.keys() - known):
         raise ConfigError(
             f"{caller()}: Mirror: unknown option {', '.join(unknown)}",
-            hint=f"Mirror takes: name, source, target, topics, policy, renames, two_way, {', '.join(sorted(known))}.",
+            hint=f"Mirror takes: name, source, target, topics, policy, renames, two_way, origin, forward, "
+            f"max_bytes_per_s, {', '.join(sorted(known))}.",
         )
+    names, renamed = (topics,) if isinstance(topics, str) else topics, dict(renames or {})
+    if options.get("heartbeat_s") is not None:
+        # As with MirrorMaker 2 they bear the source's name on the target, whatever the policy.
+        names, renamed = (*names, HEARTBEATS), {HEARTBEATS: f"{source}.{HEARTBEATS}", **renamed}
+    marked = origin or bool(two_way) or not forward
     read = KafkaTopics(
         **{"start": "earliest", **{k: options[k] for k in _OF_SOURCE & options.keys()}},
         conn_id=source,
-        topics=(topics,) if isinstance(topics, str) else topics,
+        topics=names,
         raw=True,
         identity="offset",
         key_format="bytes",
         value_format="bytes",
-        leave_out=target if two_way else "",
+        leave_out="*" if not forward else target if marked else "",
     )
     write = MirrorTopics(
         **{
@@ -103,10 +121,14 @@ def Mirror(  # noqa: N802, PLR0913 - it stands where flows are written down, and
         conn_id=target,
         source_conn_id=source,
         prefix=f"{source}." if policy == "prefix" else "",
-        renames=renames or {},
-        origin=source if two_way else "",
+        renames=renamed,
+        origin=source if marked else "",
+        max_bytes_per_s=max_bytes_per_s,
         partner=two_way,
         name="mirror",
     )
     of_flow = {k: options[k] for k in _OF_FLOW & options.keys()}
-    return Flow(**{"batching": _BATCHING, **of_flow}, name=name, source=read, sinks=(write,))
+    batching = of_flow.pop("batching", _BATCHING)
+    if max_bytes_per_s is not None and isinstance(batching, Batching):
+        batching = batching.model_copy(update={"max_bytes": min(batching.max_bytes, max_bytes_per_s)})
+    return Flow(**of_flow, batching=batching, name=name, source=read, sinks=(write,))

@@ -33,6 +33,32 @@ def test_a_mirror_is_a_flow_of_raw_records_in_the_direct_lane() -> None:
     assert flow_from_json(made.to_json()) == made
 
 
+def test_what_a_mirror_follows_is_said_or_left_out() -> None:
+    assert (sink().follow_settings, sink(two_way="back").follow_settings) == (True, False)
+    assert sink(two_way="back", follow_settings=True).follow_settings
+    made = mirror(topics="t", heartbeat_s=10, renames={"t": "u"})
+    assert isinstance(made.source, KafkaTopics)
+    assert made.source.topics == ("t", "heartbeats")
+    assert sink(topics="t", heartbeat_s=10).target("heartbeats") == "kafka_east.heartbeats"
+    assert [sink(topics=("a*", "__own"), exclude_topics=("ab",)).wants(name) for name in ("ac", "ab", "__own")] == [
+        True, False, True,
+    ]  # fmt: skip
+    assert not sink(topics="*").wants("__consumer_offsets")
+
+
+def test_origins_and_bounds_are_said_in_a_word() -> None:
+    def origin(**options: Any) -> tuple[str, str]:
+        made = mirror(**options)
+        assert isinstance(made.source, KafkaTopics)
+        return sink(**options).origin, made.source.leave_out
+
+    assert origin() == ("", "")
+    assert origin(origin=True) == origin(two_way="back") == ("kafka_east", "kafka_west")
+    assert origin(forward=False) == ("kafka_east", "*")
+    assert mirror(max_bytes_per_s=50_000).batching.max_bytes == 50_000
+    assert mirror(max_bytes_per_s=10**12).batching.max_bytes == mirror().batching.max_bytes
+
+
 def test_names_are_kept_prefixed_or_renamed() -> None:
     assert sink().targets(["a", "b"]) == {"a": "a", "b": "b"}
     assert sink(policy="prefix", renames={"b": "c"}).targets(["a", "b"]) == {"a": "kafka_east.a", "b": "c"}
@@ -51,6 +77,8 @@ def test_names_are_kept_prefixed_or_renamed() -> None:
         ({"topics": ()}, "topics"),
         ({"renames": {"a": "x", "b": "x"}}, "renames send two topics to x"),
         ({"renames": {"a": "x y"}}, "is no name for a topic"),
+        ({"max_bytes_per_s": 1}, "max_bytes_per_s"),
+        ({"too_large": "drop"}, "too_large"),
         ({"producer": {"acks": "1"}}, "exactly once rests on it"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from airflow.sdk import BaseOperator
@@ -31,13 +32,16 @@ class PreflightOperator(BaseOperator):
     def execute(self, context: Any) -> dict[str, int]:
         """Probe and return how many findings there are of each level."""
         from databus.ops.gaps import note_gap
+        from databus.ops.mirror_loops import findings_beside
         from databus.ops.preflight import preflight, require_passed
         from databus.ops.services import open_services
 
         only_warnings_of_libraries()
         close_left_open(self.flow, context)
         with airflow_outcome(), open_services(self.flow, AirflowConnections()) as services:
-            findings = preflight(self.flow, services)
+            dag = context.get("dag")
+            beside = findings_beside(self.flow, Path(dag.fileloc).parent) if dag is not None else []
+            findings = [*preflight(self.flow, services), *beside]
             for finding in findings:
                 level = {Level.OK: 20, Level.WARN: 30, Level.ERROR: 40}[finding.level]
                 hint = f" → {finding.hint}" if finding.hint else ""

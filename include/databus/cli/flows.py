@@ -12,6 +12,7 @@ from databus.cli.options import Dags, FlowName, Output
 from databus.cli.output import ERR, OUT, Format, show_one, show_rows
 from databus.ops.discovery import discover, find_flow
 from databus.ops.graph import graph_of, mermaid
+from databus.ops.mirror_loops import problems
 
 app = typer.Typer(help="List, show, validate and draw flows.", no_args_is_help=True)
 
@@ -45,15 +46,20 @@ def show(flow: FlowName, dags: Dags = None, output: Output = Format.YAML) -> Non
 
 @app.command()
 def validate(dags: Dags = None, output: Output = Format.TABLE) -> None:
-    """Read every DAG file and report those that are wrong; exit code 2 when any is."""
+    """Read every DAG file and report those that are wrong, and mirrors that go round; exit code 2 when any is."""
     found, broken = discover(dags)
     rows = [{"file": str(f.file), "flow": f.flow.name, "state": "ok", "problem": None, "hint": None} for f in found]
     rows += [
         {"file": str(b.file), "flow": None, "state": "error", "problem": b.error.message, "hint": b.error.hint}
         for b in broken
     ]
+    together = problems(f.flow for f in found)
+    rows += [
+        {"file": None, "flow": ", ".join(p.mirrors), "state": "error", "problem": p.message, "hint": p.hint}
+        for p in together
+    ]
     show_rows(rows, ("file", "flow", "state", "problem", "hint"), output, empty="no flows")
-    raise typer.Exit(USAGE if broken else OK)
+    raise typer.Exit(USAGE if broken or together else OK)
 
 
 @app.command()

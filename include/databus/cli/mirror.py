@@ -1,4 +1,4 @@
-"""`databus mirror`: offsets and consumer groups of a mirror, on either side."""
+"""`databus mirror`: offsets, consumer groups, lag and heartbeats of a mirror."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import typer
 
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import Format, show_one, show_rows
+from databus.ops.lag import measure_partitions
 from databus.ops.mirror_groups import GroupSync
+from databus.ops.mirror_heartbeats import newest_heartbeat
+from databus.ops.mirror_offsets import mirror_sink
 from databus.ops.mirror_offsets import translate as translated
 
-app = typer.Typer(help="Offsets and consumer groups of a mirror.", no_args_is_help=True)
+app = typer.Typer(help="Offsets, consumer groups, lag and heartbeats of a mirror.", no_args_is_help=True)
 
 Back = Annotated[bool, typer.Option("--back", help="From the target to the source.")]
 
@@ -49,3 +52,36 @@ def groups(
         for m in moved
     ]
     show_rows(rows, ("group", "topic", "partition", "before", "after"), output, empty="nothing to move")
+
+
+@app.command()
+def lag(
+    flow: FlowName,
+    behind: Annotated[bool, typer.Option("--behind", help="Only partitions that have something to move.")] = False,
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show how far each topic-partition is behind the source, in records and seconds."""
+    with opened(flow, dags) as (spec, services):
+        sink = mirror_sink(spec)
+        found = measure_partitions(spec, services)
+    rows = [
+        {
+            "topic": one.topic,
+            "partition": one.partition,
+            "target": sink.target(one.topic),
+            "records": one.records,
+            "seconds": one.seconds,
+        }
+        for one in found
+        if one.records or not behind
+    ]
+    show_rows(rows, ("topic", "partition", "target", "records", "seconds"), output, empty="nothing is behind")
+
+
+@app.command()
+def heartbeat(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:
+    """Show the newest heartbeat that has arrived: what the source wrote before it is on the target."""
+    with opened(flow, dags) as (spec, services):
+        seen = newest_heartbeat(spec, services)
+    show_one({"flow": flow, "written_at": seen.written_at, "age_seconds": seen.age_s}, output)

@@ -15,6 +15,8 @@ from databus.cli.output import ERR, Format, show_one
 from databus.core.errors import FlowPausedError
 from databus.core.report import BatchReport
 from databus.ops.dry_run import dry_run
+from databus.ops.mirror_loops import findings_beside
+from databus.ops.preflight import require_passed
 from databus.ops.preview import preview
 from databus.ops.run import run_flow
 from databus.runtime.context import RunIdentity
@@ -59,6 +61,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Run a flow here, without Airflow, under the same lease and checkpoint."""
     identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
     with opened(flow, dags) as (spec, services):
+        require_passed(spec, findings_beside(spec, dags))
         session = connect_session(spark, f"cli/{os.getpid()}") if spark.startswith("sc://") else classic_session(spark)
         if dry:
             show_one(dry_run(spec, services, session, identity).to_json(), output)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from databus.core.gaps import Gap
-from databus.core.lag import Headroom
+from databus.core.lag import Headroom, PartitionLag
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class FlowFigures:
         lag_seconds: age of the oldest change not committed.
         lag_bytes: log bytes not committed.
         lag_rows: rows not committed, estimated by the bytes that a row took in the newest batches.
+        partitions: lag of each topic-partition, of a source that has some.
         headroom: how long the source's server keeps what the flow needs next.
         gaps: gaps before which the flow stops.
         quarantine_rows: rows held back and not settled.
@@ -50,6 +51,7 @@ class FlowFigures:
     lag_seconds: float | None = None
     lag_bytes: int | None = None
     lag_rows: int | None = None
+    partitions: tuple[PartitionLag, ...] = ()
     headroom: Headroom | None = None
     gaps: tuple[Gap, ...] | None = None
     quarantine_rows: int | None = None

@@ -29,6 +29,24 @@ class Lag:
 
 
 @dataclass(frozen=True)
+class PartitionLag:
+    """The same of one partition of a source that has several.
+
+    Attributes:
+        topic: topic.
+        partition: partition number.
+        records: offsets not yet committed up to where reading ends; control records, and records that compaction took,
+            count as well.
+        seconds: age of the first of them; 0.0 without any, None where it could not be read in time.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    seconds: float | None
+
+
+@dataclass(frozen=True)
 class Headroom:
     """How far a flow's place is from the part of the log that the source's server deletes.
 

@@ -10,7 +10,7 @@ from databus.core.amendments import SinkEffect
 from databus.core.batching import Batching
 from databus.core.checkpoint import HistoryEntry
 from databus.core.findings import Finding
-from databus.core.lag import Headroom, Lag
+from databus.core.lag import Headroom, Lag, PartitionLag
 from databus.core.offsets import Offset, OffsetRange
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.receipts import RejectedRow, WriteReceipt
@@ -142,6 +142,15 @@ class StreamingSource(Protocol):
 
         What is planned stays the same: only how soon a change is seen differs.
         """
+        ...
+
+
+@runtime_checkable
+class PartitionedSource(Protocol):
+    """A source that reads several logs side by side."""
+
+    def partition_lags(self, committed: Offset) -> Sequence[PartitionLag]:
+        """Measure the distance to the end of each log, by name and number; changes nothing."""
         ...
 
 

@@ -8,6 +8,9 @@ from fnmatch import fnmatchcase
 
 REGEX_PREFIX = "re:"
 OWN_TOPICS = "_databus"
+HEARTBEATS = "heartbeats"
+"""Where a mirror writes heartbeats on its source; on the target it stands behind the source's name and a dot."""
+
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 """Kafka's own topics (`Topic.INTERNAL_TOPICS` of its source)."""
 

@@ -44,6 +44,7 @@ def _of(kind: MetricKind, *rows: tuple[str, tuple[str, ...], str]) -> tuple[Metr
 
 
 _FLOW = ("flow",)
+_PARTITION = ("flow", "topic", "partition")
 
 TASK_METRICS = (
     *_of(
@@ -79,6 +80,8 @@ WATCH_METRICS = (
         ("lag_seconds", _FLOW, "age in seconds of the oldest uncommitted change"),
         ("lag_bytes", _FLOW, "log bytes not committed"),
         ("lag_rows", _FLOW, "rows not committed, estimated by the bytes that a row took lately"),
+        ("partition_lag_records", _PARTITION, "offsets of a topic-partition not committed"),
+        ("partition_lag_seconds", _PARTITION, "age in seconds of the first of them; 0 without any"),
         ("headroom_seconds", _FLOW, "seconds until the source may delete what the flow needs next"),
         ("headroom_bytes", _FLOW, "log bytes before the flow's place, which the source deletes first"),
         ("checkpoint_age_seconds", _FLOW, "seconds since the checkpoint moved"),

@@ -45,6 +45,11 @@ def of_flow(f: FlowFigures) -> Iterator[Point]:
             yield point("delay_seconds", seconds, flow=f.flow, quantile=quantile)
         for stage, seconds in recent.stage_seconds.items():
             yield point("stage_seconds", seconds, flow=f.flow, stage=stage)
+    for lag in f.partitions:
+        place = {"flow": f.flow, "topic": lag.topic, "partition": str(lag.partition)}
+        yield point("partition_lag_records", lag.records, **place)
+        if lag.seconds is not None:
+            yield point("partition_lag_seconds", lag.seconds, **place)
     for what in f.unreachable:
         yield point("unreachable", 1, flow=f.flow, what=what)
 

@@ -41,8 +41,12 @@ def dags_folder() -> Path:
     return Path(chosen) if chosen else Path("dags")
 
 
-def discover(folder: Path | None = None) -> tuple[list[FoundFlow], list[BrokenFile]]:
+def discover(folder: Path | None = None, mention: str = "databus") -> tuple[list[FoundFlow], list[BrokenFile]]:
     """Import every DAG file that mentions databus and return its flows, sorted by name, and the broken files.
+
+    Args:
+        folder: where they are; $DATABUS_DAGS and so on by default.
+        mention: only files that hold this word.
 
     Raises:
         ConfigError: the folder does not exist.
@@ -53,7 +57,7 @@ def discover(folder: Path | None = None) -> tuple[list[FoundFlow], list[BrokenFi
     found: dict[str, FoundFlow] = {}
     broken: list[BrokenFile] = []
     for file in sorted(root.rglob("*.py")):
-        if "databus" not in file.read_text(encoding="utf-8", errors="replace"):
+        if mention not in file.read_text(encoding="utf-8", errors="replace"):
             continue
         try:
             for flow in _flows_of(file):

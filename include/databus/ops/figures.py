@@ -16,7 +16,7 @@ from databus.core.figures import FlowFigures
 from databus.core.flow import Flow, FlowContext
 from databus.core.gaps import OPEN
 from databus.core.offsets import Offset, Ordering
-from databus.core.protocols import Clock, Source
+from databus.core.protocols import Clock, PartitionedSource, Source
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 
@@ -166,6 +166,7 @@ class FlowLook:
             lag_bytes=lag.bytes,
             lag_rows=_rows(lag.bytes, figures, at[0]),
             headroom=source.headroom(at[1]),
+            partitions=tuple(source.partition_lags(at[1])) if isinstance(source, PartitionedSource) else (),
         )
 
     def _drop(self, what: str) -> None:

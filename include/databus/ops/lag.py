@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 
 from databus.core.checkpoint import HistoryEntry
+from databus.core.errors import ConfigError
 from databus.core.flow import Flow, FlowContext
-from databus.core.lag import Headroom, Lag, eta_s
+from databus.core.lag import Headroom, Lag, PartitionLag, eta_s
 from databus.core.offsets import Offset, Ordering
+from databus.core.protocols import PartitionedSource, Source
 from databus.runtime.context import Services
 
 
@@ -39,18 +42,43 @@ def measure(flow: Flow, services: Services) -> FlowLag:
     Raises:
         SourceUnavailableError: the source does not answer.
     """
-    checkpoint = services.store.load(flow.name)
-    if checkpoint is None:
+    offset = _standing(flow, services)
+    if offset is None:
         return FlowLag(flow.name, None, None, None)
-    source = flow.source.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
-    try:
-        own = (services.store.of_sink(name).load(flow.name) for name in services.store.sinks_behind(flow.name))
-        offset = reduce(_earlier, (at.offset for at in own if at is not None), checkpoint.offset)
+    with closing(_source(flow, services)) as source:
         lag = source.lag(offset)
         eta = eta_s(lag.bytes, *_recent(services.store.history(flow.name, _BATCHES + 1)))
         return FlowLag(flow.name, str(offset), lag, source.headroom(offset), eta)
-    finally:
-        source.close()
+
+
+def measure_partitions(flow: Flow, services: Services) -> Sequence[PartitionLag]:
+    """Return the lag of each topic-partition of a flow's source; of one that never ran, all that is to be read first.
+
+    Raises:
+        ConfigError: the source has no partitions.
+        SourceUnavailableError: it does not answer.
+    """
+    offset = _standing(flow, services)
+    with closing(_source(flow, services)) as source:
+        if not isinstance(source, PartitionedSource):
+            raise ConfigError(
+                f"flow {flow.name}: its source {flow.source.kind} has no partitions",
+                hint="`databus checkpoint lag` shows how far it is behind.",
+            )
+        return source.partition_lags(source.start_offset() if offset is None else offset)
+
+
+def _source(flow: Flow, services: Services) -> Source:
+    return flow.source.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
+
+
+def _standing(flow: Flow, services: Services) -> Offset | None:
+    """Return where the sink furthest behind stands; None before the first run."""
+    checkpoint = services.store.load(flow.name)
+    if checkpoint is None:
+        return None
+    own = (services.store.of_sink(name).load(flow.name) for name in services.store.sinks_behind(flow.name))
+    return reduce(_earlier, (at.offset for at in own if at is not None), checkpoint.offset)
 
 
 _BATCHES = 20

@@ -1,18 +1,20 @@
-"""What a run of a mirror does beside moving records: topics followed, consumer groups carried over."""
+"""What a run of a mirror does beside moving records: topics followed, consumer groups carried over, heartbeats."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 from databus.core.errors import DatabusError, SinkSettingError
 from databus.core.flow import Flow
 from databus.core.report import BatchReport
 from databus.ops.mirror_groups import GroupSync
+from databus.ops.mirror_heartbeats import beating
 from databus.ops.mirror_offsets import mirror_sink
+from databus.ops.throttle import Throttle
 from databus.runtime.context import Services
 from databus.runtime.window import WindowControl
 
@@ -61,21 +63,28 @@ class Duty:
         self._done = time.monotonic()
 
 
-def with_duties(flow: Flow, services: Services, control: WindowControl) -> tuple[WindowControl, Callable[[], None]]:
-    """Return a control that does a mirror's duties after batches, and what to call at the window's end.
+@contextmanager
+def with_duties(
+    flow: Flow, services: Services, control: WindowControl
+) -> Iterator[tuple[WindowControl, Callable[[], None]]]:
+    """Give a control that does a mirror's duties after batches, and what to call at the window's end.
 
     Raises:
         SinkSettingError: names clash, or a topic of the target has fewer partitions and may not grow.
     """
     if not any(sink.kind == "kafka_mirror" for sink in flow.sinks):
-        return control, lambda: None
+        yield control, lambda: None
+        return
     duties = _duties(flow, services)
     for duty in duties:
         if duty.first:
             duty.do(flow.name, SinkSettingError)
 
+    throttle = Throttle(mirror_sink(flow).max_bytes_per_s, control.drain)
+
     def on_batch(report: BatchReport) -> None:
         control.on_batch(report)
+        throttle.after(report)
         for duty in duties:
             duty.when_due(flow.name)
 
@@ -84,7 +93,8 @@ def with_duties(flow: Flow, services: Services, control: WindowControl) -> tuple
             if duty.last:
                 duty.do(flow.name)
 
-    return replace(control, on_batch=on_batch), at_the_end
+    with beating(flow, services):
+        yield replace(control, on_batch=on_batch), at_the_end
 
 
 def _duties(flow: Flow, services: Services) -> Sequence[Duty]:

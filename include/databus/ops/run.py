@@ -20,9 +20,11 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
     Raises:
         DatabusError: see `run_window`.
     """
-    control, at_the_end = with_duties(flow, services, control)
-    with open_session(flow, services, spark, identity) as session:
-        result = run_window(session, control)
+    with (
+        with_duties(flow, services, control) as (steered, at_the_end),
+        open_session(flow, services, spark, identity) as session,
+    ):
+        result = run_window(session, steered)
         at_the_end()
         lag = session.source.lag(result.checkpoint.offset)
         result.lag_bytes, result.lag_s = lag.bytes, lag.seconds

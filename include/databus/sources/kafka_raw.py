@@ -62,8 +62,12 @@ class RawKafkaSplit(KafkaSplit):
         )
 
     def _without_origin(self, records: RawRecords) -> RawRecords:
-        """Leave out what came from the site that it would go to."""
+        """Leave out what came from the site that it would go to, or from any."""
         if not self.spec.leave_out or not any(records.headers):
             return records
-        mark = (ORIGIN, self.spec.leave_out.encode())
-        return records.filter([not (of and mark in of) for of in records.headers])
+        mark, any_site = (ORIGIN, self.spec.leave_out.encode()), self.spec.leave_out == "*"
+
+        def out(of: Sequence[tuple[str, bytes | None]]) -> bool:
+            return mark in of or (any_site and any(name == ORIGIN for name, _ in of))
+
+        return records.filter([not (of and out(of)) for of in records.headers])

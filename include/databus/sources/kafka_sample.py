@@ -24,6 +24,12 @@ RECORDS = 16
 DEFAULT_BYTES = 1_000
 _OVERHEAD_BYTES = 12
 _PATIENCE_S = 2.0
+_TOGETHER = 500
+"""Partitions whose first records are looked at together."""
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
 _SETTINGS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -69,11 +75,39 @@ class Sampler:
         mean = max(1, round(sum(sizes) / len(sizes))) if sizes else DEFAULT_BYTES
         return Sample(mean, min(_times(heads), default=None), max(_times(tails), default=None))
 
+    def first_times(self, stretches: Sequence[Stretch]) -> dict[Place, datetime]:
+        """Return the time of the first record of each stretch; one that does not come in time is left out."""
+        found: dict[Place, datetime] = {}
+        for begin in range(0, len(stretches), _TOGETHER):
+            wanted = {(s.topic, s.partition): s for s in stretches[begin : begin + _TOGETHER]}
+            self._first_times(wanted, found)
+        return found
+
     def close(self) -> None:
         """Close the consumer; safe to call twice."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+
+    def _first_times(self, waiting: dict[Place, Stretch], found: dict[Place, datetime]) -> None:
+        if self._consumer is None:
+            self._consumer = self._settings.consumer(self._config, self._seen)
+        deadline = monotonic() + _PATIENCE_S
+        try:
+            self._consumer.assign([TopicPartition(s.topic, s.partition, s.begin) for s in waiting.values()])
+            while waiting and monotonic() < deadline:
+                messages: list[Any] = self._consumer.consume(_TOGETHER, 0.02)
+                for message in messages:
+                    place = (message.topic(), message.partition())
+                    stretch = waiting.pop(place, None)
+                    if stretch is None or message.error() is not None or message.offset() >= stretch.end:
+                        continue
+                    for when in _times([message]):
+                        found[place] = when
+                    self._consumer.pause([TopicPartition(*place)])
+            self._consumer.unassign()
+        except KafkaException as error:
+            raise source_error(self._settings, "look at records", error, self._seen) from error
 
     def _read(self, stretches: Sequence[Stretch]) -> list[Any]:
         if not stretches:

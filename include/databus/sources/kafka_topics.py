@@ -59,7 +59,8 @@ class KafkaTopics(SourceSpec):
             key is a thing of its own; "offset": each record is a thing of its own, and none deletes.
         raw: records go on as they are, byte for byte, to a sink that takes them so (a mirror's); needs
             identity="offset".
-        leave_out: of raw records, leave out those that came from this site before (header `databus.origin`).
+        leave_out: of raw records, leave out those that came from this site before (header `databus.origin`), "*" those
+            that came from any.
         cluster: database part of the tables' names; the conn_id without dots by default.
         timeout_s: seconds that an operation waits for the brokers before it fails as unavailable.
         consumer: further librdkafka consumer settings; those that the guarantee rests on are refused.

@@ -14,7 +14,7 @@ from databus.core.connections import Connection
 from databus.core.errors import DatabusError, OffsetInvalidError, OffsetPurgedError, SourceSettingError
 from databus.core.findings import Finding, Level
 from databus.core.flow import FlowContext
-from databus.core.lag import Lag
+from databus.core.lag import Lag, PartitionLag
 from databus.core.offsets import KafkaOffsets, Offset, OffsetRange
 from databus.core.plan import SourcePlan
 from databus.core.tables import TableSchema
@@ -175,6 +175,19 @@ class KafkaTopicsSource:
         sample = self._sampler.look(stretches, tail=False)
         seconds = None if sample.first_at is None else max(0.0, (now - sample.first_at).total_seconds())
         return Lag(behind * sample.record_bytes, seconds, head, now)
+
+    def partition_lags(self, committed: Offset) -> tuple[PartitionLag, ...]:
+        """Return the distance to the end of each partition, by topic and number."""
+        start = _kafka(committed)
+        state = self._state(self._topics())
+        self._refuse_gaps(start, state)
+        backlog = _backlog(start, state)
+        first = self._sampler.first_times(_stretches(start, advanced(start, state, backlog)))
+        now = datetime.now(UTC)
+        ages = {place: max(0.0, (now - when).total_seconds()) for place, when in first.items()}
+        return tuple(
+            PartitionLag(*place, left, ages.get(place) if left else 0.0) for place, left in sorted(backlog.items())
+        )
 
     def headroom(self, committed: Offset) -> None:
         """Return None: what retention takes is found by the next plan and named."""

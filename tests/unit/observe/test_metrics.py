@@ -14,7 +14,7 @@ import pytest
 
 from databus.core.alerts import AlertKind
 from databus.core.figures import FlowFigures, RecentBatches
-from databus.core.lag import Headroom
+from databus.core.lag import Headroom, PartitionLag
 from databus.observe.alerts.rules import AlertWhen
 from databus.observe.batch_points import of_window, point
 from databus.observe.metric_names import METRICS, TASK_METRICS, WATCH_METRICS
@@ -82,6 +82,16 @@ def test_prometheus_text() -> None:
         assert line.startswith("# ") or sample.fullmatch(line), line
     names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(names) == len(set(names))
+
+
+def test_lag_of_partitions() -> None:
+    lags = (PartitionLag("t", 0, 0, 0.0), PartitionLag("t", 1, 4, None))
+    text = render(of_flow(FlowFigures("orders", NOON, partitions=lags)))
+    assert [line for line in text.splitlines() if not line.startswith("#")] == [
+        'databus_partition_lag_records{flow="orders",partition="0",topic="t"} 0',
+        'databus_partition_lag_records{flow="orders",partition="1",topic="t"} 4',
+        'databus_partition_lag_seconds{flow="orders",partition="0",topic="t"} 0',
+    ]
 
 
 def test_what_is_not_known_is_not_shown() -> None:

@@ -111,7 +111,13 @@ class MirrorSink(KafkaSink):
         """Return the plan's writer."""
         limits = self.topics.max_message_bytes(sorted(plan.sinks[self.spec.sink_name].partitions))
         return MirrorSlotWriter(
-            self.spec.sink_name, plan, self._producer(limits), limits, self.spec.chunk_rows, self._mirror.origin
+            self.spec.sink_name,
+            plan,
+            self._producer(limits),
+            limits,
+            self.spec.chunk_rows,
+            self._mirror.origin,
+            self._mirror.too_large,
         )
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -57,6 +57,11 @@ class MirrorTopics(Kafka):
         exclude_configs: patterns of those that are not.
         sync_acls: whether access rules of the source's topics are added on the target, for reading only: a right to
             write is left out, and a right to everything becomes one to read. None is ever taken away.
+        too_large: what is done with a record that is larger than its topic takes on the target: "quarantine" holds it
+            back and goes on; "fail" stops, with nothing of its batch's transaction to be seen.
+        max_bytes_per_s: what a run moves at most, over all slots; None for no bound.
+        heartbeat_s: seconds between two heartbeats that a run writes into the source's topic `heartbeats`, as
+            MirrorMaker 2 does; mirrored like the rest, they tell the delay while nothing else is written; None: none.
     """
 
     kind: ClassVar[str] = "kafka_mirror"
@@ -77,6 +82,9 @@ class MirrorTopics(Kafka):
     configs: tuple[str, ...] = ("*",)
     exclude_configs: tuple[str, ...] = NOT_FOLLOWED
     sync_acls: bool = False
+    too_large: Literal["quarantine", "fail"] = "quarantine"
+    max_bytes_per_s: int | None = Field(None, ge=10_000)
+    heartbeat_s: float | None = Field(None, ge=1)
 
     @field_validator("prefix")
     @classmethod

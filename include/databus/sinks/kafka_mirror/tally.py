@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from databus.core.errors import RecordRejectedError
 from databus.core.receipts import RejectedRow
 from databus.rows.raw_records import RawRecords
 from databus.sinks.kafka.tally import RECORD_OVERHEAD_BYTES, Tally
@@ -45,8 +46,13 @@ class Piece:
 
 @dataclass
 class MirrorTally(Tally):
-    """Counts of one attempt, with the offset map of its records; its batches are `RawRecords` of one partition each."""
+    """Counts of one attempt, with the offset map of its records; its batches are `RawRecords` of one partition each.
 
+    Attributes:
+        too_large: "quarantine" rejects records that are larger than their topic takes, "fail" raises.
+    """
+
+    too_large: str = "quarantine"
     pieces: dict[str, list[Piece]] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
 
@@ -107,6 +113,14 @@ class MirrorTally(Tally):
         return joined
 
     def _rejection(self, batch: RawRecords, row: int, size: int, limit: int) -> RejectedRow:
+        position = f"{batch.log}:{batch.offsets[row]}"
+        if self.too_large == "fail":
+            raise RecordRejectedError(
+                f"{position} has {size} bytes, and topic {batch.topic} of the target takes {limit}",
+                hint="Raise max.message.bytes of the target's topic, or hold such records back with "
+                'too_large="quarantine".',
+                code="mirror_record_too_large",
+            )
         key, value = batch.keys[row], batch.values[row]
         return RejectedRow(
             event_id=batch.event_id(row),
@@ -114,7 +128,7 @@ class MirrorTally(Tally):
             key=None if key is None else base64.b64encode(key).decode("ascii"),
             cause=f"record_too_large: {size} bytes, topic {batch.topic} takes {limit}",
             stage=self.sink,
-            position=f"{batch.log}:{batch.offsets[row]}",
+            position=position,
             payload=base64.b64encode(value or b"").decode("ascii"),
         )
 

@@ -26,13 +26,15 @@ class MirrorSlotWriter(KafkaSlotWriter):
 
     Attributes:
         origin: site to name in the header `databus.origin`; "" adds none.
+        too_large: see `MirrorTopics`.
     """
 
     origin: str = ""
+    too_large: str = "quarantine"
 
     def tally(self) -> Tally:
         """Return a tally that keeps the offset map."""
-        return MirrorTally(self.sink, self.limits)
+        return MirrorTally(self.sink, self.limits, too_large=self.too_large)
 
     def produce(self, session: Producing, batch: RawRecords, tally: Tally) -> None:
         """Hand records to the producer; blocks while its queue is full, which bounds the memory of a slow broker."""

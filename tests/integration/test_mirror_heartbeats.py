@@ -1,0 +1,53 @@
+"""Heartbeats: the delay of a mirror is known while nothing is written on its source."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from databus.core.errors import ConfigError
+from databus.kafka.heartbeats import Heartbeat
+from databus.ops.mirror_heartbeats import Seen, newest_heartbeat
+from databus.ops.services import open_services
+from tests.integration.kafka_world import KafkaWorld, records
+from tests.integration.mirrors import caught_up, mirror_of
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def world(two_clusters: KafkaWorld) -> KafkaWorld:
+    return two_clusters
+
+
+def test_a_heartbeat_tells_the_delay_of_an_idle_mirror(world: KafkaWorld) -> None:
+    east, west = world.east, world.west
+    topic = east.create(east.name("h"))
+    source = world.override("kafka_east")  # a name of its own, so that the topics on the target are too
+    mirror = mirror_of(world, topic, source=source, heartbeat_s=10)
+    with open_services(mirror, world.connections, world.settings) as services:
+        assert newest_heartbeat(mirror, services) == Seen(None, None)
+        began = datetime.now(UTC)
+        caught_up(world, mirror)
+        seen = newest_heartbeat(mirror, services)
+        assert seen.written_at is not None
+        assert seen.age_s is not None
+        assert abs((seen.written_at - began).total_seconds()) < 300
+        caught_up(world, mirror)
+        later = newest_heartbeat(mirror, services)
+        assert later.written_at is not None
+        assert later.written_at > seen.written_at
+    # A consumer of the target finds it where MirrorMaker 2's would be, and in its form.
+    beats = [Heartbeat.read(r[1], r[2]) for r in records(west, f"{source}.heartbeats")]
+    assert [b.at for b in beats if b and (b.source, b.target) == (source, "kafka_west")][-1] == later.written_at
+    assert topic not in west.admin.list_topics(timeout=30).topics  # nothing else was written
+
+
+def test_a_mirror_writes_none_unless_asked(world: KafkaWorld) -> None:
+    mirror = mirror_of(world, world.east.create(world.east.name("h")))
+    with (
+        open_services(mirror, world.connections, world.settings) as services,
+        pytest.raises(ConfigError, match="writes no heartbeats"),
+    ):
+        newest_heartbeat(mirror, services)

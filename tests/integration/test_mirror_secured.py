@@ -1,0 +1,85 @@
+"""A mirror whose sides are secured differently: TLS and a login here, neither there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from databus.core.errors import SinkAccessError, SourceAccessError
+from databus.kafka.client import ClientSettings
+from databus.sandbox import Sandbox, SandboxOptions
+from databus.sandbox.certificates import authority
+from databus.sandbox.connections import secured_connections
+from tests.integration.kafka_world import KafkaWorld, records
+from tests.integration.mirrors import caught_up, mirror_of
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def world(two_clusters: KafkaWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaWorld]:
+    """The two clusters and the connection `kafka_secured`: SASL_SSL, SCRAM-SHA-512."""
+    sandbox = Sandbox(tmp_path_factory.mktemp("secured_kafka"), ports_from=28_300, options=SandboxOptions())
+    try:
+        sandbox.up(("kafka-tls",))
+        two_clusters.environment |= secured_connections(sandbox.status(), authority(sandbox.home))
+        yield two_clusters
+    finally:
+        sandbox.destroy()
+
+
+def secured(world: KafkaWorld, **changed: Any) -> str:
+    """Return the id of a connection like `kafka_secured` with other fields or extras."""
+    known = json.loads(world.environment["AIRFLOW_CONN_KAFKA_SECURED"])
+    extra = {k: v for k, v in {**known["extra"], **changed.pop("extra", {})}.items() if v is not None}
+    name = world.override("kafka_east")
+    world.environment[f"AIRFLOW_CONN_{name.upper()}"] = json.dumps({**known, **changed, "extra": extra})
+    return name
+
+
+def write(world: KafkaWorld, topic: str, values: list[bytes]) -> None:
+    settings = ClientSettings.of(world.connections.get("kafka_secured"), 30.0)
+    producer = Producer(
+        {
+            "bootstrap.servers": settings.servers, **settings.values,
+            "sasl.password": settings.password.get_secret_value(),
+        }
+    )  # fmt: skip
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(60) == 0
+
+
+def test_each_side_has_credentials_of_its_own(world: KafkaWorld) -> None:
+    east, west = world.east, world.west
+    topic = west.name("s")
+    values = [b"one", b"two", b"three"]
+    write(world, topic, values)  # the broker makes it
+    caught_up(world, mirror_of(world, topic, source="kafka_secured", target="kafka_west"))
+    assert [r[2] for r in records(west, topic)] == values
+    # And on to the secured cluster under another name, and from there to the east.
+    caught_up(
+        world, mirror_of(world, topic, source="kafka_west", target="kafka_secured", renames={topic: f"{topic}.b"})
+    )
+    caught_up(world, mirror_of(world, f"{topic}.b", source="kafka_secured", target="kafka_east"))
+    assert records(east, f"{topic}.b") == records(west, topic)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_wrong_credentials_of_either_side_are_named_before_anything_is_written(world: KafkaWorld, side: str) -> None:
+    east, west = world.east, world.west
+    topic = east.create(east.name("s"))
+    east.write(topic, [{"value": b"v"}])
+    wrong = {"password": "surely-wrong-7431"}, {"extra": {"security.protocol": "PLAINTEXT", "sasl.mechanism": None}}
+    for changed in wrong:
+        conn_ids = {"source": "kafka_east", "target": "kafka_west", side: secured(world, **changed)}
+        with pytest.raises((SourceAccessError, SinkAccessError)) as refused:
+            world.run(mirror_of(world, topic, timeout_s=10.0, **conn_ids))
+        assert conn_ids[side] in str(refused.value)
+        assert refused.value.hint
+        assert "surely-wrong" not in str(refused.value)
+    assert topic not in west.admin.list_topics(timeout=30).topics

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(60
 class Run:
     """`databus run` in a process group of its own."""
 
-    def __init__(self, world: World, shop: Shop, folder: Path):
+    def __init__(self, world: World, shop: Shop, folder: Path, spark: str = ""):
         shop.dag_file(folder)
         environment = {
             **os.environ,
@@ -43,7 +43,7 @@ class Run:
         self.log = folder / "run.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, "--spark", f"sc://{world.sandbox.address('spark')}"],
+                [*command, "--spark", spark or f"sc://{world.sandbox.address('spark')}"],
                 env=environment, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 

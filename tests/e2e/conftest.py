@@ -21,7 +21,7 @@ ENVIRONMENT = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
     kept = os.environ.get("DATABUS_TEST_AIRFLOW")  # home of a sandbox that stays up between runs, with a folder dags
     home, dags = (Path(kept), Path(kept) / "dags") if kept else map(tmp_path_factory.mktemp, ("airflow", "dags"))

@@ -1,4 +1,4 @@
-"""Airflow's plugin: a tab on a run that shows what its batches read and wrote.
+"""Airflow's plugin: a tab on a run that shows what its batches read and wrote, and modules loaded before Airflow forks.
 
 Airflow imports every file of this folder by its bare name: this is the only one, and its name is unique.
 """
@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
+from databus.airflow import preload
 from databus.web.app import FirstUse, create_app
 
 _BUNDLE = Path(__file__).resolve().parent / "databus_ui"
@@ -32,9 +33,10 @@ def _bundle_url() -> str:
 
 
 class DatabusPlugin(AirflowPlugin):
-    """Mounts the routes and adds the tab."""
+    """Mounts the routes, adds the tab, and listens for the start of Airflow's jobs."""
 
     name = "databus"
+    listeners: ClassVar[list[Any]] = [preload]
     fastapi_apps: ClassVar[list[Any]] = [{"app": FirstUse(_app), "url_prefix": _PREFIX, "name": "Databus"}]
     react_apps: ClassVar[list[Any]] = [
         {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from databus.bench.dag_files import write_files
 from databus.core.errors import ConfigError, UnknownKindError
 from databus.ops.discovery import discover, find_flow
 from databus.registry import flow_from_json
@@ -64,9 +65,43 @@ def test_parsing_loads_no_engine_and_no_client() -> None:
             assert set(dag.task_dict) == {{"preflight", "transfer", "audit"}}
             assert dag.task_dict["transfer"].upstream_task_ids == {{"preflight"}}
             assert dag.task_dict["audit"].upstream_task_ids == {{"transfer"}}
-        print([m for m in ("pyspark", "numba", "pyarrow", "confluent_kafka", "kazoo") if m in sys.modules])
+        heavy = ("pyspark", "numpy", "numba", "pyarrow", "confluent_kafka", "kazoo", "databus.runtime.window")
+        print([m for m in heavy if m in sys.modules])
     """)
     assert loaded.strip() == "[]"
+
+
+def test_a_fork_of_a_preloaded_airflow_imports_nothing_more(tmp_path: Path) -> None:
+    """Airflow's DAG processor forks for every file: with the plugin, a file costs its own lines and nothing else."""
+    write_files(tmp_path, 20)
+    told = in_a_new_process(f"""
+        import json, os, sys, threading
+        from pathlib import Path
+        os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"] = {str(DAGS.parent / "plugins")!r}
+        os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+        os.environ["AIRFLOW_HOME"] = {str(tmp_path / "home")!r}
+        import warnings
+        warnings.simplefilter("ignore")
+        import airflow.dag_processing.manager
+        from airflow.dag_processing.processor import DagFileParseRequest, _parse_file
+        from airflow.jobs.job import Job
+        import structlog
+        Job()  # tells the listeners that it starts, as in `airflow dag-processor`
+        heavy = [m for m in ("pyspark", "numpy", "pyarrow", "confluent_kafka", "kazoo") if m in sys.modules]
+        print("@", heavy, threading.active_count(), flush=True)
+        for file in sorted(Path({str(tmp_path)!r}).glob("*.py")):
+            if (child := os.fork()) == 0:
+                known = set(sys.modules)
+                request = DagFileParseRequest(file=str(file), bundle_path=file.parent, bundle_name="b")
+                parsed = _parse_file(request, structlog.get_logger())
+                more = [m for m in sys.modules if m not in known and not m.startswith("unusual_prefix_")]
+                print("@", sorted(dag.dag_id for dag in parsed.serialized_dags), parsed.import_errors, more, flush=True)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    """)
+    lines = [line for line in told.splitlines() if line.startswith("@")]
+    flows = [f"flow_{number:03}" for number in range(1, 21)]
+    assert lines == ["@ [] 1", *(f"@ {[flow, f'{flow}_backfill']} {{}} []" for flow in flows)]
 
 
 def test_a_bad_file_is_named_with_line_and_choices_and_hides_no_other(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,6 +21,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(
 
 FLOW, DAG = "e2e_backfill", "e2e_backfill_backfill"
 INTERVAL = timedelta(seconds=20)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unpaused(airflow: AirflowWorld) -> Iterator[None]:
+    """Airflow starts runs of this DAG, scheduled ones as well, which move nothing."""
+    airflow.api.pause(DAG, paused=False)
+    yield
+    airflow.api.pause(DAG, paused=True)
 
 
 def ids(airflow: AirflowWorld, topic: str) -> Counter[str]:
@@ -42,7 +51,6 @@ def test_the_form_explains_each_field_and_refuses_other_choices(airflow: Airflow
 
 
 def test_a_triggered_range_arrives_once_beside_the_live_topic(airflow: AirflowWorld) -> None:
-    airflow.api.pause(DAG, paused=False)
     airflow.writer.run(20)
     airflow.catch_up(FLOW)
     stands = live(airflow)
@@ -100,7 +108,6 @@ def test_data_intervals_of_a_native_backfill(airflow: AirflowWorld) -> None:
 
 
 def test_where_nothing_is_missing_nothing_is_moved(airflow: AirflowWorld) -> None:
-    airflow.api.pause(DAG, paused=False)
     begin = datetime.now(UTC).replace(microsecond=0)
     airflow.writer.run(10)
     time.sleep(max(0.0, (begin + INTERVAL - datetime.now(UTC)).total_seconds() + 1))

@@ -35,7 +35,7 @@ KILLS = int(os.environ.get("DATABUS_TEST_KILLS", "2"))
 class Run:
     """`databus run` in a process group of its own."""
 
-    def __init__(self, world: World, shop: Shop, folder: Path):
+    def __init__(self, world: World, shop: Shop, folder: Path, spark: str = ""):
         shop.dag_file(folder)
         environment = {
             **os.environ,
@@ -49,7 +49,7 @@ class Run:
         self.log = folder / "run.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, "--spark", f"sc://{world.sandbox.address('spark')}"],
+                [*command, "--spark", spark or f"sc://{world.sandbox.address('spark')}"],
                 env=environment, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 

@@ -15,9 +15,7 @@ from databus.airflow.lineage import LineageOfRun, window_lineage
 from databus.airflow.metrics import emit, emit_batch
 from databus.airflow.task_logs import only_warnings_of_libraries
 from databus.core.flow import Flow
-from databus.observe.batch_points import of_window
 from databus.runtime.drain import Drain
-from databus.runtime.window import WindowControl, WindowLimits
 
 
 class TransferOperator(LineageOfRun, BaseOperator):
@@ -39,9 +37,11 @@ class TransferOperator(LineageOfRun, BaseOperator):
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Run the window and return what moved; the same figures are in the log."""
+        from databus.observe.batch_points import of_window
         from databus.ops.run import run_flow
         from databus.ops.services import open_services
         from databus.runtime.engine import connect_session
+        from databus.runtime.window import WindowControl, WindowLimits
 
         only_warnings_of_libraries()
         limits = WindowLimits.of_a_run(self.window_s, self.flow.mode)

@@ -154,6 +154,21 @@ def flow_folder(home: Path, writer: LogWriter) -> Path:
 @contextmanager
 def running(sandbox: Sandbox, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run our flow in a process of its own, as Airflow's task would."""
+    command, environment = run_command(sandbox, folder)
+    log = sandbox.home / "run.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+    try:
+        yield process
+        if process.poll() is not None:
+            raise SandboxError(f"our run ended with {process.returncode}: {log.read_text()[-1500:]}")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(_END_WITHIN_S)
+
+
+def run_command(sandbox: Sandbox, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Return the command that runs our flow, and its environment."""
     environment = {
         **os.environ,
         **airflow_connections(sandbox.status()),
@@ -162,18 +177,7 @@ def running(sandbox: Sandbox, folder: Path) -> Iterator[subprocess.Popen[bytes]]
         "DATABUS_RECORDS_URL": f"sqlite:///{sandbox.home / 'records.db'}",
     }
     command = [sys.executable, "-m", "databus.cli.main", "-v", "run", _NAME, "--dags", str(folder)]
-    log = sandbox.home / "run.log"
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [*command, "--spark", f"sc://{sandbox.address('spark')}"], env=environment, stdout=output, stderr=output
-        )
-    try:
-        yield process
-        if process.poll() is not None:
-            raise SandboxError(f"our run ended with {process.returncode}: {log.read_text()[-1500:]}")
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(_END_WITHIN_S)
+    return [*command, "--spark", f"sc://{sandbox.address('spark')}"], environment
 
 
 def _idle(meter: CpuMeter, seconds: int) -> float:

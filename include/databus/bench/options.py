@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -116,3 +117,33 @@ class MirrorOptions:
     compression: str = "none"
     rounds: int = 1
     peers: tuple[str, ...] = ("exactly_once", "at_least_once")
+
+
+@dataclass(frozen=True)
+class DagFilesOptions:
+    """Sizes and parts of the run.
+
+    Attributes:
+        files: DAG files, one flow each.
+        processes: how many files Airflow parses at a time.
+        plugins: folder of Airflow's plugins, with `databus_plugin.py`; None for an Airflow without plugins.
+        database: SQLAlchemy URL of an empty database for Airflow; None for SQLite.
+    """
+
+    files: int = 200
+    processes: int = 2
+    plugins: Path | None = None
+    database: str | None = None
+
+
+@dataclass(frozen=True)
+class IdleOptions:
+    """Sizes of the run.
+
+    Attributes:
+        seconds: how long a live run is watched.
+        runs: economy runs; the cheapest counts.
+    """
+
+    seconds: int = 60
+    runs: int = 3

@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from databus.bench.options import CatchupOptions, DecodeOptions, E2EOptions, FreshnessOptions, MirrorOptions
+from databus.bench.options import (
+    CatchupOptions,
+    DagFilesOptions,
+    DecodeOptions,
+    E2EOptions,
+    FreshnessOptions,
+    IdleOptions,
+    MirrorOptions,
+)
 from databus.bench.results import Result, results_folder
 from databus.cli.exits import ERROR, OK
 from databus.cli.options import Output
@@ -17,6 +25,7 @@ app = typer.Typer(help="Measure speed on real servers, which are started and rem
 
 _DECODE, _E2E = DecodeOptions(), E2EOptions()
 _CATCHUP, _FRESH, _MIRROR = CatchupOptions(), FreshnessOptions(), MirrorOptions()
+_FILES, _IDLE = DagFilesOptions(), IdleOptions()
 Results = Annotated[Path | None, typer.Option("--results", help="Folder of the result file.", show_default=False)]
 PortsFrom = Annotated[int, typer.Option("--ports-from", help="Take free ports from this number on.", min=1024)]
 
@@ -135,6 +144,40 @@ def mirror(  # noqa: PLR0913, PLR0917 - one parameter per option
     from databus.bench.mirror import run
 
     show(run(options, _say, ports_from), results, output)
+
+
+@app.command()
+def idle(
+    seconds: Annotated[int, typer.Option(help="Time a live run is watched.", min=1)] = _IDLE.seconds,
+    runs: Annotated[int, typer.Option(help="Economy runs; the cheapest counts.", min=1)] = _IDLE.runs,
+    results: Results = None,
+    ports_from: PortsFrom = 22_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """CPU seconds of a live and of an economy flow while nothing is written."""
+    from databus.bench.idle import run
+
+    show(run(IdleOptions(seconds, runs), _say, ports_from), results, output)
+
+
+@app.command("dag-files")
+def dag_files(
+    files: Annotated[int, typer.Option(help="DAG files, one flow each.", min=1)] = _FILES.files,
+    processes: Annotated[int, typer.Option(help="Files that Airflow parses at a time.", min=1)] = _FILES.processes,
+    plugins: Annotated[
+        Path, typer.Option("--plugins", help="Folder of Airflow's plugins; databus_plugin.py is one.")
+    ] = Path("plugins"),
+    bare: Annotated[bool, typer.Option("--bare", help="Without plugins: every file imports all anew.")] = False,
+    results: Results = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Seconds that Airflow's DAG processor takes over the DAG files of many flows; exit code 1 beyond a bar."""
+    if not bare and not plugins.is_dir():
+        raise typer.BadParameter(f"{plugins} is no folder; --bare measures without plugins", param_hint="--plugins")
+    options = DagFilesOptions(files, processes, None if bare else plugins)
+    from databus.bench.dag_files import run
+
+    show(run(options, _say), results, output)
 
 
 def show(result: Result, results: Path | None, output: Format) -> None:

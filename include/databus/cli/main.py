@@ -25,6 +25,7 @@ from databus.cli import (
     moving,
     quality,
     quarantine,
+    records,
     sandbox,
     segments,
     trace,
@@ -48,6 +49,7 @@ checkpoint.app.command("adopt")(adopt.adopt)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(mirror.app, name="mirror")
+app.add_typer(records.app, name="records")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(bench.app, name="bench")
 app.command("plan")(moving.plan)

@@ -16,6 +16,7 @@ from databus.sandbox.servers.mysql import MYSQL
 from databus.sandbox.servers.opensearch import OPENSEARCH
 from databus.sandbox.servers.protocol import Context, Server
 from databus.sandbox.servers.spark import SPARK
+from databus.sandbox.servers.spark_cluster import SPARK_CLUSTER
 from databus.sandbox.servers.sql import render_options
 from databus.sandbox.servers.zookeeper import ZOOKEEPER, ZOOKEEPER_3
 from databus.sandbox.state import SandboxOptions
@@ -49,9 +50,20 @@ def test_names_are_put_in_order_once() -> None:
 
 
 def test_roles_of_a_server_are_unique(tmp_path: Path) -> None:
-    for server in (ZOOKEEPER, ZOOKEEPER_3, KAFKA, KAFKA_3, OPENSEARCH, SPARK):
+    for server in (ZOOKEEPER, ZOOKEEPER_3, KAFKA, KAFKA_3, OPENSEARCH, SPARK, SPARK_CLUSTER):
         roles = [command.role for command in server.commands(context_of(server, tmp_path))]
         assert len(roles) == len(set(roles)) > 0
+
+
+def test_the_cluster_runs_the_driver_on_its_own_master(tmp_path: Path) -> None:
+    context = context_of(SPARK_CLUSTER, tmp_path, spark_master="local[9]")
+    argv = {command.role: command.argv for command in SPARK_CLUSTER.commands(context)}
+    master = f"spark://127.0.0.1:{context.ports['master']}"
+    assert list(argv) == ["master", "worker-1", "worker-2", "connect"]
+    assert argv["connect"][argv["connect"].index("--master") + 1] == master
+    assert argv["worker-1"][-1] == argv["worker-2"][-1] == master
+    local = [command.argv for command in SPARK.commands(context_of(SPARK, tmp_path, spark_master="local[9]"))]
+    assert [each[each.index("--master") + 1] for each in local] == ["local[9]"]
 
 
 def test_airflow_and_debezium_wait_for_the_others() -> None:

@@ -18,6 +18,7 @@ from databus.sandbox.servers.protocol import Server
 from databus.sandbox.servers.secured import KAFKA_TLS, MARIADB_TLS, MYSQL_TLS, ZOOKEEPER_TLS
 from databus.sandbox.servers.secured_opensearch import OPENSEARCH_TLS
 from databus.sandbox.servers.spark import SPARK
+from databus.sandbox.servers.spark_cluster import SPARK_CLUSTER
 from databus.sandbox.servers.zookeeper import ZOOKEEPER, ZOOKEEPER_3
 
 _ALL: tuple[Server, ...] = (
@@ -38,6 +39,7 @@ _ALL: tuple[Server, ...] = (
     MARIADB_TLS,
     OPENSEARCH_TLS,
     SPARK,
+    SPARK_CLUSTER,
     DEBEZIUM,
     AIRFLOW,
 )

@@ -71,11 +71,14 @@ class SparkConnect(ServerDefaults):
             "spark.ui.showConsoleProgress": "false",
         } | context.options.spark_conf
 
+    def master(self, context: Context) -> str:
+        """Where its tasks run."""
+        return context.options.spark_master
+
     def commands(self, context: Context) -> tuple[Command, ...]:
         """One process; its Python workers are children."""
-        options = context.options
         argv = [str(context.installation / "bin" / "spark-submit")]
-        argv += ["--master", options.spark_master, "--driver-memory", options.spark_driver_memory]
+        argv += ["--master", self.master(context), "--driver-memory", context.options.spark_driver_memory]
         argv += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
         for key, value in self.configuration(context).items():
             argv += ["--conf", f"{key}={value}"]

@@ -1,0 +1,83 @@
+"""What the records store may forget: results of checks, quality and lineage windows of old runs.
+
+Reports, counts, receipts, ranges and ledger pages stay: `databus ledger --verify` and `databus trace` rest on them.
+Rows held back stay too: only a person decides about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from databus.records import tables as t
+from databus.records.store import RecordStore
+
+_CHUNK = 2_000
+"""Rows deleted in one transaction: flows that record meanwhile wait for no longer."""
+
+
+class RecordRetention:
+    """Counts and deletes what is older than a time; all methods raise RecordingError when the database refuses.
+
+    Args:
+        store: the records store; the caller closes it.
+    """
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+
+    def surplus(self, before: datetime) -> dict[str, int]:
+        """Return table → rows that `prune` would delete; runs that lose their last record with them not counted."""
+        with self._store.transaction() as connection:
+            return {
+                name: connection.execute(sa.select(sa.func.count()).select_from(old.subquery())).scalar_one()
+                for name, old in _old(before).items()
+            }
+
+    def prune(self, before: datetime) -> dict[str, int]:
+        """Delete what is older than `before`, aware UTC, in small transactions; return table → rows deleted.
+
+        The newest quality result of each flow stays, however old. A second call deletes nothing.
+        """
+        gone = {t.runs.name: 0}
+        for name, old in _old(before).items():
+            table, gone[name] = t.metadata.tables[name], 0
+            while True:
+                with self._store.transaction() as connection:
+                    ids = list(connection.execute(old.order_by(table.c.id).limit(_CHUNK)).scalars())
+                    if not ids:
+                        break
+                    runs = _runs_of(connection, ids) if table is t.quality_results else []
+                    gone[name] += connection.execute(table.delete().where(table.c.id.in_(ids))).rowcount
+                    gone[t.runs.name] += connection.execute(t.runs.delete().where(t.runs.c.id.in_(runs))).rowcount
+        return gone
+
+
+def _old(before: datetime) -> Mapping[str, sa.Select[int]]:
+    """Return table → the ids of its old rows."""
+    q, newer = t.quality_results, t.quality_results.alias()
+    last = sa.exists().where((newer.c.flow == q.c.flow) & (newer.c.id > q.c.id))
+    found = t.check_results
+    window = t.lineage_runs.c
+    return {
+        found.name: sa.select(found.c.id)
+        .join(t.batches, t.batches.c.id == found.c.batch)
+        .where(t.batches.c.committed_at < before),
+        q.name: sa.select(q.c.id).where((q.c.evaluated_at < before) & last),
+        # A window whose events have not left is still to be told.
+        t.lineage_runs.name: sa.select(window.id).where((window.ended_at < before) & window.end_sent),
+    }
+
+
+def _runs_of(connection: sa.Connection, results: list[int]) -> list[int]:
+    """Return the runs of quality results that moved no batch: nothing else hangs on them."""
+    q = t.quality_results.c
+    moved = sa.exists().where(t.batches.c.run == t.runs.c.id)
+    wanted = (
+        sa.select(t.runs.c.id)
+        .join(t.quality_results, (q.flow == t.runs.c.flow) & (q.run_id == t.runs.c.run_id))
+        .where(q.id.in_(results) & ~moved)
+    )
+    return list(connection.execute(wanted).scalars())

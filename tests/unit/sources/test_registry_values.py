@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from datetime import UTC, date, datetime, time
@@ -14,7 +15,6 @@ import fastavro
 import pytest
 from confluent_kafka.schema_registry.serde import SchemaId
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -162,6 +162,7 @@ def proto() -> Any:
     return protobuf_decoder(RegisteredSchema(1, "PROTOBUF", PROTO, (("shop/item.proto", ITEM_PROTO),)))
 
 
+@functools.cache
 def order_type() -> Any:
     """Return the message class, made apart from the decoder under test."""
     from google.protobuf import descriptor_pool, message_factory, timestamp_pb2
@@ -207,7 +208,7 @@ def test_protobuf_values_are_read_as_written(proto: Any, number: int, name: str,
     line = {"id": str(number), "name": name, "parts": parts, "tags": {}, "raw": "/w=="}
     assert json.loads(proto(framed([1, 0], message.first.SerializeToString()))[0]) == line
     message.item.sku = "s"
-    message.at.CopyFrom(Timestamp(seconds=1, nanos=500_000_000))
+    message.at.seconds, message.at.nanos = 1, 500_000_000
     said, document = proto(framed([1], message.SerializeToString()))
     assert json.loads(said) == {"first": line, "item": {"sku": "s"}, "at": "1970-01-01T00:00:01.500Z"}
     assert field_column([document], "first.id", "bigint", "protobuf").to_pylist() == [number]

@@ -58,11 +58,11 @@ class RegistrySettings:
             parsed = urlsplit(part.strip())
             if parsed.scheme not in ("http", "https") or not parsed.hostname:
                 raise SourceSettingError(f"{where} names no address of a schema registry", hint=_HINT)
-            if parsed.username or parsed.password:
-                raise SourceSettingError(
-                    f"{where} holds credentials inside its url",
-                    hint="Addresses are shown in messages: move them to the connection's login and password.",
-                )
+        if "basic.auth.user.info" in extra or "@" in f"{url}{extra.get('proxy', '')}":
+            raise SourceSettingError(
+                f"{where} holds credentials inside its url, proxy or basic.auth.user.info",
+                hint="Those are shown in messages: move them to the connection's login and password.",
+            )
         values = {name: value for name, value in extra.items() if name not in _OWN}
         if bad := sorted(name for name, value in values.items() if not isinstance(value, str | int | float | bool)):
             raise SourceSettingError(f"{where}: {', '.join(bad)} of its extra is no text, number or boolean")

@@ -97,11 +97,13 @@ def _opened(settings: RegistrySettings) -> SchemaRegistryClient:
 
 def _collect(client: SchemaRegistryClient, schema: Schema, into: dict[str, str]) -> None:
     for reference in schema.references or ():
-        if reference.name in into:
-            continue
-        found = client.get_version(reference.subject, reference.version, True).schema  # deleted ones are still used
-        _collect(client, found, into)
-        into[reference.name] = found.schema_str
+        name, subject, version = reference.name, reference.subject, reference.version
+        if name is None or subject is None or version is None:
+            raise ValueError("a reference names no schema")
+        if name not in into:
+            found = client.get_version(subject, version, True).schema  # deleted ones are still used
+            _collect(client, found, into)
+            into[name] = found.schema_str or ""
 
 
 def _refuse(settings: RegistrySettings, what: str, error: Exception) -> NoReturn:

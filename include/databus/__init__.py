@@ -14,6 +14,7 @@ from databus.core.flow import Flow
 
 if TYPE_CHECKING:
     from databus.checks.accepted_values import AcceptedValues as AcceptedValues
+    from databus.checks.decodable import Decodable as Decodable
     from databus.checks.freshness import Freshness as Freshness
     from databus.checks.in_range import InRange as InRange
     from databus.checks.not_null import NotNull as NotNull

@@ -30,6 +30,7 @@ TRANSFORMS = {
 }
 CHECKS = {
     "not_null": "databus.checks.not_null:NotNull",
+    "decodable": "databus.checks.decodable:Decodable",
     "accepted_values": "databus.checks.accepted_values:AcceptedValues",
     "in_range": "databus.checks.in_range:InRange",
     "volume": "databus.checks.volume:Volume",

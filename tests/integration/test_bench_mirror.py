@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
@@ -12,9 +11,11 @@ import pytest
 from databus import Flow
 from databus.bench.mirror import BARS, measure
 from databus.bench.options import MirrorOptions
-from tests.integration.kafka_world import KafkaWorld, kafka_world
+from tests.integration import kafka_world as given
+from tests.integration.kafka_world import KafkaWorld
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+world = given.world
 
 SMALL = MirrorOptions(1_500, 500, 200, 3, 2, 700, 2)
 
@@ -22,12 +23,6 @@ SMALL = MirrorOptions(1_500, 500, 200, 3, 2, 700, 2)
 @dataclass(frozen=True)
 class Timed:
     cpu_seconds: float
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaWorld]:
-    with kafka_world(tmp_path_factory) as running:
-        yield running
 
 
 def test_both_sides_are_measured_and_hold_the_sources_records(world: KafkaWorld) -> None:

@@ -10,15 +10,12 @@ from databus.core.errors import ConfigError
 from databus.kafka.heartbeats import Heartbeat
 from databus.ops.mirror_heartbeats import Seen, newest_heartbeat
 from databus.ops.services import open_services
-from tests.integration.kafka_world import KafkaWorld, records
-from tests.integration.mirrors import caught_up, mirror_of
+from tests.integration import kafka_world as given
+from tests.integration.kafka_world import KafkaWorld, caught_up, records
+from tests.integration.mirrors import mirror_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def world(two_clusters: KafkaWorld) -> KafkaWorld:
-    return two_clusters
+world = given.world
 
 
 def test_a_heartbeat_tells_the_delay_of_an_idle_mirror(world: KafkaWorld) -> None:

@@ -11,16 +11,13 @@ from databus import Batching
 from databus.observe.prometheus import of_flow, render
 from databus.ops.figures import FlowLook
 from databus.ops.head import HeadLook
+from tests.integration import kafka_world as given
 from tests.integration.commands import Commands
-from tests.integration.kafka_world import KafkaWorld
-from tests.integration.mirrors import caught_up, mirror_of
+from tests.integration.kafka_world import KafkaWorld, caught_up
+from tests.integration.mirrors import mirror_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def world(two_clusters: KafkaWorld) -> KafkaWorld:
-    return two_clusters
+world = given.world
 
 
 def test_lag_is_told_by_partition_in_records_and_seconds(

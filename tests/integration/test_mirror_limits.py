@@ -7,15 +7,12 @@ import pytest
 from databus import Batching
 from databus.core.errors import RecordRejectedError
 from databus.ops.services import open_services
-from tests.integration.kafka_world import KafkaWorld, records
-from tests.integration.mirrors import caught_up, mirror_of
+from tests.integration import kafka_world as given
+from tests.integration.kafka_world import KafkaWorld, caught_up, records
+from tests.integration.mirrors import mirror_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def world(two_clusters: KafkaWorld) -> KafkaWorld:
-    return two_clusters
+world = given.world
 
 
 def test_a_run_moves_no_more_than_its_bytes_per_second_over_all_slots(world: KafkaWorld) -> None:

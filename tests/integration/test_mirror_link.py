@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 from databus import Batching, Flow
 from databus.core.errors import DatabusError
 from tests.faults.tcp_proxy import TcpProxy
+from tests.integration import kafka_world as given
 from tests.integration.kafka_logs import Logs
 from tests.integration.kafka_world import KafkaWorld, records
 from tests.integration.mirrors import mirror_of
@@ -26,11 +27,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 ROUND_TRIP_S = 0.08
 RECORDS, BATCH = 900, 300
-
-
-@pytest.fixture
-def world(two_clusters: KafkaWorld) -> KafkaWorld:
-    return two_clusters
+world = given.world
 
 
 @contextmanager

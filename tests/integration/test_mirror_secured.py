@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,25 +10,22 @@ from confluent_kafka import Producer
 
 from databus.core.errors import SinkAccessError, SourceAccessError
 from databus.kafka.client import ClientSettings
-from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.certificates import authority
 from databus.sandbox.connections import secured_connections
-from tests.integration.kafka_world import KafkaWorld, records
-from tests.integration.mirrors import caught_up, mirror_of
+from tests.integration.conftest import Started
+from tests.integration.kafka_world import SERVERS, KafkaWorld, caught_up, records
+from tests.integration.mirrors import mirror_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def world(two_clusters: KafkaWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaWorld]:
+def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> KafkaWorld:
     """The two clusters and the connection `kafka_secured`: SASL_SSL, SCRAM-SHA-512."""
-    sandbox = Sandbox(tmp_path_factory.mktemp("secured_kafka"), ports_from=28_300, options=SandboxOptions())
-    try:
-        sandbox.up(("kafka-tls",))
-        two_clusters.environment |= secured_connections(sandbox.status(), authority(sandbox.home))
-        yield two_clusters
-    finally:
-        sandbox.destroy()
+    sandbox = started(*SERVERS, "kafka-tls")
+    made = KafkaWorld(sandbox, tmp_path_factory.mktemp("secured_mirror"))
+    made.environment |= secured_connections(sandbox.status(), authority(sandbox.home))
+    return made
 
 
 def secured(world: KafkaWorld, **changed: Any) -> str:

@@ -11,15 +11,12 @@ import pytest
 
 from databus import Flow
 from databus.ops.mirror_loops import problems
-from tests.integration.kafka_world import KafkaWorld, records
-from tests.integration.mirrors import caught_up, mirror_of
+from tests.integration import kafka_world as given
+from tests.integration.kafka_world import KafkaWorld, caught_up, records
+from tests.integration.mirrors import mirror_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def world(two_clusters: KafkaWorld) -> KafkaWorld:
-    return two_clusters
+world = given.world
 
 
 class Sites:

@@ -100,6 +100,13 @@ class SourceUnavailableError(SourceError):
     retryable = True
 
 
+class RegistryUnavailableError(SourceUnavailableError):
+    """The schema registry cannot be reached, or says that it cannot answer now."""
+
+    code = "registry_unavailable"
+    default_hint = "Nothing has moved. Check that the registry runs and that the connection's address reaches it."
+
+
 class SegmentStoreFullError(SourceUnavailableError):
     """The disk of the segment store is full; nothing has advanced, and a retry goes on once there is space."""
 
@@ -126,6 +133,12 @@ class SourceAccessError(SourceError):
     """The source refused the credentials or a privilege is missing."""
 
     code = "source_access_denied"
+
+
+class RegistryAccessError(SourceAccessError):
+    """The schema registry refused the credentials, or the TLS connection to it does not come about."""
+
+    code = "registry_access_denied"
 
 
 class SourceSettingError(SourceError):

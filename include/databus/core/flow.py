@@ -111,6 +111,10 @@ class SourceSpec(Spec):
         """Return (conn_id, expected conn_type) pairs, for preflight and doctor."""
         return ()
 
+    def undecodable(self) -> tuple[tuple[str, str, str], ...]:
+        """Return (column at the source, reason of a flag, severity) of values that are not delivered flagged."""
+        return ()
+
     def datasets(self) -> tuple[str, ...]:
         """Return what it reads, in words: table names or patterns, topics."""
         return ()

@@ -72,7 +72,15 @@ def require_passed(flow: Flow, findings: Sequence[Finding]) -> None:
         )
 
 
-_TRANSIENT = frozenset({"source_unavailable", "sink_unavailable", "checkpoint_unavailable", "engine_unavailable"})
+_TRANSIENT = frozenset(
+    {
+        "source_unavailable",
+        "registry_unavailable",
+        "sink_unavailable",
+        "checkpoint_unavailable",
+        "engine_unavailable",
+    }
+)
 
 
 def _probe(subject: str, connect: Callable[[], Any], look: Callable[[Any], Sequence[Finding]]) -> list[Finding]:

@@ -2,6 +2,8 @@
 
 A flag is "IMAGE.COLUMN:REASON", the image `before` or `after`, the column as the source names it. Reasons:
 `undecodable`, the value stands as bytes (base64 in JSON) because they are no text of the column's character set;
+`unframed`, the same because they are not in the wire format of a schema registry;
+`schema_unknown`, the same because they name a schema that the registry does not have, or not of the format;
 `invalid_date`, it stands as the text of a date that no calendar has;
 `claimed`, it stands as the text of a JSON object that says where in the segment store it is (`databus.binlog.claims`);
 `partial`, it is absent although it changed: the log holds only the differences of the document.
@@ -20,6 +22,19 @@ UNDECODABLE = "undecodable"
 INVALID_DATE = "invalid_date"
 PARTIAL = "partial"
 CLAIMED = "claimed"
+
+
+class RefusedBytes(bytes):
+    """Bytes that are not of their column's format, for a reason of their own."""
+
+    reason: str
+
+    def __new__(cls, value: bytes, reason: str) -> RefusedBytes:
+        """Wrap the bytes."""
+        made = super().__new__(cls, value)
+        made.reason = reason
+        return made
+
 
 _TYPE = pa.list_(pa.string())
 
@@ -48,9 +63,12 @@ def row_flags(batch: TableBatch, before: npt.NDArray[np.int32], after: npt.NDArr
     return pa.array(flags, _TYPE)
 
 
-def _reason(value: str | bytes | LargeValue) -> str:
+def flag_reason(value: str | bytes | LargeValue) -> str:
+    """Return why a value is no value of its column's type."""
     if isinstance(value, ClaimText):
         return CLAIMED
+    if isinstance(value, RefusedBytes):
+        return value.reason
     return UNDECODABLE if isinstance(value, bytes) else INVALID_DATE
 
 
@@ -60,7 +78,7 @@ def _image_flags(batch: TableBatch) -> dict[int, list[str]]:
     for column in sorted({*batch.exceptions, *batch.partial}):
         name = batch.schema.columns[column].name
         for row, value in batch.exceptions.get(column, {}).items():
-            found.setdefault(row, []).append(f"{name}:{_reason(value)}")
+            found.setdefault(row, []).append(f"{name}:{flag_reason(value)}")
         for row in batch.partial.get(column, ()):
             found.setdefault(row, []).append(f"{name}:{PARTIAL}")
     return found

@@ -13,6 +13,7 @@ import pyarrow as pa
 from databus.binlog.table_batch import TableBatch
 from databus.core.tables import ColumnSchema
 from databus.rows.columns import Ints, validity
+from databus.rows.flags import flag_reason
 from databus.rows.variant_columns import column_state
 from databus.rows.variant_kernels import ABSENT
 
@@ -28,12 +29,14 @@ class ColumnValues:
         column: its name and type.
         present: bool[images], whether the image carries the column.
         untyped: bool[images], whether it holds a value that its type cannot express: a zero date, undecodable text.
+        reasons: image → why it is untyped, as flags name it.
     """
 
     array: pa.Array
     column: ColumnSchema
     present: Mask
     untyped: Mask
+    reasons: Mapping[int, str]
 
     @property
     def given(self) -> Mask:
@@ -46,8 +49,10 @@ class ColumnValues:
         array = batch.images.column(number)
         present = column_state(batch, number, array) != ABSENT
         untyped = np.zeros(len(array), np.bool_)
-        untyped[list(batch.exceptions.get(number, ()))] = True
-        return cls(array, batch.schema.columns[number], present, untyped & present)
+        exceptions = batch.exceptions.get(number, {})
+        untyped[list(exceptions)] = True
+        reasons = {row: flag_reason(value) for row, value in exceptions.items()}
+        return cls(array, batch.schema.columns[number], present, untyped & present, reasons)
 
 
 class ImageCheck(Protocol):

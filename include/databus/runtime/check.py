@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from databus.checks.decodable import decodable_checks
 from databus.checks.expected import expected_checks
 from databus.core.errors import QualityGateError
 from databus.core.events import RowState
@@ -21,8 +22,8 @@ STATE = "state"
 
 
 def row_checks(flow: Flow) -> list[CheckSpec]:
-    """Return the checks that look at single rows, and those that the flow's expectations ask for."""
-    return [*(c for c in flow.checks if c.looks_at_rows), *expected_checks(flow)]
+    """Return the checks that look at single rows, and those that the flow's expectations and its source ask for."""
+    return [*(c for c in flow.checks if c.looks_at_rows), *expected_checks(flow), *decodable_checks(flow)]
 
 
 def check(flow: Flow, changes: Changes, taken: Column) -> DataFrame:

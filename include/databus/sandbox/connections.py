@@ -72,7 +72,8 @@ def _ensemble(server: Endpoint) -> dict[str, Any]:
 
 
 def _registry(server: Endpoint) -> dict[str, Any]:
-    return {"conn_type": "http", "host": server.host, "port": server.port, "schema": "http"}
+    extra = {"path": "/apis/ccompat/v7"}
+    return {"conn_type": "http", "host": server.host, "port": server.port, "schema": "http", "extra": extra}
 
 
 _CONNECTIONS: dict[str, tuple[str, Callable[[Endpoint], dict[str, Any]]]] = {

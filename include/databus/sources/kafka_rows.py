@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import base64
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from databus.binlog.table_batch import DELETE, INSERT, TableBatch, Transactions
 from databus.core.tables import ColumnSchema, TableSchema
-from databus.sources.kafka_topics import Format, KafkaTopics
+from databus.rows.flags import RefusedBytes
+from databus.sources.kafka_fields import FIELD_COLUMNS, field_column
+from databus.sources.kafka_topics import REGISTRY_FORMATS, Format, KafkaTopics
 
-_TYPES = {"bytes": ("varbinary", "binary"), "string": ("text", "string"), "json": ("json", "string")}
-_FIELD_TYPES: dict[str, tuple[str, str, pa.DataType]] = {
-    "bigint": ("bigint", "bigint", pa.int64()),
-    "double": ("double", "double", pa.float64()),
-    "string": ("text", "string", pa.string()),
-    "boolean": ("tinyint(1)", "tinyint", pa.int8()),
-    "json": ("json", "string", pa.string()),
-}
+if TYPE_CHECKING:
+    from databus.sources.schema_registry.decoder import SchemaDecoder
+
+_JSON = ("json", "string")
+_TYPES = {"bytes": ("varbinary", "binary"), "string": ("text", "string")}
 _CREATE_TIME, _LOG_APPEND_TIME = 1, 2
 _TIMESTAMP_TYPES = {_CREATE_TIME: "create", _LOG_APPEND_TIME: "append"}
 
 Exceptions = dict[int, str | bytes]
+Decoders = Mapping[str, "SchemaDecoder"]
+NO_DECODERS: Decoders = {}
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,11 @@ def tables_of(spec: KafkaTopics, topics: Sequence[str]) -> tuple[TableSchema, ..
 
 
 def batches(
-    spec: KafkaTopics, schemas: Sequence[TableSchema], partition: int, records: Sequence[Record]
+    spec: KafkaTopics,
+    schemas: Sequence[TableSchema],
+    partition: int,
+    records: Sequence[Record],
+    decoders: Decoders = NO_DECODERS,
 ) -> Iterator[tuple[TableBatch, Transactions]]:
     """Yield the records of one partition as row changes, those with a key and those without apart.
 
@@ -64,6 +68,10 @@ def batches(
         schemas: the topic's schemas as `tables_of` gives them.
         partition: partition number.
         records: in order of their offsets.
+        decoders: of formats that a schema registry describes, by format.
+
+    Raises:
+        DatabusError: the registry does not answer, refuses, or is none.
     """
     file = log_name(schemas[0].table, partition)
     if len(schemas) == 1:
@@ -75,7 +83,7 @@ def batches(
             groups.append((schemas[1], [r for r in records if r.key is None]))
     for schema, chosen in groups:
         if chosen:
-            yield _batch(spec, schema, partition, chosen), _transactions(file, chosen)
+            yield _batch(spec, schema, partition, chosen, decoders), _transactions(file, chosen)
 
 
 def log_name(topic: str, partition: int) -> str:
@@ -84,9 +92,9 @@ def log_name(topic: str, partition: int) -> str:
 
 
 def _columns(spec: KafkaTopics) -> tuple[ColumnSchema, ...]:
-    key, value = _TYPES[spec.key_format], _TYPES[spec.value_format]
+    key, value = (_TYPES.get(form, _JSON) for form in (spec.key_format, spec.value_format))
     fields = (
-        ColumnSchema(name, *_FIELD_TYPES[kind][:2]) if kind in _FIELD_TYPES else ColumnSchema(name, kind, kind)
+        ColumnSchema(name, *FIELD_COLUMNS[kind][:2]) if kind in FIELD_COLUMNS else ColumnSchema(name, kind, kind)
         for name, kind in spec.fields.items()
     )
     return (
@@ -101,15 +109,17 @@ def _columns(spec: KafkaTopics) -> tuple[ColumnSchema, ...]:
     )
 
 
-def _batch(spec: KafkaTopics, schema: TableSchema, partition: int, records: Sequence[Record]) -> TableBatch:
+def _batch(
+    spec: KafkaTopics, schema: TableSchema, partition: int, records: Sequence[Record], decoders: Decoders
+) -> TableBatch:
     n = len(records)
-    keys, key_faults, _ = _formatted([r.key for r in records], spec.key_format)
-    values, value_faults, documents = _formatted([r.value for r in records], spec.value_format)
+    keys, key_faults, _ = _formatted([r.key for r in records], spec.key_format, decoders)
+    values, value_faults, documents = _formatted([r.value for r in records], spec.value_format, decoders)
     stamps = [r.timestamp if r.timestamp >= 0 else None for r in records]
     arrays = [
         keys,
         values,
-        *(_field(documents, name, kind) for name, kind in spec.fields.items()),
+        *(field_column(documents, name, kind, spec.value_format) for name, kind in spec.fields.items()),
         pa.array([_headers(r.headers) for r in records], pa.string()),
         pa.array(stamps, pa.int64()),
         pa.array([_TIMESTAMP_TYPES.get(r.timestamp_type) for r in records], pa.string()),
@@ -117,6 +127,8 @@ def _batch(spec: KafkaTopics, schema: TableSchema, partition: int, records: Sequ
         pa.array([r.offset for r in records], pa.int64()),
     ]
     deleted = np.array([r.value is None for r in records], np.bool_) & (schema.primary_key == ("key",))
+    if spec.key_format in REGISTRY_FORMATS:
+        deleted[list(key_faults)] = False  # what it deletes cannot be told: it is kept, and judged as a record
     row = np.arange(n, dtype=np.int32)
     return TableBatch(
         schema,
@@ -140,8 +152,14 @@ def _transactions(file: str, records: Sequence[Record]) -> Transactions:
     )
 
 
-def _formatted(values: Sequence[bytes | None], form: Format) -> tuple[pa.Array, Exceptions, Sequence[Any]]:
-    """Return a column, what is not of its format by row, and the parsed documents of JSON."""
+def _formatted(
+    values: Sequence[bytes | None], form: Format, decoders: Decoders
+) -> tuple[pa.Array, Exceptions, Sequence[Any]]:
+    """Return a column, what is not of its format by row, and the parsed documents of JSON and the like."""
+    if form in REGISTRY_FORMATS:
+        decoded = decoders[form].decode(values)
+        refused: Exceptions = {row: RefusedBytes(values[row] or b"", why) for row, why in decoded.faults.items()}
+        return pa.array(decoded.texts, pa.string()), refused, decoded.documents
     if form == "bytes":
         return pa.array(values, pa.binary()), {}, ()
     faults: Exceptions = {}
@@ -187,78 +205,3 @@ def _header(value: bytes | None) -> Any:
     if value is None or _is_text(value):
         return None if value is None else value.decode("utf-8")
     return {"base64": base64.b64encode(value).decode("ascii")}
-
-
-def _field(documents: Sequence[Any], path: str, kind: str) -> pa.Array:
-    steps = path.split(".")
-    convert = _CONVERTERS.get(kind) or _decimal_converter(kind)
-    target = _FIELD_TYPES[kind][2] if kind in _FIELD_TYPES else pa.decimal128(*_digits(kind))
-    found = [_at(document, steps) for document in documents]
-    return pa.array([None if value is None else convert(value) for value in found], target)
-
-
-def _at(document: Any, steps: Sequence[str]) -> Any:
-    for step in steps:
-        if not isinstance(document, Mapping):
-            return None
-        document = document.get(step)
-    return document
-
-
-def _bigint(value: Any) -> int | None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and -(2**63) <= value < 2**63 else None
-
-
-def _double(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        return None
-    number = float(value)
-    return number if math.isfinite(number) else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and _encodable(value) else None
-
-
-def _encodable(value: str) -> bool:
-    return not any("\ud800" <= c <= "\udfff" for c in value)
-
-
-def _boolean(value: Any) -> int | None:
-    return int(value) if isinstance(value, bool) else None
-
-
-def _document(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=_number)
-
-
-def _number(value: Decimal) -> int | float:
-    return int(value) if value == value.to_integral_value() and value.as_tuple().exponent == 0 else float(value)
-
-
-_CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "bigint": _bigint,
-    "double": _double,
-    "string": _text,
-    "boolean": _boolean,
-    "json": _document,
-}
-
-
-def _digits(kind: str) -> tuple[int, int]:
-    precision, _, scale = kind.removeprefix("decimal(").removesuffix(")").partition(",")
-    return int(precision), int(scale)
-
-
-def _decimal_converter(kind: str) -> Callable[[Any], Decimal | None]:
-    precision, scale = _digits(kind)
-
-    def convert(value: Any) -> Decimal | None:
-        if isinstance(value, bool) or not isinstance(value, int | Decimal):
-            return None
-        number = Decimal(value)
-        exact = number == round(number, scale) and abs(number) < Decimal(10) ** (precision - scale)
-        return round(number, scale) if exact else None
-
-    return convert

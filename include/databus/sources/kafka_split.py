@@ -10,6 +10,7 @@ from databus.core.tables import TableSchema
 from databus.kafka.client import ClientSettings
 from databus.sources.kafka_fetch import Fetcher, Stretch
 from databus.sources.kafka_topics import KafkaTopics
+from databus.sources.schema_registry.settings import RegistrySettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from databus.rows.image_form import ImageForm
     from databus.rows.marks import ImageMarks
-    from databus.sources.kafka_rows import Record
+    from databus.sources.kafka_rows import Decoders, Record
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class KafkaSplit:
         schemas: topic → its schemas.
         server: id of the cluster, part of event ids.
         client: how to reach the cluster.
+        registry: how to reach the schema registry that describes keys or values.
     """
 
     spec: KafkaTopics
@@ -37,6 +39,7 @@ class KafkaSplit:
     schemas: Mapping[str, tuple[TableSchema, ...]]
     server: str
     client: ClientSettings = field(repr=False)
+    registry: RegistrySettings | None = field(default=None, repr=False)
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield batches of `ROW_COLUMNS`, partition by partition in order of offsets."""
@@ -56,12 +59,20 @@ class KafkaSplit:
         from databus.rows.emit import emit
         from databus.sources.kafka_rows import batches
 
+        decoders = self._decoders()
         for stretch, messages in self._fetched():
             records = [record(message) for message in messages]
             pieces: list[pa.RecordBatch] = []
-            for batch, log in batches(self.spec, self.schemas[stretch.topic], stretch.partition, records):
+            for batch, log in batches(self.spec, self.schemas[stretch.topic], stretch.partition, records, decoders):
                 pieces += emit(batch, log, self.server, form)
             yield from _in_order(pieces)
+
+    def _decoders(self) -> Decoders:
+        if self.registry is None:
+            return {}
+        from databus.sources.schema_registry.decoder import SchemaDecoder
+
+        return {form: SchemaDecoder(self.registry, form) for form in self.spec.registry_formats()}
 
     def _fetched(self) -> Iterator[tuple[Stretch, list[Message]]]:
         return Fetcher(self.client, self.spec.isolation, self.spec.consumer, self.stretches).read()

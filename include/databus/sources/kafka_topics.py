@@ -13,6 +13,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.flow import FlowContext, SourceSpec
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 from databus.kafka.selection import REGEX_PREFIX, selects_topic
+from databus.sources.schema_registry.settings import CONN_TYPES, KINDS
 
 if TYPE_CHECKING:
     from databus.core.protocols import Source
@@ -27,7 +28,10 @@ _RESERVED = frozenset(
      "enable.partition.eof", "bootstrap.servers"}
 )  # fmt: skip
 
-Format = Literal["bytes", "string", "json"]
+Format = Literal["bytes", "string", "json", "avro", "json_schema", "protobuf"]
+REGISTRY_FORMATS = tuple(KINDS)
+_FAULTS = {"bytes": (), "string": ("undecodable",), "json": ("undecodable",)}
+_REGISTRY_FAULTS = ("unframed", "schema_unknown", "undecodable")
 
 
 class KafkaTopics(SourceSpec):
@@ -50,11 +54,20 @@ class KafkaTopics(SourceSpec):
             made anew). "fail" stops and asks for a decision; "earliest" goes on with the first record that is left,
             "latest" with the next one written. Each writes the gap down.
         isolation: "read_committed" reads up to the last stable offset; "read_uncommitted" also what is aborted later.
-        key_format: "string", "bytes" (base64 in JSON), or "json" (checked). A value that is not of the format stands as
-            base64 with the flag "undecodable".
-        value_format: the same of the value.
-        fields: of JSON values, path in dots → type (bigint, double, string, boolean, decimal(p,s), json): columns of
-            their own, for transforms and checks. NULL where the value lacks them or they are of another type.
+        key_format: "string", "bytes" (base64 in JSON), "json" (checked), or what a schema registry describes, in
+            Confluent's wire format, as JSON: "avro", "json_schema" (checked against the schema), "protobuf". A value
+            that is not of the format stands as base64 with a flag: "undecodable", "unframed" (no wire format),
+            "schema_unknown" (not in the registry, or of another format).
+        value_format: the same of the value. Each value is read with the schema it names: the row's shape stays the same
+            when the schema changes.
+        registry_conn_id: connection of the schema registry, of type http or schema_registry: address, login, password,
+            and in its extra the path where the API begins and settings of confluent-kafka's SchemaRegistryClient.
+        on_undecodable: what is done with a record whose key or value is not of its format: "deliver" it flagged, hold
+            it back in the "quarantine", or "fail" before anything of the batch is dispatched. "auto" is "quarantine"
+            for formats of the registry and "deliver" for the others.
+        fields: of values (not of the formats bytes and string), path in dots → type (bigint, double, string, boolean,
+            decimal(p,s), json): columns of their own, for transforms and checks. NULL where the value lacks them or
+            they are of another type.
         identity: "key": records of a key are states of one thing, a record without a value deletes it, one without a
             key is a thing of its own; "offset": each record is a thing of its own, and none deletes.
         raw: records go on as they are, byte for byte, to a sink that takes them so (a mirror's); needs
@@ -78,6 +91,8 @@ class KafkaTopics(SourceSpec):
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     key_format: Format = "string"
     value_format: Format = "string"
+    registry_conn_id: str = ""
+    on_undecodable: Literal["auto", "deliver", "quarantine", "fail"] = "auto"
     fields: Mapping[str, str] = Field(default_factory=dict)
     identity: Literal["key", "offset"] = "key"
     raw: bool = False
@@ -144,8 +159,21 @@ class KafkaTopics(SourceSpec):
 
     @model_validator(mode="after")
     def _fields_have_values(self) -> KafkaTopics:
-        if self.fields and self.value_format != "json":
-            raise ValueError('fields are taken out of JSON: they need value_format="json"')
+        if self.fields and self.value_format in ("bytes", "string"):
+            raise ValueError(
+                'fields are taken out of documents: they need value_format="json", "avro", "json_schema" or "protobuf"'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _registry_is_known(self) -> KafkaTopics:
+        formats = self.registry_formats()
+        if formats and self.raw:
+            raise ValueError(f"raw records are not decoded: {formats[0]} cannot be asked for")
+        if formats and not self.registry_conn_id:
+            raise ValueError(f"{formats[0]} needs registry_conn_id, the connection of the schema registry")
+        if self.registry_conn_id and not formats:
+            raise ValueError(f"registry_conn_id is of no use without a format of {', '.join(REGISTRY_FORMATS)}")
         return self
 
     @model_validator(mode="after")
@@ -169,11 +197,27 @@ class KafkaTopics(SourceSpec):
         """Resolve the connection; brokers are contacted by the first call that needs them."""
         from databus.sources.kafka_topics_source import KafkaTopicsSource
 
-        return KafkaTopicsSource(self, connections.get(self.conn_id), context)
+        registry = connections.get(self.registry_conn_id) if self.registry_conn_id else None
+        return KafkaTopicsSource(self, connections.get(self.conn_id), context, registry)
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
-        """Return the one connection."""
-        return ((self.conn_id, "kafka"),)
+        """Return the cluster's connection, then the schema registry's where there is one."""
+        registry = ((self.registry_conn_id, CONN_TYPES),) if self.registry_conn_id else ()
+        return ((self.conn_id, "kafka"), *registry)
+
+    def registry_formats(self) -> tuple[str, ...]:
+        """Return which formats of keys and values a schema registry describes, each once."""
+        return tuple(dict.fromkeys(f for f in (self.key_format, self.value_format) if f in REGISTRY_FORMATS))
+
+    def undecodable(self) -> tuple[tuple[str, str, str], ...]:
+        """Return (column, reason, what is done) of keys and values that are not of their format."""
+        found = []
+        for column, form in (("key", self.key_format), ("value", self.value_format)):
+            auto = "quarantine" if form in REGISTRY_FORMATS else "deliver"
+            action = auto if self.on_undecodable == "auto" else self.on_undecodable
+            if action != "deliver" and not self.raw:
+                found += [(column, reason, action) for reason in _FAULTS.get(form, _REGISTRY_FAULTS)]
+        return tuple(found)
 
     def datasets(self) -> tuple[str, ...]:
         """Return the topic patterns."""

@@ -36,6 +36,8 @@ from databus.sources.kafka_rows import log_name, tables_of
 from databus.sources.kafka_sample import DEFAULT_BYTES, Sample, Sampler
 from databus.sources.kafka_split import KafkaSplit
 from databus.sources.kafka_topics import GROUP_PREFIX, OFFSETS_PREFIX, KafkaTopics, named_offsets, utc
+from databus.sources.schema_registry.preflight import registry_findings
+from databus.sources.schema_registry.settings import RegistrySettings
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +54,11 @@ _CHOICES = (
 class KafkaTopicsSource:
     """An open Kafka source; used by one thread of the control process."""
 
-    def __init__(self, spec: KafkaTopics, connection: Connection, context: FlowContext):
+    def __init__(
+        self, spec: KafkaTopics, connection: Connection, context: FlowContext, registry: Connection | None = None
+    ):
         self._spec, self._flow = spec, context.flow
+        self._registry = None if registry is None else RegistrySettings.of(registry, spec.timeout_s)
         try:
             self._client = ClientSettings.of(connection, spec.timeout_s)
         except DatabusError as error:
@@ -64,7 +69,10 @@ class KafkaTopicsSource:
         self._said_missing: frozenset[str] = frozenset()
 
     def preflight(self, start: Offset | None) -> Sequence[Finding]:
-        """Probe brokers, topics, rights to read and the start offset; changes nothing."""
+        """Probe brokers, topics, rights to read, the start offset and the schema registry; changes nothing."""
+        return [*self._cluster_findings(start), *registry_findings(self._registry, self._spec.registry_formats())]
+
+    def _cluster_findings(self, start: Offset | None) -> Sequence[Finding]:
         name = f"kafka: {self._spec.conn_id}"
         try:
             found = self._topics()
@@ -154,7 +162,14 @@ class KafkaTopicsSource:
             schemas[schema.table] = (*schemas.get(schema.table, ()), schema)
         split = RawKafkaSplit if self._spec.raw else KafkaSplit
         return [
-            split(self._spec, piece, {s.topic: schemas[s.topic] for s in piece}, self._cluster.id, self._client)
+            split(
+                self._spec,
+                piece,
+                {s.topic: schemas[s.topic] for s in piece},
+                self._cluster.id,
+                self._client,
+                self._registry,
+            )
             for piece in pieces
         ]
 

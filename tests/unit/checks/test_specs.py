@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from databus.checks.accepted_values import AcceptedValues
+from databus.checks.decodable import Decodable
 from databus.checks.freshness import Freshness
 from databus.checks.in_range import InRange
 from databus.checks.literals import literal
@@ -17,6 +18,8 @@ from databus.registry import spec_class
 SPECS: list[tuple[CheckSpec, str]] = [
     (NotNull("order_id"), "not_null(order_id)"),
     (NotNull("a", tables=("shop.*", "x.y"), severity="fail"), "not_null(a)@shop.*,x.y"),
+    (Decodable("value"), "decodable(value)"),
+    (Decodable("value", reason="unframed", severity="warn"), "decodable(value, unframed)"),
     (AcceptedValues("status", ("new", 1, 1.5)), "accepted_values(status, new|1|1.5)"),
     (InRange("amount", 0, "9.5"), "in_range(amount, 0..9.5)"),
     (InRange("day", minimum="2024-01-01"), "in_range(day, 2024-01-01..)"),

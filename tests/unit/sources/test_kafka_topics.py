@@ -63,6 +63,9 @@ def test_internal_topics_are_read_only_by_name() -> None:
         ({"fields": {"id": "bigint"}}, 'need value_format="json"'),
         ({"fields": {"id": "int"}, "value_format": "json"}, "unknown type 'int'"),
         ({"fields": {"offset": "bigint"}, "value_format": "json"}, "a record's own column"),
+        ({"value_format": "avro"}, "avro needs registry_conn_id"),
+        ({"registry_conn_id": "reg", "value_format": "json"}, "of no use without a format of avro, json_schema"),
+        ({"raw": True, "identity": "offset", "key_format": "avro", "registry_conn_id": "reg"}, "are not decoded"),
         ({"cluster": "a.b"}, "must not hold a dot"),
         ({"on_gap": "skip"}, "on_gap"),
     ],
@@ -70,6 +73,16 @@ def test_internal_topics_are_read_only_by_name() -> None:
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         spec(**options)
+
+
+def test_what_is_done_with_values_that_are_not_of_their_format() -> None:
+    assert spec(value_format="json").undecodable() == ()
+    assert spec(key_format="bytes", on_undecodable="fail").undecodable() == (("value", "undecodable", "fail"),)
+    decoded = spec(value_format="protobuf", registry_conn_id="reg")
+    reasons = ("unframed", "schema_unknown", "undecodable")
+    assert decoded.undecodable() == tuple(("value", reason, "quarantine") for reason in reasons)
+    assert decoded.conn_ids() == (("kafka_east", "kafka"), ("reg", "http|schema_registry"))
+    assert decoded.model_copy(update={"on_undecodable": "deliver"}).undecodable() == ()
 
 
 backlogs = st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 5)), st.integers(0, 50), max_size=12)

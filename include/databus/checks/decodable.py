@@ -1,0 +1,73 @@
+"""Decodable: a value is of its column's format, and not bytes that were kept because they are not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from databus.checks.row_check import RowCheck
+from databus.core.errors import ConfigError
+from databus.core.flow import Flow
+from databus.core.tables import TableSchema
+from databus.rows.changes import Changes
+from databus.rows.fields import Field, fields_of
+from databus.rows.selection import EVERY_TABLE
+
+if TYPE_CHECKING:
+    from databus.rows.marks import ColumnValues, Mask
+
+REASONS = ("undecodable", "unframed", "schema_unknown")
+
+
+class Decodable(RowCheck):
+    """No value of the column is flagged as bytes that are not of its format: `Decodable("name")`.
+
+    Attributes:
+        column: name at the source, as in flags; a transform that renames or drops it changes nothing.
+        reason: one flag alone, "" for any of undecodable, unframed, schema_unknown.
+    """
+
+    kind: ClassVar[str] = "decodable"
+
+    reason: Literal["", "undecodable", "unframed", "schema_unknown"] = ""
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return the reason."""
+        return (self.reason,) if self.reason else ()
+
+    def violated_when(self, field: Field) -> str:
+        """Flagged so."""
+        flags = ", ".join("'" + f"after.{field.source}:{reason}".replace("'", "\\'") + "'" for reason in self._reasons)
+        return f"arrays_overlap(flags, array({flags}))"
+
+    def violated_by(self, values: ColumnValues) -> Mask:
+        """Flagged so."""
+        import numpy as np
+
+        mask = np.zeros(len(values.array), np.bool_)
+        mask[[row for row, reason in values.reasons.items() if reason in self._reasons]] = True
+        return mask & values.present
+
+    @property
+    def _reasons(self) -> tuple[str, ...]:
+        return (self.reason,) if self.reason else REASONS
+
+    def _field(self, changes: Changes, schema: TableSchema) -> Field | None:  # noqa: ARG002 - flags name the source's columns
+        found = next((field for field in fields_of(schema) if field.source == self.column), None)
+        if found is None and self.tables != EVERY_TABLE:
+            known = ", ".join(column.name for column in schema.columns)
+            raise ConfigError(
+                f"check {self.check_name}: {schema.full_name} has no column {self.column!r} at the source",
+                hint=f"Its columns are: {known}. Correct the name or narrow `tables`.",
+                code="column_unknown",
+            )
+        return found
+
+
+def decodable_checks(flow: Flow) -> tuple[Decodable, ...]:
+    """Return the checks that a flow's source asks for, without those that the flow has itself."""
+    own = {check.check_name for check in flow.checks}
+    asked: list[dict[str, Any]] = [
+        {"column": column, "reason": reason, "severity": severity}
+        for column, reason, severity in flow.source.undecodable()
+    ]
+    return tuple(check for check in (Decodable(**options) for options in asked) if check.check_name not in own)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.faults.model_search import explore
 from tests.faults.model_state import Size
-from tests.faults.mutants import MUTANTS, Mutant, caught_by_model
+from tests.faults.mutants import MUTANTS, Mutant, caught_by_model, replace_known
 
 SIZES = {
     "a crash and a lost session": Size(units=1, crashes=1, expiries=1, epochs=3),
@@ -29,3 +31,20 @@ def test_every_interleaving_keeps_the_invariants(size: Size) -> None:
 )
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     assert caught_by_model(mutant) != ""
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
+def test_what_a_planted_bug_changes_is_there(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed: list[str] = []
+
+    def plant(target: Any, name: str, value: Any) -> None:
+        monkeypatch.setattr(target, name, value, raising=name not in getattr(target, "__annotations__", {}))
+        changed.append(name)
+
+    mutant.patch(plant)
+    assert changed
+
+
+def test_a_bug_is_not_planted_where_nothing_is() -> None:
+    with pytest.raises(AttributeError, match="no_such"):
+        replace_known(Mutant, "no_such", None)

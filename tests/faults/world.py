@@ -146,6 +146,7 @@ class World:
         for thread in self._threads:
             thread.start()
         if "ready" not in self._answers.get(timeout=180):
+            self.close()
             raise RuntimeError((folder / "zygote.log").read_text()[-2000:])
 
     def __enter__(self) -> Self:

@@ -92,7 +92,7 @@ class MixedLoop:
             world,
             self.flow,
             self.report,
-            spark=f"sc://{world.sandbox.address(ENGINE)}" if on_spark else "",
+            spark=(lambda: f"sc://{world.sandbox.address(ENGINE)}") if on_spark else str,
             batching={"max_rows": 200, "max_seconds": 0.5},
             limits={"max_seconds": 60, "lease_wait_s": 60},
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from databus import Flow
@@ -22,8 +23,17 @@ class Supervisor:
         runs: all runs so far.
     """
 
-    def __init__(self, world: World, flow: Flow, report: Report, **options: Any):
-        self._world, self._flow, self._report, self._options = world, flow, report, options
+    def __init__(self, world: World, flow: Flow, report: Report, spark: Callable[[], str], **options: Any):
+        """Keep a flow going.
+
+        Args:
+            world: the servers.
+            flow: the flow.
+            report: takes notes of starts and ends.
+            spark: asked at each start for the Spark server's URL, which a restart may move; "" for none.
+            options: of each run.
+        """
+        self._world, self._flow, self._report, self._spark, self._options = world, flow, report, spark, options
         self.runs: list[Run] = []
         self._let_go = threading.Event()
         self._stop = threading.Event()
@@ -77,7 +87,7 @@ class Supervisor:
     def _keep_going(self) -> None:
         try:
             while not self._stop.is_set():
-                run = self._world.start(self._flow, **self._options)
+                run = self._world.start(self._flow, spark=self._spark(), **self._options)
                 self.runs.append(run)
                 self._report.note(f"run {run.number} started as {run.pid}")
                 while run.wait_end(0.1) is None and not self._stop.is_set() and not self._let_go.is_set():

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 def test_a_producer_cut_off_between_batches_is_given_up_for_a_new_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_PROBE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(session, "_KEPT_TIMEOUT_S", 0.5)
     address = world.sandbox.address("kafka")
     with TcpProxy(address, kafka=True) as proxy:
         connection = Connection(

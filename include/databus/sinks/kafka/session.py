@@ -29,8 +29,8 @@ TRANSACTION_TIMEOUT_MS = 120_000
 _ABORT_TIMEOUT_S = 1.0
 _CAUSE_TIMEOUT_S = 2.0
 _GRACE_S = 1.0
-_PROBE_TIMEOUT_S = 5.0
-"""A kept producer that does not answer so long is given up for a new one, which takes less than waiting for it."""
+_KEPT_TIMEOUT_S = 3.0
+"""A kept producer whose coordinator does not answer so long is given up for a new one, which takes less than waiting."""
 
 _MARKER_TIMEOUT_S = 5.0
 _SETTLED_WITHIN_S = 10.0
@@ -148,7 +148,7 @@ class Session:
         """
         self._call("begin a transaction", self.producer.begin_transaction)
         if probe is not None:
-            self._send(probe, _PROBE_TIMEOUT_S)
+            self._send(probe, _KEPT_TIMEOUT_S)
 
     def commit(self, marker: Marker) -> None:
         """Commit the rows produced since `begin` together with the marker.
@@ -194,8 +194,12 @@ class Session:
                 lambda: self.producer.send_offsets_to_transaction([position], self._group, timeout_s),
                 timeout_s + _GRACE_S,
             ),
-            within_s or max(self.settings.client.timeout_s / _MARKER_SHARE, _MARKER_TIMEOUT_S),
+            within_s or self._marker_timeout_s,
         )
+
+    @property
+    def _marker_timeout_s(self) -> float:
+        return _KEPT_TIMEOUT_S if self.kept else max(self.settings.client.timeout_s / _MARKER_SHARE, _MARKER_TIMEOUT_S)
 
     def abort_lost(self, topics: Mapping[str, int], error: SinkTransactionHangingError) -> None:
         """Abort a transaction of this slot whose end a lone broker lost: rows and marker, in all partitions alike.

@@ -31,11 +31,11 @@ class OneProcess(DirectEngine):
         return [row for batch in batches for answer in task(batch) for row in answer.to_pylist()]
 
 
-def run_locally(world: World, flow: Flow, **limits: Any) -> WindowResult:
+def run_locally(world: World, flow: Flow, run_id: str = "", **limits: Any) -> WindowResult:
     """Run a window of a direct-lane flow until it has caught up."""
     assert may_be_direct(flow)
     control = WindowControl(WindowLimits(max_seconds=240, until_caught_up=True, lease_wait_s=0, **limits))
-    identity = RunIdentity(f"local-{next(_NUMBERS)}", "", __version__)
+    identity = RunIdentity(run_id or f"local-{next(_NUMBERS)}", "", __version__)
     with open_services(flow, world.connections, world.settings) as services:
         try:
             return run_flow(flow, services, OneProcess(), identity, control)
@@ -47,4 +47,4 @@ class OneProcessWorld(World):
     """Servers without Spark; flows must take the direct lane."""
 
     def run(self, flow: Flow, **limits: Any) -> WindowResult:
-        return run_locally(self, flow, **limits)
+        return run_locally(self, flow, f"run of {flow.name}", **limits)

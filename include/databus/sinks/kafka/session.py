@@ -30,7 +30,7 @@ _ABORT_TIMEOUT_S = 1.0
 _CAUSE_TIMEOUT_S = 2.0
 _GRACE_S = 1.0
 _KEPT_TIMEOUT_S = 3.0
-"""A kept producer whose coordinator does not answer so long is given up for a new one, which takes less than waiting."""
+"""A kept producer whose coordinator does not answer so long is given up for a new one, which takes less time."""
 
 _MARKER_TIMEOUT_S = 5.0
 _SETTLED_WITHIN_S = 10.0

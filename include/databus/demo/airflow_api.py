@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import httpx
+
+_LOCKED_S = 60.0
 
 
 class AirflowApi:
@@ -50,7 +53,10 @@ class AirflowApi:
         return dict(self._get(f"/dags/{dag}/details")["params"])
 
     def backfill(self, dag: str, interval: tuple[str, str], conf: dict[str, Any], max_active_runs: int = 1) -> int:
-        """Create a backfill over the data intervals that begin from one time to another; return its id."""
+        """Create a backfill over the data intervals that begin from one time to another; return its id.
+
+        Airflow answers 503 while its database is locked, having done nothing: it is asked again for a minute.
+        """
         body = {
             "dag_id": dag,
             "from_date": interval[0],
@@ -59,7 +65,12 @@ class AirflowApi:
             "max_active_runs": max_active_runs,
             "reprocess_behavior": "completed",
         }
-        return int(self._client.post("/backfills", json=body).raise_for_status().json()["id"])
+        deadline = time.monotonic() + _LOCKED_S
+        while (answer := self._client.post("/backfills", json=body)).status_code == httpx.codes.SERVICE_UNAVAILABLE:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(1)
+        return int(answer.raise_for_status().json()["id"])
 
     def clear(self, dag: str, run: str) -> None:
         """Clear a run, as the UI's button does: its tasks run again."""

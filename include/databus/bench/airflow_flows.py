@@ -9,9 +9,13 @@ from pathlib import Path
 
 from databus import Flow
 from databus.bench.processes import CpuMeter
+from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import SandboxError
 from databus.demo.airflow_api import AirflowApi
+from databus.observe.clock import SystemClock
 from databus.sandbox import Sandbox, SandboxOptions
+from databus.sandbox.connections import airflow_connections
 
 _WITHIN_S = 600.0
 _AT_WORK = frozenset({"queued", "running", "restarting"})
@@ -76,23 +80,29 @@ class AirflowFlows:
 
     @contextmanager
     def going(self) -> Iterator[None]:
-        """Let Airflow run the flows, and wait at the end until nothing of them moves any more.
+        """Let Airflow run the flows; at the end pause flows and DAGs, and wait until nothing moves any more.
 
-        Airflow starts no task of a paused DAG: the audits of the last runs stay for the next turn.
+        A window ends with the batch in hand when its flow is paused. Airflow starts no task of a paused DAG: the audits
+        of the last runs stay for the next turn.
         """
-        for name in self._names:
-            self._api.pause(name, paused=False)
+        self._pause(paused=False)
         try:
             yield
         finally:
-            for name in self._names:
-                self._api.pause(name, paused=True)
+            self._pause(paused=True)
         deadline = time.monotonic() + _WITHIN_S
         while any(self._moving(name) for name in self._names):
             if time.monotonic() > deadline:
                 raise SandboxError(f"runs of {', '.join(self._names)} do not end")
             time.sleep(_LOOK_S)
         self.require_well()
+
+    def _pause(self, *, paused: bool) -> None:
+        connections = EnvironmentConnections(airflow_connections(self._sandbox.status()))
+        with ZooKeeperCheckpoints.open(connections.get("zookeeper_default"), SystemClock()) as store:
+            for name in self._names:
+                self._api.pause(name, paused=paused)
+                (store.pause if paused else store.resume)(name, "bench", "a turn ends" if paused else "a turn begins")
 
     def _moving(self, name: str) -> bool:
         runs = [run["dag_run_id"] for run in self._api.runs(name) if run["state"] in {"queued", "running"}]

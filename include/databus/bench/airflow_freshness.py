@@ -52,7 +52,7 @@ def measure(sandbox: Sandbox, options: AirflowFreshnessOptions, say: Callable[[s
     theirs: list[Turn] = []
     with log_writer(sandbox, "mysql") as writer:
         create_tables(writer.connection, tables)
-        flows = _flows(writer, tables)
+        flows = live_flows(writer, tables)
         load = TableLoad(writer.connection, tables, options.rows_per_second, options.rows_per_transaction)
         peer = Peer(sandbox, load) if options.debezium and options.flows == 1 else None
         say("starting Airflow")
@@ -145,7 +145,7 @@ class OurTurns:
         return Result(name, turns.rounded(figures), wanted, {**settings, **more}, details, "p50_s")
 
 
-def _flows(writer: LogWriter, tables: Sequence[str]) -> list[Flow]:
+def live_flows(writer: LogWriter, tables: Sequence[str]) -> list[Flow]:
     """Return a live flow for each table, from the log's present end on."""
     file, position = writer.run("SHOW MASTER STATUS")[0][:2]
     names = [NAME] if len(tables) == 1 else [f"{NAME}_{number}" for number in range(1, len(tables) + 1)]

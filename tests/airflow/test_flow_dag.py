@@ -35,9 +35,10 @@ def test_a_window_outlasts_the_interval(seconds: int, window_s: float) -> None:
     assert dag.task_dict["transfer"].window_s == window_s
 
 
-def test_a_live_window_waits_for_a_late_successor() -> None:
+def test_a_live_window_waits_for_a_late_successor_which_waits_for_no_audit() -> None:
     dag = flow_dag(FLOW, every=timedelta(seconds=10), mode="live")
     assert dag.task_dict["transfer"].window_s == 70
+    assert dag.max_active_runs == 3
 
 
 def test_engines() -> None:

@@ -68,7 +68,7 @@ def flow_dag(
         "schedule": DeltaDataIntervalTimetable(every),
         "start_date": _START,
         "catchup": False,
-        "max_active_runs": _ACTIVE_RUNS,
+        "max_active_runs": _LIVE_ACTIVE_RUNS if flow.mode == "live" else _ACTIVE_RUNS,
         "tags": {"databus", flow.source.kind, *(s.kind for s in flow.sinks)},
         "default_args": defaults,
         "doc_md": _documentation(flow),
@@ -118,6 +118,9 @@ def _transfer(flow: Flow, every: timedelta, engine: Engine, spark_conn_id: str |
 
 _ACTIVE_RUNS = 2
 """The one that moves rows, and its successor in preflight or waiting for the lease; audits overlap as well."""
+
+_LIVE_ACTIVE_RUNS = 3
+"""And one whose audit goes on: a successor that waited for the audit of the run before would come late."""
 
 _OVERLAP_S = 20.0
 """A window outlasts the interval by so much at most, so that it ends by hand-over; without a successor by itself."""

@@ -59,12 +59,12 @@ def measure(sandbox: Sandbox, options: AirflowFreshnessOptions, say: Callable[[s
         with airflow_flows(sandbox, flows, options.window) as running:
             ours = OurTurns(sandbox, running, load, sandbox.address("kafka"), [flow.name for flow in flows])
             for turn in range(options.turns):
-                say(f"our path, turn {turn + 1}")
-                say(ours.take(options.seconds).told("our path"))
                 if peer is not None:
                     say(f"Debezium, turn {turn + 1}")
                     theirs.append(peer.turn(options.peer_seconds))
                     say(theirs[-1].told("Debezium"))
+                say(f"our path, turn {turn + 1}")
+                say(ours.take(options.seconds).told("our path"))
     return ours.result("freshness_airflow", "debezium", theirs, asdict(options) | {"debezium_settings": DEFAULTS}, BARS)
 
 

@@ -52,12 +52,12 @@ def measure(sandbox: Sandbox, options: MirrorDelayOptions, say: Callable[[str], 
     with airflow_flows(sandbox, [mirror()], options.window, "mirror_dag") as running:
         ours = OurTurns(sandbox, running, load, west, [NAME], [TOPIC])
         for turn in range(options.turns):
-            say(f"our mirror, turn {turn + 1}")
-            say(ours.take(options.seconds).told("our mirror"))
             if options.mirror_maker:
                 say(f"MirrorMaker 2, turn {turn + 1}")
                 theirs.append(_peer(sandbox, load, turn, options))
                 say(theirs[-1].told("MirrorMaker 2"))
+            say(f"our mirror, turn {turn + 1}")
+            say(ours.take(options.seconds).told("our mirror"))
     return ours.result("mirror_delay", "mm2", theirs, asdict(options) | {"mirror_maker": "its defaults"}, BARS)
 
 

@@ -97,7 +97,7 @@ class AirflowFreshnessOptions:
     Attributes:
         rows_per_second: rate at which rows are committed, over all flows together.
         seconds: length of a turn of ours.
-        turns: turns of each side, ours and Debezium's one after the other.
+        turns: turns of each side, Debezium's and ours one after the other.
         rows_per_transaction: rows of each commit.
         flows: live flows at once, each with a table and a topic of its own.
         window: seconds from one run of a flow to the next: it hands over as often.
@@ -124,7 +124,7 @@ class MirrorDelayOptions:
     Attributes:
         records_per_second: rate at which records are written.
         seconds: length of a turn of ours.
-        turns: turns of each side, ours and MirrorMaker's one after the other.
+        turns: turns of each side, MirrorMaker's and ours one after the other.
         together: records written at one time.
         partitions: of the topic.
         window: seconds from one run to the next: it hands over as often.

@@ -1,8 +1,7 @@
 """Transactional sessions: a producer and the consumer that reads its marker, kept between batches of a Python worker.
 
-A new producer's init_transactions takes 0.06 s, but 0.5 s right after another with its id has committed (librdkafka
-backs off), so Spark's reused Python workers keep theirs. A kept producer may have been fenced since; `begin` with a
-probe finds out before any input is consumed.
+A new producer connects and initialises its transactions, so Spark's reused Python workers keep theirs. A kept producer
+may have been fenced since; `begin` with a probe finds out before any input is consumed.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -33,6 +32,9 @@ _KEPT_TIMEOUT_S = 3.0
 """A kept producer whose coordinator does not answer so long is given up for a new one, which takes less time."""
 
 _MARKER_TIMEOUT_S = 5.0
+_CONNECT_WITHIN_S = 2.0
+"""A first connection is waited for so long before transactions are asked for."""
+
 _SETTLED_WITHIN_S = 10.0
 """init_transactions ends what was open, so a marker is settled at once; one that is not by then never will be."""
 
@@ -115,7 +117,16 @@ class Session:
         self.producer: Producer = settings.client.producer(
             {**settings.librdkafka(), "transactional.id": key.transactional_id(slot)}, self._seen
         )
+        self._connect()
         self._retry("start transactions", self.producer.init_transactions, settings.client.timeout_s)
+
+    def _connect(self) -> None:
+        """Connect before transactions are asked for: without a connection librdkafka looks for one half a second later.
+
+        What fails here fails there again, with its own error.
+        """
+        with suppress(KafkaException):
+            self.producer.list_topics(MARKER_TOPIC, timeout=min(self.settings.client.timeout_s, _CONNECT_WITHIN_S))
 
     def marker(self) -> Marker | None:
         """Return this slot's committed marker.

@@ -35,6 +35,8 @@ _SETTINGS = {
     "fetch.wait.max.ms": 50,
     "fetch.error.backoff.ms": 50,
     "queued.max.messages.kbytes": 32_768,
+    # A full queue is looked at again soon: librdkafka's default of a second is longer than the queue lasts.
+    "fetch.queue.backoff.ms": 10,
     "fetch.max.bytes": 16_777_216,
 }
 

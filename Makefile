@@ -18,7 +18,7 @@ ARGS ?=
 
 .PHONY: help
 help: ## Print this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2} /^##@ /{printf "\n%s\n", substr($$0, 5)}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2} /^##@ /{printf "\n%s\n", substr($$0, 5)}' $(MAKEFILE_LIST)
 
 ##@ Try it
 .PHONY: demo sandbox-up sandbox-down sandbox-status
@@ -35,7 +35,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror
+.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay
 test: setup java ## The whole suite, on real servers that it starts itself
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -84,8 +84,11 @@ bench-e2e: setup java ## Rows per second from the binlog to Kafka, beside Debezi
 bench-catchup: setup java ## Seconds to clear a backlog, beside Debezium (ARGS="--backlog 18000000" is an hour at 5,000 rows/s)
 	$(BIN)/python -m tests.bench.catchup $(ARGS)
 
-bench-freshness: setup java ## Delay from a commit to a read_committed reader, beside Debezium in turns
+bench-freshness: setup java ## Delay from a commit to a read_committed reader, beside Debezium (ARGS="--airflow" for 30 minutes of runs, --flows 5)
 	$(BIN)/python -m tests.bench.freshness $(ARGS)
+
+bench-mirror-delay: setup java ## Delay of a live mirror that Airflow runs for 30 minutes, beside MirrorMaker 2 (ARGS="--minutes 5")
+	$(BIN)/python -m tests.bench.mirror_delay $(ARGS)
 
 bench-mirror: setup java ## Records per second from one Kafka to another, beside MirrorMaker 2 with and without exactly once
 	$(BIN)/python -m tests.bench.mirror $(ARGS)

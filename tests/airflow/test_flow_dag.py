@@ -35,6 +35,11 @@ def test_a_window_outlasts_the_interval(seconds: int, window_s: float) -> None:
     assert dag.task_dict["transfer"].window_s == window_s
 
 
+def test_a_live_window_waits_for_a_late_successor() -> None:
+    dag = flow_dag(FLOW, every=timedelta(seconds=10), mode="live")
+    assert dag.task_dict["transfer"].window_s == 70
+
+
 def test_engines() -> None:
     connect = flow_dag(FLOW).task_dict["transfer"]
     submit = flow_dag(FLOW, engine="submit").task_dict["transfer"]

@@ -97,7 +97,8 @@ def flow_dag(
 
 
 def _transfer(flow: Flow, every: timedelta, engine: Engine, spark_conn_id: str | None, options: dict[str, Any]) -> Any:
-    window_s = every.total_seconds() + min(_OVERLAP_S, every.total_seconds())
+    interval_s = every.total_seconds()
+    window_s = interval_s + (_LIVE_OVERLAP_S if flow.mode == "live" else min(_OVERLAP_S, interval_s))
     if engine == "connect":
         from databus.airflow.transfer import TransferOperator
 
@@ -120,6 +121,9 @@ _ACTIVE_RUNS = 2
 
 _OVERLAP_S = 20.0
 """A window outlasts the interval by so much at most, so that it ends by hand-over; without a successor by itself."""
+
+_LIVE_OVERLAP_S = 60.0
+"""The same of a live flow: a successor that is late, as when many flows' runs begin at one moment, leaves no gap."""
 
 
 def _targets(flow: Flow) -> str:

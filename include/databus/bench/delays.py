@@ -5,136 +5,175 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-import pymysql
-
+from databus.bench.loads import Load, Written
 from databus.core.errors import SandboxError
 
-TABLE = "bench.fresh"
-_CREATE = (
-    "CREATE DATABASE IF NOT EXISTS bench CHARACTER SET utf8mb4",
-    f"DROP TABLE IF EXISTS {TABLE}",
-    f"CREATE TABLE {TABLE} (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, sent_us BIGINT NOT NULL, pad VARCHAR(255))",
-)
-_PAD = "x" * 250
 _PATIENCE_S = 60.0
+_A_LITTLE_S = 0.5
+_SOON_S = 3.0
+"""Whoever still works off a backlog is later than this."""
+
+_TWICE_S = 1.0
+"""What comes twice comes within this time behind the last."""
 
 
 @dataclass(frozen=True)
 class Delays:
-    """What a reader saw.
+    """What a reader saw of what was written.
 
     Attributes:
-        rows: rows committed.
-        seconds: how long it took to commit them.
-        ids: ids that arrived, in the order of their arrival.
-        delays_s: seconds from just before each row's INSERT (with its COMMIT) was sent until it was read, ascending.
+        written: what was written.
+        lost: rows that never arrived.
+        repeated: arrivals beyond the first of a row.
+        delays_s: seconds from just before each row was sent to be committed until it was read, ascending.
+        by_second: second of sending, since the epoch → longest delay of its rows.
     """
 
-    rows: int
-    seconds: float
-    ids: Sequence[int]
+    written: Written
+    lost: int
+    repeated: int
     delays_s: Sequence[float]
-
-    def percentile(self, share: float) -> float:
-        """Return the delay that this share of the rows does not exceed, in seconds."""
-        return self.delays_s[min(len(self.delays_s) - 1, int(len(self.delays_s) * share))]
-
-    @property
-    def lost(self) -> int:
-        """Rows that never arrived."""
-        return self.rows - len(set(self.ids))
-
-    @property
-    def repeated(self) -> int:
-        """Arrivals beyond the first of a row."""
-        return len(self.ids) - len(set(self.ids))
-
-    def figures(self) -> dict[str, float]:
-        """Return p50, p95, p99 and the maximum, in seconds."""
-        shares = {"p50_s": 0.5, "p95_s": 0.95, "p99_s": 0.99}
-        return {name: self.percentile(share) for name, share in shares.items()} | {"max_s": self.delays_s[-1]}
+    by_second: dict[int, float]
 
 
-def create(connection: pymysql.connections.Connection[Any]) -> None:
-    """Make the table anew."""
-    with connection.cursor() as cursor:
-        for statement in _CREATE:
-            cursor.execute(statement)
+def measured(load: Load, bootstrap: str, topics: Sequence[str], seconds: float) -> Delays:
+    """Commit rows for so long, and time their arrival in topics that exist.
+
+    Args:
+        load: what is written.
+        bootstrap: the brokers to read.
+        topics: where the rows arrive.
+        seconds: how long is written.
+
+    Raises:
+        SandboxError: the topics could not be read.
+    """
+    reader = Reader(bootstrap, topics)
+    reader.start()
+    reader.ready()
+    try:
+        written = load.write(seconds)
+        reader.wait_for(written)
+    finally:
+        reader.stop()
+    return reader.delays(written)
 
 
-def write(
-    connection: pymysql.connections.Connection[Any], rows_per_s: int, rows: int, per_transaction: int
-) -> tuple[float, int]:
-    """Commit rows at a steady rate, each with the time at which it was sent; return the seconds it took, and rows."""
-    began, done = time.perf_counter(), 0
-    with connection.cursor() as cursor:
-        while done < rows:
-            sent_us = time.time_ns() // 1000
-            count = min(per_transaction, rows - done)
-            values = ",".join([f"({sent_us},'{_PAD}')"] * count)
-            cursor.execute(f"INSERT INTO {TABLE} (sent_us, pad) VALUES {values}")  # noqa: S608 - our own numbers
-            done += count
-            ahead = began + done / rows_per_s - time.perf_counter()
-            if ahead > 0:
-                time.sleep(ahead)
-    return time.perf_counter() - began, done
-
-
-def end_of(bootstrap: str, topic: str) -> int:
-    """Return the sum of the ends of a topic's partitions, 0 while there is no such topic."""
+def end_of(bootstrap: str, topics: Sequence[str]) -> list[int]:
+    """Return the sum of the ends of each topic's partitions, 0 while there is no such topic."""
     from confluent_kafka import Consumer, TopicPartition
 
+    found = []
     with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": "databus-bench-end", "log_level": 0})) as asked:
-        known = asked.list_topics(timeout=30).topics.get(topic)
-        if known is None or known.error is not None:
-            return 0
-        places = [TopicPartition(topic, p) for p in known.partitions]
-        return sum(asked.get_watermark_offsets(place, timeout=30, cached=False)[1] for place in places)
+        for topic in topics:
+            known = asked.list_topics(timeout=30).topics.get(topic)
+            there = known is not None and known.error is None
+            places = [TopicPartition(topic, p) for p in known.partitions] if known is not None and there else []
+            found.append(sum(asked.get_watermark_offsets(place, timeout=30, cached=False)[1] for place in places))
+    return found
+
+
+def until_followed(
+    load: Load, bootstrap: str, topics: Sequence[str], within_s: float, alive: Callable[[], Any]
+) -> None:
+    """Write a little again and again until all of it arrives soon.
+
+    Args:
+        load: what is written.
+        bootstrap: brokers of the topics.
+        topics: where it arrives; they need not be there yet.
+        within_s: how long it may take.
+        alive: raises where waiting is in vain.
+
+    Raises:
+        SandboxError: it does not arrive, or late.
+    """
+    deadline, found = time.monotonic() + within_s, "nothing"
+    while time.monotonic() < deadline:
+        alive()
+        if not all(end_of(bootstrap, topics)):
+            load.write(_A_LITTLE_S)
+            time.sleep(1)
+            continue
+        seen = measured(load, bootstrap, topics, _A_LITTLE_S)
+        if not seen.lost and seen.delays_s[-1] < _SOON_S:
+            return
+        found = f"{seen.lost} of {seen.written.rows} rows in vain, the others after {seen.delays_s[-1:]} s"
+    raise SandboxError(f"{', '.join(topics)} do not follow what is written within {within_s:.0f} s: {found}")
 
 
 class Reader(threading.Thread):
-    """Reads a topic from its present end on, as a read_committed consumer that waits for nothing."""
+    """Reads topics from their present ends on, as a read_committed consumer that waits for nothing."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topics: Sequence[str]) -> None:
         super().__init__(name="bench-reader", daemon=True)
-        self._servers, self._topic = bootstrap, topic
+        self._servers, self._topics = bootstrap, topics
         self._assigned, self._done = threading.Event(), threading.Event()
-        self.arrivals: list[tuple[int, float]] = []
+        self._numbers, self._sent_us, self._delays = array("q"), array("q"), array("d")
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Read until `finish`."""
+        """Read until `stop`."""
         try:
             self._read()
-        except BaseException as error:  # noqa: BLE001 - raised by `finish`
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
             self._error = error
             self._assigned.set()
 
     def ready(self) -> None:
         """Wait until every row that is committed from now on will be read."""
         self._assigned.wait()
+        self._raise()
 
-    def finish(self, rows: int) -> None:
-        """Wait until so many arrived, or nothing came for long; then stop reading.
+    def wait_for(self, written: Written) -> None:
+        """Wait until all of them arrived, or nothing came for long."""
+        last, since = -1, time.monotonic()
+        behind = written.first + written.rows
+        seen, looked_at = set[int](), 0
+        while self.is_alive() and len(seen) < written.rows and time.monotonic() - since < _PATIENCE_S:
+            now = len(self._delays)
+            seen.update(n for n in self._numbers[looked_at:now] if written.first <= n < behind)
+            looked_at = now
+            if now != last:
+                last, since = now, time.monotonic()
+            time.sleep(0.2)
+        time.sleep(_TWICE_S)
+
+    def stop(self) -> None:
+        """Stop reading.
 
         Raises:
-            SandboxError: the topic could not be read.
+            SandboxError: the topics could not be read.
         """
-        last, since = -1, time.monotonic()
-        while self.is_alive() and len(self.arrivals) < rows and time.monotonic() - since < _PATIENCE_S:
-            if len(self.arrivals) != last:
-                last, since = len(self.arrivals), time.monotonic()
-            time.sleep(0.2)
-        time.sleep(1.0)  # what comes twice comes now
         self._done.set()
         self.join()
+        self._raise()
+
+    def delays(self, written: Written) -> Delays:
+        """Return what was seen of rows that were written; others are left out."""
+        behind = written.first + written.rows
+        seen, found, by_second = set[int](), array("d"), defaultdict[int, float](float)
+        arrived = 0
+        for number, sent_us, delay in zip(self._numbers, self._sent_us, self._delays, strict=False):
+            if not written.first <= number < behind:
+                continue
+            arrived += 1
+            if number not in seen:
+                seen.add(number)
+                found.append(delay)
+                by_second[sent_us // 1_000_000] = max(delay, by_second[sent_us // 1_000_000])
+        return Delays(written, written.rows - len(seen), arrived - len(seen), sorted(found), dict(by_second))
+
+    def _raise(self) -> None:
         if self._error is not None:
-            raise SandboxError(f"the topic {self._topic} cannot be read: {self._error}") from self._error
+            raise SandboxError(f"{', '.join(self._topics)} cannot be read: {self._error}") from self._error
 
     def _read(self) -> None:
         from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -147,37 +186,26 @@ class Reader(threading.Thread):
             "fetch.wait.max.ms": 10,
         }
         with closing(Consumer(settings)) as consumer:
-            partitions = consumer.list_topics(self._topic, timeout=30).topics[self._topic].partitions
-            places = [TopicPartition(self._topic, p) for p in partitions]
+            known = consumer.list_topics(timeout=30).topics
+            places = [TopicPartition(topic, p) for topic in self._topics for p in known[topic].partitions]
             for place in places:
                 place.offset = consumer.get_watermark_offsets(place, timeout=30, cached=False)[1]
             consumer.assign(places)
             self._assigned.set()
             while not self._done.is_set():
-                for message in consumer.consume(1000, 0.05):
-                    now = time.time()
-                    if message.error() is not None:
-                        raise KafkaException(message.error())
-                    value = message.value()
-                    if value is not None:
-                        row = json.loads(value)["after"]
-                        self.arrivals.append((row["id"], now - row["sent_us"] / 1e6))
+                message = consumer.poll(0.1)  # `consume` of many would wait for them, and date them all late
+                if message is None:
+                    continue
+                now, error = time.time(), message.error()
+                if error is not None:
+                    raise KafkaException(error)
+                self._take(message.value(), now)
 
-
-def measured(
-    connection: pymysql.connections.Connection[Any], bootstrap: str, topic: str, size: tuple[int, int, int]
-) -> Delays:
-    """Commit rows and time their arrival in a topic that exists.
-
-    Args:
-        connection: of the writer, in autocommit.
-        bootstrap: the brokers.
-        topic: where the rows arrive.
-        size: rows per second, rows, rows to a transaction.
-    """
-    reader = Reader(bootstrap, topic)
-    reader.start()
-    reader.ready()
-    seconds, _ = write(connection, *size)
-    reader.finish(size[1])
-    return Delays(size[1], seconds, [n for n, _ in reader.arrivals], sorted(d for _, d in reader.arrivals))
+    def _take(self, value: bytes | None, now: float) -> None:
+        if value is None:
+            return
+        row = json.loads(value)
+        row = row.get("after", row)
+        self._numbers.append(row["id"])
+        self._sent_us.append(row["sent_us"])
+        self._delays.append(now - row["sent_us"] / 1e6)

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from databus.bench import delays
 from databus.bench.freshness import flow_folder, run_command, running
+from databus.bench.loads import create_tables
 from databus.bench.log_files import log_writer
 from databus.bench.options import IdleOptions
 from databus.bench.processes import CpuMeter
@@ -37,7 +37,7 @@ def measure(sandbox: Sandbox, options: IdleOptions, say: Callable[[str], None]) 
     """Measure on running servers."""
     spark = next(server.pid or 0 for server in sandbox.status() if server.name == "spark")
     with log_writer(sandbox, "mysql") as writer:
-        delays.create(writer.connection)
+        create_tables(writer.connection)
         folder = flow_folder(sandbox.home, writer)
     looks, servers = [], []
     for number in range(options.runs):

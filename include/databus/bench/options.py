@@ -91,6 +91,60 @@ class FreshnessOptions:
 
 
 @dataclass(frozen=True)
+class AirflowFreshnessOptions:
+    """Sizes and parts of the run in which a real Airflow runs the flows.
+
+    Attributes:
+        rows_per_second: rate at which rows are committed, over all flows together.
+        seconds: length of a turn of ours.
+        turns: turns of each side, ours and Debezium's one after the other.
+        rows_per_transaction: rows of each commit.
+        flows: live flows at once, each with a table and a topic of its own.
+        window: seconds from one run of a flow to the next: it hands over as often.
+        peer_seconds: length of a turn of Debezium.
+        debezium: whether Debezium runs too; only beside one flow.
+        plugins: folder of Airflow's plugins; None for an Airflow without.
+    """
+
+    rows_per_second: int = 1_000
+    seconds: int = 1_800
+    turns: int = 1
+    rows_per_transaction: int = 10
+    flows: int = 1
+    window: int = 65
+    peer_seconds: int = 300
+    debezium: bool = True
+    plugins: Path | None = None
+
+
+@dataclass(frozen=True)
+class MirrorDelayOptions:
+    """Sizes and parts of the run in which a real Airflow runs a mirror.
+
+    Attributes:
+        records_per_second: rate at which records are written.
+        seconds: length of a turn of ours.
+        turns: turns of each side, ours and MirrorMaker's one after the other.
+        together: records written at one time.
+        partitions: of the topic.
+        window: seconds from one run to the next: it hands over as often.
+        peer_seconds: length of a turn of MirrorMaker.
+        mirror_maker: whether MirrorMaker 2 runs too.
+        plugins: folder of Airflow's plugins; None for an Airflow without.
+    """
+
+    records_per_second: int = 1_000
+    seconds: int = 1_800
+    turns: int = 1
+    together: int = 10
+    partitions: int = 4
+    window: int = 65
+    peer_seconds: int = 300
+    mirror_maker: bool = True
+    plugins: Path | None = None
+
+
+@dataclass(frozen=True)
 class MirrorOptions:
     """Sizes and parts of the run.
 

@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from databus.bench.options import (
+    AirflowFreshnessOptions,
     CatchupOptions,
     DagFilesOptions,
     DecodeOptions,
     E2EOptions,
     FreshnessOptions,
     IdleOptions,
+    MirrorDelayOptions,
     MirrorOptions,
 )
 from databus.bench.results import Result, results_folder
@@ -26,7 +28,12 @@ app = typer.Typer(help="Measure speed on real servers, which are started and rem
 _DECODE, _E2E = DecodeOptions(), E2EOptions()
 _CATCHUP, _FRESH, _MIRROR = CatchupOptions(), FreshnessOptions(), MirrorOptions()
 _FILES, _IDLE = DagFilesOptions(), IdleOptions()
+_LIVE, _LIVE_MIRROR = AirflowFreshnessOptions(), MirrorDelayOptions()
 Results = Annotated[Path | None, typer.Option("--results", help="Folder of the result file.", show_default=False)]
+Window = Annotated[
+    int, typer.Option(help="With Airflow: seconds from one run to the next, each of which takes over.", min=5)
+]
+Plugins = Annotated[Path, typer.Option(help="Folder of Airflow's plugins, used where it is there.")]
 PortsFrom = Annotated[int, typer.Option("--ports-from", help="Take free ports from this number on.", min=1024)]
 
 
@@ -97,22 +104,61 @@ def catchup(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 @app.command()
 def freshness(  # noqa: PLR0913, PLR0917 - one parameter per option
-    rows_per_second: Annotated[int, typer.Option(help="Rows committed per second.", min=1)] = _FRESH.rows_per_second,
-    seconds: Annotated[int, typer.Option(help="Length of a turn.", min=1)] = _FRESH.seconds,
-    turns: Annotated[int, typer.Option(help="Turns of each side.", min=1)] = _FRESH.turns,
+    rows_per_second: Annotated[int, typer.Option(help="Rows committed per second, over all flows.", min=1)] = (
+        _FRESH.rows_per_second
+    ),
+    seconds: Annotated[
+        int | None, typer.Option(help="Length of a turn; 60, with --airflow 1800.", min=1, show_default=False)
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="The same in minutes.", min=0.1, show_default=False)] = None,
+    turns: Annotated[
+        int | None, typer.Option(help="Turns of each side; 2, with --airflow 1.", min=1, show_default=False)
+    ] = None,
     rows_per_transaction: Annotated[int, typer.Option(help="Rows of each commit.", min=1)] = (
         _FRESH.rows_per_transaction
     ),
-    idle_seconds: Annotated[int, typer.Option(help="Time our path is watched while idle.", min=0)] = (
-        _FRESH.idle_seconds
-    ),
+    idle_seconds: Annotated[
+        int, typer.Option(help="Time our path is watched while idle; without --airflow.", min=0)
+    ] = (_FRESH.idle_seconds),
     debezium: Annotated[bool, typer.Option(help="Run Debezium in turns with our path.")] = _FRESH.debezium,
+    airflow: Annotated[bool, typer.Option("--airflow", help="A real Airflow runs the flows, window after window.")] = (
+        False
+    ),
+    flows: Annotated[int, typer.Option(help="With --airflow: live flows at once; without Debezium beside several.")] = (
+        _LIVE.flows
+    ),
+    window: Window = _LIVE.window,
+    peer_seconds: Annotated[int, typer.Option(help="With --airflow: length of a turn of Debezium.", min=1)] = (
+        _LIVE.peer_seconds
+    ),
+    plugins: Plugins = Path("plugins"),
     results: Results = None,
     ports_from: PortsFrom = 22_000,
     output: Output = Format.TABLE,
 ) -> None:
-    """Commit at the source to readable in Kafka, beside Debezium in turns; exit code 1 beyond a bar."""
-    options = FreshnessOptions(rows_per_second, seconds, turns, rows_per_transaction, idle_seconds, debezium)
+    """Commit at the source to readable in Kafka, beside Debezium in turns; exit code 1 beyond a bar.
+
+    The bar's form, 30 minutes with at least 25 hand-overs: --airflow; the same of 5 flows: --airflow --flows 5.
+    """
+    asked = _seconds(seconds, minutes)
+    if airflow:
+        live = AirflowFreshnessOptions(
+            rows_per_second=rows_per_second,
+            seconds=asked or _LIVE.seconds,
+            turns=turns or _LIVE.turns,
+            rows_per_transaction=rows_per_transaction,
+            flows=flows,
+            window=window,
+            peer_seconds=peer_seconds,
+            debezium=debezium,
+            plugins=_folder(plugins),
+        )
+        from databus.bench import airflow_freshness
+
+        show(airflow_freshness.run(live, _say, ports_from), results, output)
+    options = FreshnessOptions(
+        rows_per_second, asked or _FRESH.seconds, turns or _FRESH.turns, rows_per_transaction, idle_seconds, debezium
+    )
     from databus.bench.freshness import run
 
     show(run(options, _say, ports_from), results, output)
@@ -142,6 +188,50 @@ def mirror(  # noqa: PLR0913, PLR0917 - one parameter per option
         records, warm_up, record_bytes, partitions, slots, batch_rows, tasks, compression, rounds, peers
     )
     from databus.bench.mirror import run
+
+    show(run(options, _say, ports_from), results, output)
+
+
+@app.command("mirror-delay")
+def mirror_delay(  # noqa: PLR0913, PLR0917 - one parameter per option
+    records_per_second: Annotated[int, typer.Option(help="Records written per second.", min=1)] = (
+        _LIVE_MIRROR.records_per_second
+    ),
+    seconds: Annotated[
+        int | None, typer.Option(help="Length of a turn of ours; 1800.", min=1, show_default=False)
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="The same in minutes.", min=0.1, show_default=False)] = None,
+    turns: Annotated[int, typer.Option(help="Turns of each side.", min=1)] = _LIVE_MIRROR.turns,
+    together: Annotated[int, typer.Option(help="Records written at one time.", min=1)] = _LIVE_MIRROR.together,
+    partitions: Annotated[int, typer.Option(help="Partitions of the topic.", min=1)] = _LIVE_MIRROR.partitions,
+    window: Window = _LIVE_MIRROR.window,
+    peer_seconds: Annotated[int, typer.Option(help="Length of a turn of MirrorMaker 2.", min=1)] = (
+        _LIVE_MIRROR.peer_seconds
+    ),
+    mirror_maker: Annotated[bool, typer.Option(help="Run MirrorMaker 2 in turns with our mirror.")] = (
+        _LIVE_MIRROR.mirror_maker
+    ),
+    plugins: Plugins = Path("plugins"),
+    results: Results = None,
+    ports_from: PortsFrom = 22_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """Written to one Kafka to readable in another, by a live mirror that a real Airflow runs, beside MirrorMaker 2.
+
+    Exit code 1 beyond a bar.
+    """
+    options = MirrorDelayOptions(
+        records_per_second=records_per_second,
+        seconds=_seconds(seconds, minutes) or _LIVE_MIRROR.seconds,
+        turns=turns,
+        together=together,
+        partitions=partitions,
+        window=window,
+        peer_seconds=peer_seconds,
+        mirror_maker=mirror_maker,
+        plugins=_folder(plugins),
+    )
+    from databus.bench.mirror_delay import run
 
     show(run(options, _say, ports_from), results, output)
 
@@ -192,6 +282,16 @@ def show(result: Result, results: Path | None, output: Format) -> None:
     else:
         show_one(result.to_json(), output)
     raise typer.Exit(OK if result.passed else ERROR)
+
+
+def _seconds(seconds: int | None, minutes: float | None) -> int | None:
+    if seconds is not None and minutes is not None:
+        raise typer.BadParameter("--seconds and --minutes are the same: give one of them")
+    return round(60 * minutes) if minutes is not None else seconds
+
+
+def _folder(plugins: Path) -> Path | None:
+    return plugins.absolute() if plugins.is_dir() else None
 
 
 def _say(what: str) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 import httpx
+
+from databus.core.errors import SandboxError
 
 _LOCKED_S = 60.0
 
@@ -34,6 +37,23 @@ class AirflowApi:
     def dags(self) -> list[str]:
         """Return the ids of all DAGs that the server knows."""
         return [d["dag_id"] for d in self._get("/dags", limit=500)["dags"]]
+
+    def wait_for(self, dags: Collection[str], within_s: float) -> None:
+        """Wait until Airflow has read the files of these DAGs.
+
+        Raises:
+            SandboxError: it has not found them all in time; the hint holds the errors of files it could not read.
+        """
+        deadline = time.monotonic() + within_s
+        while missing := set(dags) - set(self.dags()):
+            if time.monotonic() > deadline:
+                errors = "; ".join(
+                    f"{e['filename']}: {e['stack_trace'].splitlines()[-1]}" for e in self.import_errors()
+                )
+                raise SandboxError(
+                    f"Airflow has not found {', '.join(sorted(missing))}", hint=f"Import errors: {errors or 'none'}."
+                )
+            time.sleep(1)
 
     def import_errors(self) -> list[dict[str, Any]]:
         """Return DAG files that could not be read."""

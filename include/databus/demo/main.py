@@ -104,7 +104,7 @@ def _run(sandbox: Sandbox, options: argparse.Namespace, stage: Stage) -> list[Ve
     """Create the shop, let Airflow run the flows while a writer changes it, and judge what arrived."""
     with _shop_connection(sandbox) as connection, AirflowApi(sandbox.address("airflow")) as api:
         create_shop(connection)
-        _wait_for_dags(api, options.timeout)
+        _wait_for_dags(api, options)
         stage.say("shop created; Airflow runs the flows every minute; the writer begins")
         writer = ShopWriter(connection)
         for part in range(1, _PARTS + 1):
@@ -134,16 +134,12 @@ def _shop_connection(sandbox: Sandbox) -> pymysql.connections.Connection[Any]:
     )  # fmt: skip
 
 
-def _wait_for_dags(api: AirflowApi, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while missing := set(FLOWS) - set(api.dags()):
-        if time.monotonic() > deadline:
-            errors = "; ".join(f"{e['filename']}: {e['stack_trace'].splitlines()[-1]}" for e in api.import_errors())
-            raise DatabusError(
-                f"Airflow has not found {', '.join(sorted(missing))}",
-                hint=f"Import errors: {errors or 'none'}. Start the demonstration where dags/ is, or name --project.",
-            )
-        time.sleep(1)
+def _wait_for_dags(api: AirflowApi, options: argparse.Namespace) -> None:
+    try:
+        api.wait_for(FLOWS, options.timeout)
+    except DatabusError as error:
+        hint = f"{error.hint} Start the demonstration where dags/ is, or name --project."
+        raise DatabusError(error.message, hint=hint) from error
 
 
 def _addresses(sandbox: Sandbox) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from databus.core.errors import DatabusError
+from databus.core.kept import keeping
 from databus.runtime.live_link import Link, LinkLostError
 
 if TYPE_CHECKING:
@@ -72,10 +73,11 @@ def serve(place: Place) -> int:
     answered = 0
     try:
         link.send(os.getpid())
-        while True:
-            work, arguments = link.receive()
-            link.send(_answer(work, arguments))
-            answered += 1
+        with keeping():
+            while True:
+                work, arguments = link.receive()
+                link.send(_answer(work, arguments))
+                answered += 1
     except LinkLostError as end:
         log.info("live job: ends after %d calls: %s", answered, end.message)
         return answered

@@ -213,6 +213,9 @@ class _Window:
         result: what was done so far.
         ends: monotonic time after which no batch is begun.
         lost: whether the claim was lost before the window was over.
+
+    It looks for one batch at least before it hands over: runs that come late, all at once, would else pass the lease on
+    from one to the next and move nothing.
     """
 
     session: FlowSession
@@ -220,6 +223,7 @@ class _Window:
     result: WindowResult
     ends: float = field(init=False)
     lost: bool = False
+    _looked: bool = False
     _upkeep: Upkeep = field(default_factory=Upkeep)
 
     def __post_init__(self) -> None:
@@ -243,8 +247,10 @@ class _Window:
                 try:
                     report = run_batch(behind.joined, lease, result.checkpoint)
                 except SinkError as error:
+                    self._looked = True
                     behind.endure(error, result.checkpoint, self.control.drain.wait)
                     continue
+                self._looked = True
                 behind.went_well()
                 if report is None:
                     if not is_detached(session):  # markers are written again under a lease only
@@ -277,7 +283,8 @@ class _Window:
             self.lost = not lease.held()
             if self.lost:
                 return True
-        return (control.limits.hands_over and lease.successor_waiting()) or _paused(self.session, self.result)
+        hands_over = control.limits.hands_over and self._looked
+        return (hands_over and lease.successor_waiting()) or _paused(self.session, self.result)
 
 
 def _page_out(session: FlowSession) -> None:

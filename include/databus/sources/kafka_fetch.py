@@ -6,14 +6,14 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from operator import is_not, lt
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from databus.core import kept
 from databus.core.errors import OffsetPurgedError, SourceDivergedError, SourceUnavailableError
 from databus.kafka.client import ClientSettings, LastError
 from databus.kafka.source_errors import source_error
@@ -35,7 +35,7 @@ _SETTINGS = {
     "fetch.wait.max.ms": 50,
     "fetch.error.backoff.ms": 50,
     "queued.max.messages.kbytes": 32_768,
-    # A full queue is looked at again soon: librdkafka's default of a second is longer than the queue lasts.
+    # With its queue full librdkafka rests so long, by default a second: longer than the queue lasts.
     "fetch.queue.backoff.ms": 10,
     "fetch.max.bytes": 16_777_216,
 }
@@ -63,28 +63,52 @@ class _Progress:
     done: bool = False
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """A consumer, and what it reports in the background."""
+
+    consumer: Consumer
+    seen: LastError
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
 class Fetcher:
-    """One consumer that reads stretches one after the other; it joins no group and commits nothing."""
+    """One consumer that reads stretches one after the other; it joins no group and commits nothing.
+
+    In a process that keeps clients (see `databus.core.kept`) it is one that read before, and is kept again.
+    """
 
     def __init__(
         self, settings: ClientSettings, isolation: str, extra: Mapping[str, Any], stretches: Sequence[Stretch]
     ):
-        self._settings, self._stretches, self._seen = settings, stretches, LastError()
+        self._settings, self._stretches = settings, stretches
         config = {**_SETTINGS, **extra, "isolation.level": isolation, "group.id": "databus.reader"}
-        self._consumer: Consumer = settings.consumer(config, self._seen)
+        self._key = ("kafka reader", settings, config)
+        found = cast("_Opened | None", kept.take(self._key))
+        self._opened = _opened(settings, config) if found is None else found
+        self._consumer, self._seen = self._opened.consumer, self._opened.seen
         self._paused: list[TopicPartition] = []
 
     def read(self) -> Generator[tuple[Stretch, list[Message]]]:
-        """Yield all messages of all stretches in their order, at most `AT_ONCE` together; the consumer is closed then.
+        """Yield all messages of all stretches in their order, at most `AT_ONCE` together; the consumer is done then.
 
         Raises:
             OffsetPurgedError: the log does not hold the offsets any more.
             SourceDivergedError: the log was cut back and written anew since the range was planned.
             SourceUnavailableError: nothing came for `timeout_s`.
         """
-        with closing(self._consumer):
+        whole = False
+        try:
             for group in _groups(self._stretches):
                 yield from self._together(group)
+            whole = True
+        finally:
+            if whole:
+                kept.give(self._key, self._opened)
+            else:
+                self._opened.close()
 
     def _together(self, group: Sequence[Stretch]) -> Iterator[tuple[Stretch, list[Message]]]:
         progress = {(s.topic, s.partition): _Progress(s, s.begin) for s in group}
@@ -195,6 +219,11 @@ class Fetcher:
         mapped = source_error(self._settings, f"read {where}", error, self._seen)
         if not mapped.retryable:
             raise mapped
+
+
+def _opened(settings: ClientSettings, config: Mapping[str, Any]) -> _Opened:
+    seen = LastError()
+    return _Opened(settings.consumer(config, seen), seen)
 
 
 def _groups(stretches: Sequence[Stretch]) -> Iterator[list[Stretch]]:

@@ -40,7 +40,7 @@ _SETTINGS = {
     "fetch.message.max.bytes": 1_048_576,
     "fetch.max.bytes": 16_777_216,
     "queued.min.messages": RECORDS,
-    # What was not asked for fills the queue; librdkafka's default is then to fetch nothing for a second.
+    # Having as many, librdkafka would rest for a second before it fetched again, also elsewhere in the partition.
     "fetch.queue.backoff.ms": 1,
 }
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import ceil
 from time import monotonic
 from typing import Any
 
@@ -24,8 +26,10 @@ RECORDS = 16
 DEFAULT_BYTES = 1_000
 _OVERHEAD_BYTES = 12
 _PATIENCE_S = 2.0
-_TOGETHER = 500
-"""Partitions whose first records are looked at together."""
+_IN_PATIENCE = 500
+"""Partitions whose first records should have come within that."""
+
+_AT_ONCE = 5_000
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -81,11 +85,14 @@ class Sampler:
 
     def first_times(self, stretches: Sequence[Stretch]) -> dict[Place, datetime]:
         """Return the time of the first record of each stretch; one that does not come in time is left out."""
-        found: dict[Place, datetime] = {}
-        for begin in range(0, len(stretches), _TOGETHER):
-            wanted = {(s.topic, s.partition): s for s in stretches[begin : begin + _TOGETHER]}
-            self._first_times(wanted, found)
-        return found
+        if not stretches:
+            return {}
+        try:
+            # One that has had other partitions before takes seconds of CPU to change over, and keeps them paused.
+            with closing(self._settings.consumer(self._config, self._seen)) as consumer:
+                return self._first_times(consumer, {(s.topic, s.partition): s for s in stretches})
+        except KafkaException as error:
+            raise source_error(self._settings, "look at records", error, self._seen) from error
 
     def close(self) -> None:
         """Close the consumer; safe to call twice."""
@@ -93,25 +100,24 @@ class Sampler:
             self._consumer.close()
             self._consumer = None
 
-    def _first_times(self, waiting: dict[Place, Stretch], found: dict[Place, datetime]) -> None:
-        if self._consumer is None:
-            self._consumer = self._settings.consumer(self._config, self._seen)
-        deadline = monotonic() + _PATIENCE_S
-        try:
-            self._consumer.assign([TopicPartition(s.topic, s.partition, s.begin) for s in waiting.values()])
-            while waiting and monotonic() < deadline:
-                messages: list[Any] = self._consumer.consume(_TOGETHER, 0.02)
-                for message in messages:
-                    place = (message.topic(), message.partition())
-                    stretch = waiting.pop(place, None)
-                    if stretch is None or message.error() is not None or message.offset() >= stretch.end:
-                        continue
-                    for when in _times([message]):
-                        found[place] = when
-                    self._consumer.pause([TopicPartition(*place)])
-            self._consumer.unassign()
-        except KafkaException as error:
-            raise source_error(self._settings, "look at records", error, self._seen) from error
+    @staticmethod
+    def _first_times(consumer: Consumer, waiting: dict[Place, Stretch]) -> dict[Place, datetime]:
+        found: dict[Place, datetime] = {}
+        deadline = monotonic() + _PATIENCE_S * ceil(len(waiting) / _IN_PATIENCE)
+        consumer.assign([TopicPartition(s.topic, s.partition, s.begin) for s in waiting.values()])
+        while waiting and monotonic() < deadline:
+            done = []
+            for message in consumer.consume(_AT_ONCE, 0.02):
+                place = (message.topic(), message.partition())
+                stretch = waiting.pop(place, None)
+                if stretch is None:
+                    continue
+                done.append(TopicPartition(*place))
+                if message.error() is None and message.offset() < stretch.end:
+                    found.update((place, when) for when in _times([message]))
+            consumer.pause(done)
+        consumer.unassign()
+        return found
 
     def _read(self, stretches: Sequence[Stretch]) -> list[Any]:
         if not stretches:

@@ -14,6 +14,7 @@ from openlineage.client import OpenLineageClient
 
 from databus import Flow, Kafka, MysqlBinlog
 from databus.connections.environment import EnvironmentConnections
+from databus.core.column_lineage import ColumnStep, FieldLineage, TableLineage
 from databus.core.settings import Settings
 from databus.ops.lineage_runs import LineageTeller
 from databus.records.recorder import SqlRecorder
@@ -88,6 +89,58 @@ def test_attempts_tell_one_start_and_one_end(told: Told) -> None:
     assert "s3cret" not in told.file.read_text()
     assert set(assert_valid(start)) == {"databus", "parent", "jobType", "tags"}
     assert set(assert_valid(end)) >= {"inputStatistics", "outputStatistics", "dataQualityAssertions"}
+
+
+def test_the_end_tells_what_each_field_is_made_of(told: Told) -> None:
+    mask, rule = ColumnStep("mask email", masking=True), ColumnStep("filter amt > 1")
+    orders = TableLineage(
+        "shop.orders",
+        "kafka",
+        "cdc.orders",
+        (FieldLineage("after.total", "amt"), FieldLineage("after.email", "email", (mask,))),
+        (FieldLineage("", "amt", (rule,)),),
+    )
+    other = TableLineage("shop.returns", "kafka", "cdc.orders", (FieldLineage("after.total", "sum"),))
+    elsewhere = TableLineage("shop.orders", "kafka", "cdc.others", (FieldLineage("after.total", "nothing"),))
+    told.teller.started("r1", 0, PARENT)
+    with SqlRecorder.open(told.settings.records_url) as recorder:
+        for number in (1, 2):
+            recorder.record(report(number, "r1", columns=(orders, other, elsewhere)))
+        recorder.record(report(3, "r2", columns=(elsewhere,)))
+    told.teller.ended("r1", 0, "COMPLETE")
+    end = told.events[-1]
+    assert "columnLineage" in assert_valid(end)
+    (output,) = end["outputs"]
+    facet = output["facets"]["columnLineage"]
+    identity = {"type": "DIRECT", "subtype": "IDENTITY", "description": "", "masking": False}
+    place = {"namespace": "mysql://db:3306", "name": "shop.orders"}
+    masked = {"type": "DIRECT", "subtype": "TRANSFORMATION", "description": "mask email", "masking": True}
+    assert {name: field["inputFields"] for name, field in facet["fields"].items()} == {
+        "after.total": [
+            {**place, "field": "amt", "transformations": [identity]},
+            {**place, "name": "shop.returns", "field": "sum", "transformations": [identity]},
+        ],
+        "after.email": [{**place, "field": "email", "transformations": [masked]}],
+    }
+    left_out = {"type": "INDIRECT", "subtype": "FILTER", "description": "filter amt > 1", "masking": False}
+    assert facet["dataset"] == [{**place, "field": "amt", "transformations": [left_out]}]
+    unknown = end["run"]["facets"]["databus"]["values"]["columns_unknown"]
+    assert unknown == [{"table": "shop.items", "reason": "no columns were noted when its rows were moved"}]
+
+
+def test_what_is_unknown_is_said_and_nothing_is_invented(told: Told) -> None:
+    why = "transform 'scripted' does not say which columns its values come from"
+    told.teller.started("r1", 0, PARENT)
+    with SqlRecorder.open(told.settings.records_url) as recorder:
+        lost = tuple(TableLineage(f"shop.{name}", "kafka", "cdc.orders", unknown=why) for name in ("orders", "items"))
+        recorder.record(report(1, "r1", columns=lost))
+    told.teller.ended("r1", 0, "COMPLETE")
+    end = told.events[-1]
+    assert "columnLineage" not in assert_valid(end)
+    assert end["run"]["facets"]["databus"]["values"]["columns_unknown"] == [
+        {"table": "shop.items", "reason": why},
+        {"table": "shop.orders", "reason": why},
+    ]
 
 
 def test_a_schema_would_refuse_what_is_wrong(told: Told) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal, get_args
 
 from airflow.sdk import DAG, DeltaDataIntervalTimetable
@@ -74,12 +75,14 @@ def flow_dag(
         "doc_md": _documentation(flow),
         **dag_options,
     }
-    from databus.airflow.alert_events import add_callbacks
+    from databus.airflow.alert_events import add_callbacks, listed
     from databus.airflow.audit import AuditOperator
+    from databus.airflow.lineage import end_failed
     from databus.airflow.preflight import PreflightOperator
 
     tasks = add_callbacks(flow, options)
-    with DAG(**options) as dag:
+    failed = [*listed(options.get("on_failure_callback")), partial(end_failed, flow)]
+    with DAG(**{**options, "on_failure_callback": failed}) as dag:
         transfer = _transfer(flow, every, engine, spark_conn_id, tasks.get("transfer", {}))
         preflight = PreflightOperator(task_id="preflight", flow=flow, **tasks.get("preflight", {}))
         preflight >> transfer >> AuditOperator(task_id="audit", flow=flow, **tasks.get("audit", {}))

@@ -16,6 +16,7 @@ from databus.kafka.selection import INTERNAL_TOPICS, selects_topic
 from databus.sinks.kafka.spec import Kafka
 
 if TYPE_CHECKING:
+    from databus.core.tables import TableSchema
     from databus.sinks.kafka_mirror.following import Following
 
 NOT_FOLLOWED = (
@@ -150,6 +151,10 @@ class MirrorTopics(Kafka):
     def datasets(self) -> tuple[str, ...]:
         """Return how names are made."""
         return (f"{self.prefix}*", *self.renames.values())
+
+    def output_of(self, table: TableSchema, route: str, flow: str) -> str | None:  # noqa: ARG002
+        """Return None: records are handed on as they are, and no column is looked at."""
+        return None
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON; what it inherits and a mirror does not use is left out."""

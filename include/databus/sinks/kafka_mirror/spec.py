@@ -59,7 +59,8 @@ class MirrorTopics(Kafka):
         sync_acls: whether access rules of the source's topics are added on the target, for reading only: a right to
             write is left out, and a right to everything becomes one to read. None is ever taken away.
         too_large: what is done with a record that is larger than its topic takes on the target: "quarantine" holds it
-            back and goes on; "fail" stops, with nothing of its batch's transaction to be seen.
+            back and goes on; "claim" puts its value into the segment store and a reference in its place, with the
+            header `databus.claim`; "fail" stops, with nothing of its batch's transaction to be seen.
         max_bytes_per_s: what a run moves at most, over all slots; None for no bound.
         heartbeat_s: seconds between two heartbeats that a run writes into the source's topic `heartbeats`, as
             MirrorMaker 2 does; mirrored like the rest, they tell the delay while nothing else is written; None: none.
@@ -83,7 +84,7 @@ class MirrorTopics(Kafka):
     configs: tuple[str, ...] = ("*",)
     exclude_configs: tuple[str, ...] = NOT_FOLLOWED
     sync_acls: bool = False
-    too_large: Literal["quarantine", "fail"] = "quarantine"
+    too_large: Literal["quarantine", "claim", "fail"] = "quarantine"
     max_bytes_per_s: int | None = Field(None, ge=10_000)
     heartbeat_s: float | None = Field(None, ge=1)
 

@@ -48,6 +48,9 @@ _SETTINGS = {
     "fetch.queue.backoff.ms": 1,
 }
 
+_OF_MANY = {"fetch.message.max.bytes": 65_536}
+"""Of thousands of partitions one record each is wanted."""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -89,7 +92,7 @@ class Sampler:
             return {}
         try:
             # One that has had other partitions before takes seconds of CPU to change over, and keeps them paused.
-            with closing(self._settings.consumer(self._config, self._seen)) as consumer:
+            with closing(self._settings.consumer(self._config | _OF_MANY, self._seen)) as consumer:
                 return self._first_times(consumer, {(s.topic, s.partition): s for s in stretches})
         except KafkaException as error:
             raise source_error(self._settings, "look at records", error, self._seen) from error
@@ -107,7 +110,8 @@ class Sampler:
         consumer.assign([TopicPartition(s.topic, s.partition, s.begin) for s in waiting.values()])
         while waiting and monotonic() < deadline:
             done = []
-            for message in consumer.consume(_AT_ONCE, 0.02):
+            messages: list[Any] = consumer.consume(_AT_ONCE, 0.02)
+            for message in messages:
                 place = (message.topic(), message.partition())
                 stretch = waiting.pop(place, None)
                 if stretch is None:

@@ -6,6 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from airflow.sdk import DeltaDataIntervalTimetable
+from airflow.serialization.serialized_objects import DagSerialization
 
 from databus import Flow, Kafka, MysqlBinlog
 from databus.airflow import flow_dag
@@ -39,6 +41,31 @@ def test_a_live_window_waits_for_a_late_successor_which_waits_for_no_audit() -> 
     dag = flow_dag(FLOW, every=timedelta(seconds=10), mode="live")
     assert dag.task_dict["transfer"].window_s == 70
     assert dag.max_active_runs == 3
+
+
+def test_a_flow_is_woken_by_changes_that_nobody_moves() -> None:
+    dag = flow_dag(FLOW, every=timedelta(hours=1), mode="economy", wake=timedelta(seconds=30))
+    assert dag.timetable.timetable == DeltaDataIntervalTimetable(timedelta(hours=1))
+    (asset,) = dag.timetable.asset_condition.objects
+    (watcher,) = asset.watchers
+    path, arguments = watcher.trigger.serialize()
+    assert path == "databus.airflow.triggers.ChangesTrigger"
+    assert (arguments["flow"]["name"], arguments["apart_s"], arguments["once"]) == ("orders", 30, False)
+    assert dag.max_active_runs == 3  # a dead worker's run is counted for minutes
+    assert DagSerialization.to_dict(dag)["dag"]["timetable"]
+
+
+@pytest.mark.parametrize("options", [{"wake": timedelta(seconds=-1)}, {"wake": timedelta(0), "schedule": None}])
+def test_a_wake_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"test_flow_dag.py:\d+: wake="):
+        flow_dag(FLOW, **options)
+
+
+def test_tasks_go_to_the_pool_and_queue_that_the_flow_names() -> None:
+    """How flows are spread over workers is Airflow's: a queue names the workers, a pool bounds how many run at once."""
+    dag = flow_dag(FLOW, default_args={"queue": "east", "pool": "live"})
+    assert {(task.queue, task.pool) for task in dag.tasks} == {("east", "live")}
+    assert dag.task_dict["transfer"].retry_delay == timedelta(seconds=5)
 
 
 def test_engines() -> None:

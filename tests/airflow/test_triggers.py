@@ -12,6 +12,7 @@ from databus import Flow, MysqlBinlog, Noop
 from databus.airflow import triggers
 from databus.airflow.sensors import ChangesSensor, LagSensor
 from databus.core.errors import SourceUnavailableError
+from databus.ops import head
 from databus.ops.head import Place
 
 FLOW = Flow(name="orders", source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders",)), sinks=(Noop(),))
@@ -57,6 +58,16 @@ def test_a_place_at_which_the_woken_run_failed_is_told_again(monkeypatch: pytest
     assert len(told) == 2
 
 
+@pytest.mark.parametrize(("apart_s", "places"), [(0, ["a:4", "a:6", "a:8"]), (3600, ["a:4"])])
+def test_where_others_write_too_a_flow_is_woken_at_most_so_often(
+    apart_s: float, places: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = fired(
+        triggers.ChangesTrigger(FLOW, apart_s=apart_s), [place(at, 5) for at in ("a:4", "a:6", "a:8")], monkeypatch
+    )
+    assert [t["place"]["committed"] for t in told] == places
+
+
 def test_a_sensor_ends_with_the_first_change_also_while_a_run_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     sensor = ChangesSensor(task_id="changes", flow=FLOW)
     seen = [place("a:4", 0), place("a:4", 5, running=True), place("a:9", 5)]
@@ -98,7 +109,7 @@ def test_looks_that_fail_are_borne_for_a_while(monkeypatch: pytest.MonkeyPatch) 
 
     async def connections(_flow: Flow) -> None: ...
 
-    monkeypatch.setattr(triggers, "HeadLook", Look)
+    monkeypatch.setattr(head, "HeadLook", Look)
     monkeypatch.setattr(triggers, "connections_of", connections)
 
     async def collect() -> list[Place]:

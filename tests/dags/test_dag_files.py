@@ -122,6 +122,25 @@ def test_a_bad_file_is_named_with_line_and_choices_and_hides_no_other(tmp_path: 
     assert "ZeroDivisionError" in errors["not_ours.py"].message
 
 
+def test_flows_alone_are_read_without_airflow_unless_a_file_uses_its_dag(tmp_path: Path) -> None:
+    text = (DAGS / "orders_to_kafka.py").read_text()
+    (tmp_path / "plain.py").write_text(text)
+    code = "import sys; from pathlib import Path; from databus.ops.discovery import find_flow\n"
+    code += "found = find_flow('orders_to_kafka', Path(sys.argv[1]), dags=False).flow\n"
+    code += "print('@', found.spec_hash('1'), sorted({'airflow', 'pyspark', 'numba'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    wanted = discover(DAGS)[0]
+    (whole,) = (f.flow.spec_hash("1") for f in wanted if f.flow.name == "orders_to_kafka")
+    assert done.stdout.splitlines()[-1] == f"@ {whole} []"
+    (tmp_path / "plain.py").unlink()
+    (tmp_path / "uses.py").write_text(f"{text}\nassert dag.dag_id == 'orders_to_kafka'\n")
+    assert [f.flow.name for f in discover(tmp_path, dags=False)[0]] == ["orders_to_kafka"]
+    (tmp_path / "uses.py").write_text(f"{text}\nassert dag.dag_id == 'other'\n")
+    found, (broken,) = discover(tmp_path, dags=False)
+    assert found == []
+    assert "AssertionError" in broken.error.message
+
+
 def test_two_files_may_not_define_one_flow(tmp_path: Path) -> None:
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text((DAGS / "orders_to_kafka.py").read_text())

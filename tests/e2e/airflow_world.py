@@ -247,11 +247,14 @@ class AirflowWorld:
         assert_arrived_once(self.connection, self.writer.written, seen)
         return seen
 
+    def lineage_events(self) -> list[dict[str, Any]]:
+        """Return all OpenLineage events, in the order of their sending."""
+        lines = (self.home / "airflow" / "openlineage.ndjson").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
     def lineage(self, job: str, run_id: str) -> list[dict[str, Any]]:
         """Return the OpenLineage events of a task in a run, oldest first."""
-        lines = (self.home / "airflow" / "openlineage.ndjson").read_text().splitlines()
-        events = [json.loads(line) for line in lines]
-        mine = [e for e in events if e["job"]["name"] == job]
+        mine = [e for e in self.lineage_events() if e["job"]["name"] == job]
         return [e for e in mine if e["run"]["facets"]["airflow"]["dagRun"]["run_id"] == run_id]
 
 

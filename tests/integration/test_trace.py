@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from databus.core.trace import (
     TraceNotRecordedError,
 )
 from databus.ops.journey import Journey, lines
+from databus.ops.lineage import recorded_lineage
 from databus.ops.trace import trace
 from databus.ops.trace_query import recognise
 from databus.sinks.kafka import tracing
@@ -176,6 +178,43 @@ def test_a_key_leads_to_its_newest_change(traced: Traced) -> None:
         journey = traced(record.key, "shop.orders")[0]
         assert newest.place in places(journey)
         assert journey.change.event_id == newest.event_id
+
+
+def test_column_lineage_names_what_a_consumer_sees_and_the_columns_of_the_tables(traced: Traced) -> None:
+    """Fields come from records alone, columns from the server; the dropped one is nowhere."""
+    lineage = recorded_lineage(
+        traced.shop.flow, traced.world.connections, f"run of {traced.shop.name}", traced.world.settings
+    )
+    assert {dataset.name for dataset in lineage.outputs} == {f"{traced.shop.name}.{t[5:]}" for t in TABLES}
+    values = lineage.run_facets["databus"].values
+    assert values["columns_unknown"] == []
+    query = "SELECT column_name FROM information_schema.columns WHERE table_schema = 'shop' AND table_name = "
+    for dataset in lineage.outputs:
+        table = dataset.name.rpartition(".")[2]
+        columns = {row[0] for row in traced.sql(f"{query}'{table}'")} - {"card_number"}
+        facet = dataset.facets["columnLineage"]
+        assert set(facet.fields) == fields_seen(r for r in traced.records if r.topic == dataset.name)
+        for name, made in facet.fields.items():
+            (source,) = made.inputFields
+            assert (source.namespace, source.name) == (
+                f"mysql://{traced.world.sandbox.address('mysql')}",
+                f"shop.{table}",
+            )
+            assert source.field == name.rpartition(".")[2]
+            assert [(t.type, t.subtype, t.masking) for t in source.transformations] == [("DIRECT", "IDENTITY", False)]
+        assert {made.inputFields[0].field for made in facet.fields.values()} == columns
+
+
+def fields_seen(records: Iterable[Record]) -> set[str]:
+    """Name the fields that hold columns: of the key, and of the images or of the plain row."""
+    found: set[str] = set()
+    for record in records:
+        found |= {f"key.{name}" for name in json.loads(record.key or "{}")}
+        value = record.value or {}
+        images = {f"{image}.": value[image] or {} for image in ("before", "after") if image in value}
+        for prefix, columns in (images or {"": value}).items():
+            found |= {prefix + name for name in columns if not name.startswith("__")}
+    return found
 
 
 def test_a_row_that_no_sink_takes_is_told_from_the_log(traced: Traced) -> None:

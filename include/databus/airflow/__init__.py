@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from databus.core.flows_only import flows_only
+
 if TYPE_CHECKING:
     from databus.airflow.dags import flow_dag
     from databus.airflow.mirrors import mirror_dag
@@ -16,6 +18,8 @@ __all__ = ["flow_dag", "mirror_dag"]
 
 
 def __getattr__(name: str) -> Any:
+    if name in __all__ and flows_only():
+        return _no_dag
     if name == "flow_dag":
         from databus.airflow.dags import flow_dag
 
@@ -25,3 +29,7 @@ def __getattr__(name: str) -> Any:
 
         return mirror_dag
     raise AttributeError(f"module 'databus.airflow' has no attribute {name!r}")
+
+
+def _no_dag(*_: Any, **_options: Any) -> None:
+    """Stand for `flow_dag` where a file is read for its flows alone."""

@@ -58,7 +58,7 @@ def add_callbacks(flow: Flow, options: dict[str, Any]) -> dict[str, dict[str, An
 
     deadline = _deadline(flow)
     if deadline is not None:
-        options["deadline"] = [*_listed(options.get("deadline")), deadline]
+        options["deadline"] = [*listed(options.get("deadline")), deadline]
     told: dict[str, dict[str, Any]] = {
         "preflight": {
             "on_success_callback": AlertNotifier(flow, None, ("preflight",)),
@@ -72,12 +72,13 @@ def add_callbacks(flow: Flow, options: dict[str, Any]) -> dict[str, dict[str, An
     }
     own = options.get("default_args", {})
     return {
-        task: {name: [*_listed(own.get(name)), callback] for name, callback in callbacks.items()}
+        task: {name: [*listed(own.get(name)), callback] for name, callback in callbacks.items()}
         for task, callbacks in told.items()
     }
 
 
-def _listed(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
+    """Return callbacks as a list, where Airflow takes none, one or several."""
     return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal, get_args
 
 from airflow.sdk import DAG, DeltaDataIntervalTimetable
@@ -17,11 +18,12 @@ Engine = Literal["connect", "submit"]
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def flow_dag(
+def flow_dag(  # noqa: PLR0913 - one parameter per choice
     flow: Flow,
     *,
     every: timedelta = timedelta(minutes=1),
     mode: Mode | None = None,
+    wake: timedelta | None = None,
     engine: Engine = "connect",
     spark_conn_id: str | None = None,
     backfill_every: timedelta | None = timedelta(days=1),
@@ -39,6 +41,9 @@ def flow_dag(
         every: time between runs, and about the length of a window.
         mode: "live", "standard" or "economy", see `Flow.mode`; None takes the flow's. In live mode the next run holds a
             Spark task slot of its own while it waits for the lease; in economy mode a run ends once nothing is new.
+        wake: a run also begins when there are changes that no run moves: an idle economy flow is woken, and a dead
+            worker's flow goes on (ADR 34). The triggerer looks every five seconds; two runs begun so are at least this
+            far apart. Without, a run begins every `every` only.
         engine: "connect" runs on a warm Spark Connect server, "submit" starts a Spark application per window.
         spark_conn_id: the Spark connection; `spark_connect_default` or `spark_default` by engine.
         backfill_every: length of a data interval of the backfill DAG, which runs on Spark Connect whatever the engine;
@@ -59,6 +64,10 @@ def flow_dag(
         flow = flow.model_copy(update={"mode": mode})
     if every < timedelta(seconds=5):
         raise ConfigError(f"{caller()}: every={every} is shorter than the 5 seconds a run takes at least")
+    if wake is not None and (wake < timedelta(0) or "schedule" in dag_options):
+        raise ConfigError(
+            f"{caller()}: wake={wake} is to be 0 or more, and goes with `every`, not with a schedule of your own"
+        )
     expected_checks(flow)
     defaults = {"retries": 5, "retry_delay": timedelta(seconds=5), "owner": "databus"}
     defaults.update(dag_options.pop("default_args", {}))
@@ -68,18 +77,24 @@ def flow_dag(
         "schedule": DeltaDataIntervalTimetable(every),
         "start_date": _START,
         "catchup": False,
-        "max_active_runs": _LIVE_ACTIVE_RUNS if flow.mode == "live" else _ACTIVE_RUNS,
+        "max_active_runs": (_LIVE_ACTIVE_RUNS if flow.mode == "live" else _ACTIVE_RUNS) + (wake is not None),
         "tags": {"databus", flow.source.kind, *(s.kind for s in flow.sinks)},
         "default_args": defaults,
         "doc_md": _documentation(flow),
         **dag_options,
     }
-    from databus.airflow.alert_events import add_callbacks
+    if wake is not None:
+        from databus.airflow.wake import woken
+
+        options["schedule"] = woken(flow, options["schedule"], wake)
+    from databus.airflow.alert_events import add_callbacks, listed
     from databus.airflow.audit import AuditOperator
+    from databus.airflow.lineage import end_failed
     from databus.airflow.preflight import PreflightOperator
 
     tasks = add_callbacks(flow, options)
-    with DAG(**options) as dag:
+    failed = [*listed(options.get("on_failure_callback")), partial(end_failed, flow)]
+    with DAG(**{**options, "on_failure_callback": failed}) as dag:
         transfer = _transfer(flow, every, engine, spark_conn_id, tasks.get("transfer", {}))
         preflight = PreflightOperator(task_id="preflight", flow=flow, **tasks.get("preflight", {}))
         preflight >> transfer >> AuditOperator(task_id="audit", flow=flow, **tasks.get("audit", {}))
@@ -117,7 +132,9 @@ def _transfer(flow: Flow, every: timedelta, engine: Engine, spark_conn_id: str |
 
 
 _ACTIVE_RUNS = 2
-"""The one that moves rows, and its successor in preflight or waiting for the lease; audits overlap as well."""
+"""The one that moves rows, and its successor in preflight or waiting for the lease; audits overlap as well.
+
+Where a run may be woken there is room for one more: Airflow goes on counting a dead worker's for minutes."""
 
 _LIVE_ACTIVE_RUNS = 3
 """And one whose audit goes on: a successor that waited for the audit of the run before would come late."""

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from databus.airflow.known_connections import connections_of
 from databus.core.errors import DatabusError
 from databus.core.flow import Flow
-from databus.ops.head import HeadLook, Place
+
+if TYPE_CHECKING:
+    from databus.ops.head import Place
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +40,8 @@ async def places(flow: Flow, poll_s: float, patience: int | None) -> AsyncIterat
     Raises:
         DatabusError: see `patience`, or an error that no retry can mend.
     """
+    from databus.ops.head import HeadLook  # not at import: a DAG file may name a trigger, and loads no client
+
     look = HeadLook(flow, await connections_of(flow))
     failed = 0
     try:
@@ -101,37 +106,48 @@ class ChangesTrigger(BaseEventTrigger):
 
     For an AssetWatcher it goes on for ever: it fires when there are changes and no run holds the flow's lease, so a
     flow whose DAG is scheduled on that asset is woken when rows come, and left alone while it moves them. For one place
-    of the flow it fires again after `again_s` only: by then a run that was woken and failed is over. A triggerer that
-    starts anew may fire once more.
+    of the flow it fires again after `again_s` only: by then a run that was woken and failed is over. On a server where
+    others write too there are changes all the time: `apart_s` bounds how often it fires. A triggerer that starts anew
+    may fire once more.
 
     Args:
         flow: the flow, or its JSON.
         poll_s: seconds between looks.
         again_s: see above.
+        apart_s: seconds between two events at least.
         once: end after the first event, running or not, or with the error that ended it; what ChangesSensor asks for.
     """
 
     def __init__(
-        self, flow: Flow | dict[str, Any], poll_s: float = 5.0, again_s: float = 300.0, *, once: bool = False
+        self,
+        flow: Flow | dict[str, Any],
+        poll_s: float = 5.0,
+        again_s: float = 300.0,
+        apart_s: float = 0.0,
+        *,
+        once: bool = False,
     ) -> None:
         super().__init__()
         self.flow = flow.to_json() if isinstance(flow, Flow) else flow
-        self.poll_s, self.again_s, self.once = poll_s, again_s, once
+        self.poll_s, self.again_s, self.apart_s, self.once = poll_s, again_s, apart_s, once
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and its arguments."""
-        arguments = {"flow": self.flow, "poll_s": self.poll_s, "again_s": self.again_s, "once": self.once}
+        arguments = {
+            "flow": self.flow, "poll_s": self.poll_s, "again_s": self.again_s, "apart_s": self.apart_s,
+            "once": self.once,
+        }  # fmt: skip
         return f"{_CLASS}.ChangesTrigger", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait; each event holds the place."""
-        told, told_at = None, 0.0
+        told, told_at = None, -math.inf
         try:
             async for place in places(_flow(self.flow), self.poll_s, PATIENCE if self.once else None):
                 if not place.has_changes:
                     continue
                 now = time.monotonic()
-                if self.once or (not place.running and (place.committed != told or now - told_at >= self.again_s)):
+                if self.once or (not place.running and self._due(place.committed != told, now - told_at)):
                     told, told_at = place.committed, now
                     yield TriggerEvent({"place": place.to_json()})
                     if self.once:
@@ -140,3 +156,7 @@ class ChangesTrigger(BaseEventTrigger):
             if not self.once:
                 raise
             yield TriggerEvent({"error": str(error), "retryable": error.retryable})
+
+    def _due(self, elsewhere: bool, since_s: float) -> bool:
+        """Tell whether it may fire: for another place of the flow than last time, or the same, so long after that."""
+        return since_s >= (self.apart_s if elsewhere else max(self.apart_s, self.again_s))

@@ -5,67 +5,57 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
 from databus import __version__
-from databus.cli import (
-    adopt,
-    alerts,
-    amending,
-    backfill,
-    bench,
-    checkpoint,
-    claim,
-    decode,
-    flows,
-    ledger,
-    mirror,
-    moving,
-    quality,
-    quarantine,
-    records,
-    sandbox,
-    segments,
-    trace,
-    watch,
-    watching,
-)
 from databus.cli.exits import exit_code
+from databus.cli.lazy_commands import LazyCommands
 from databus.cli.output import ERR
 from databus.core.errors import DatabusError
 
+
+class Commands(LazyCommands):
+    """The subcommands."""
+
+    places: ClassVar[dict[str, str]] = {
+        name: f"databus.cli.{place}"
+        for name, place in {
+            "flows": "flows:app",
+            "alerts": "alerts:app",
+            "checkpoint": "checkpoint:app",
+            "quarantine": "quarantine:app",
+            "mirror": "mirror:app",
+            "records": "records:app",
+            "sandbox": "sandbox:app",
+            "bench": "bench:app",
+            "plan": "moving:plan",
+            "run": "moving:run",
+            "decode": "decode:decode",
+            "ledger": "ledger:ledger",
+            "backfill": "backfill:backfill",
+            "quality": "quality:quality",
+            "peek": "watching:peek",
+            "lag": "watching:lag",
+            "gaps": "amending:gaps",
+            "claim": "claim:claim",
+            "trace": "trace:trace",
+            "segments": "segments:segments",
+            "doctor": "watching:doctor",
+            "watch": "watch:watch",
+        }.items()
+    }
+
+
 app = typer.Typer(
     name="databus",
+    cls=Commands,
     help="Change data capture with Airflow and Spark: every change, in order, once.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(flows.app, name="flows")
-app.add_typer(alerts.app, name="alerts")
-checkpoint.app.command("adopt")(adopt.adopt)
-app.add_typer(checkpoint.app, name="checkpoint")
-app.add_typer(quarantine.app, name="quarantine")
-app.add_typer(mirror.app, name="mirror")
-app.add_typer(records.app, name="records")
-app.add_typer(sandbox.app, name="sandbox")
-app.add_typer(bench.app, name="bench")
-app.command("plan")(moving.plan)
-app.command("run")(moving.run)
-app.command("decode")(decode.decode)
-app.command("ledger")(ledger.ledger)
-app.command("backfill")(backfill.backfill)
-app.command("quality")(quality.quality)
-app.command("peek")(watching.peek)
-app.command("lag")(watching.lag)
-app.command("gaps")(amending.gaps)
-app.command("claim")(claim.claim)
-app.command("trace")(trace.trace)
-app.command("segments")(segments.segments)
-app.command("doctor")(watching.doctor)
-app.command("watch")(watch.watch)
 
 
 def _version(wanted: bool) -> None:

@@ -6,16 +6,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from databus.cli.output import Format
-from databus.core.connections import ConnectionSource
-from databus.core.flow import Flow
-from databus.ops.discovery import find_flow
-from databus.ops.services import open_services
-from databus.runtime.context import Services
+from databus.core.connections import Connection, ConnectionSource
+
+if TYPE_CHECKING:
+    from databus.core.flow import Flow
+    from databus.runtime.context import Services
 
 FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="FLOW")]
 Dags = Annotated[
@@ -29,15 +29,24 @@ def connection_source() -> ConnectionSource:
     from databus.connections.chain import ChainedConnections
     from databus.connections.environment import EnvironmentConnections
     from databus.connections.file import FileConnections
-    from databus.sandbox import Sandbox
-    from databus.sandbox.connections import airflow_connections
 
     sources: list[ConnectionSource] = []
     if path := os.environ.get("DATABUS_CONNECTIONS"):
         sources.append(FileConnections(Path(path)))
-    sandbox = airflow_connections(Sandbox(sandbox_home()).status())
-    sources += [EnvironmentConnections(), EnvironmentConnections(sandbox)]
+    sources += [EnvironmentConnections(), _SandboxConnections()]
     return ChainedConnections(sources)
+
+
+class _SandboxConnections:
+    """Connections to a running sandbox, which is looked at when nothing else knows the id."""
+
+    def get(self, conn_id: str) -> Connection:
+        """Return the connection to a server of the sandbox; raises ConnectionMissingError."""
+        from databus.connections.environment import EnvironmentConnections
+        from databus.sandbox import Sandbox
+        from databus.sandbox.connections import airflow_connections
+
+        return EnvironmentConnections(airflow_connections(Sandbox(sandbox_home()).status())).get(conn_id)
 
 
 def sandbox_home(chosen: Path | None = None) -> Path:
@@ -48,6 +57,9 @@ def sandbox_home(chosen: Path | None = None) -> Path:
 @contextmanager
 def opened(name: str, dags: Path | None) -> Iterator[tuple[Flow, Services]]:
     """Find a flow and connect to its checkpoint store and records."""
+    from databus.ops.discovery import find_flow
+    from databus.ops.services import open_services
+
     flow = find_flow(name, dags).flow
     with open_services(flow, connection_source()) as services:
         yield flow, services

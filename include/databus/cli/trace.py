@@ -9,9 +9,6 @@ import typer
 from databus.cli.options import Dags, Output, connection_source
 from databus.cli.output import ERR, Format, show_one, show_rows
 from databus.core.settings import Settings
-from databus.ops import trace as tracing
-from databus.ops.discovery import discover, find_flow
-from databus.ops.journey import lines
 from databus.ops.trace_query import Kind, recognise
 
 
@@ -32,9 +29,15 @@ def trace(
     output: Output = Format.TABLE,
 ) -> None:
     """Show the journey of a change: its place in the log, batch and run, and the records and documents it became."""
+    from databus.ops.discovery import discover, find_flow
+    from databus.ops.journey import lines
+    from databus.ops.trace import trace as follow
+
     query = recognise(what, kind)
-    flows = [find_flow(flow, dags).flow] if flow else [found.flow for found in discover(dags)[0]]
-    journeys = tracing.trace(query, flows, (connection_source(), Settings.from_environment()), table)
+    flows = (
+        [find_flow(flow, dags, dags=False).flow] if flow else [found.flow for found in discover(dags, dags=False)[0]]
+    )
+    journeys = follow(query, flows, (connection_source(), Settings.from_environment()), table)
     if output is not Format.TABLE:
         show_one({"kind": str(query.kind), "what": query.text, "journeys": [j.to_json() for j in journeys]}, output)
         return

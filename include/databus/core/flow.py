@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from databus.core.plan import SourcePlan
     from databus.core.protocols import Changes, Sink, Source
     from databus.core.report import CheckResult
+    from databus.core.tables import TableSchema
 
 _WITHOUT_EFFECT_ON_OUTPUT = frozenset(
     {
@@ -119,15 +120,21 @@ class SourceSpec(Spec):
         """Return what it reads, in words: table names or patterns, topics."""
         return ()
 
+    def row_filter_columns(self, table: TableSchema) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - most read all rows
+        """Return (column, filter in words) of the columns by which rows of a table are left out at the source."""
+        return ()
+
 
 class TransformSpec(Spec):
     """Base of all transform specs.
 
     Attributes:
         by_table: whether it looks at no value: it drops, keeps or renames columns, or sets the route, by table alone.
+        masking: whether the values that it replaces are hidden by that.
     """
 
     by_table: ClassVar[bool] = False
+    masking: ClassVar[bool] = False
 
     def apply(self, changes: Changes) -> Changes:
         """Return the changed rows; row by row, deterministic, lazy (nothing is computed here)."""
@@ -136,6 +143,20 @@ class TransformSpec(Spec):
     def reshape(self, changes: Changes) -> Changes:
         """Return the changes with other columns; asked only where `by_table`, and then `changes` hold no rows."""
         return self.apply(changes)
+
+    def columns_after(self, changes: Changes) -> Changes:
+        """Return the changes with the columns that it leaves, for column lineage; `changes` hold no rows.
+
+        Raises:
+            NotImplementedError: it looks at values, and does not say which column of its output comes from which.
+        """
+        if not self.by_table:
+            raise NotImplementedError
+        return self.reshape(changes)
+
+    def judges(self, changes: Changes, table: TableSchema) -> tuple[str, ...]:  # noqa: ARG002 - most keep all rows
+        """Return the source's names of the columns by whose values it leaves rows of a table out."""
+        return ()
 
     def route(self, table: str, route: str) -> str:  # noqa: ARG002 - most transforms leave it
         """Return the route of rows of `table` (`database.table`) that came with `route`."""
@@ -203,6 +224,25 @@ class SinkSpec(Spec):
 
     def datasets(self) -> tuple[str, ...]:
         """Return what it writes, in words: topic or index names or templates."""
+        return ()
+
+    def output_of(self, table: TableSchema, route: str, flow: str) -> str | None:  # noqa: ARG002 - kinds without outputs
+        """Return the topic or index that rows of a table go to; None where the sink knows no columns."""
+        return None
+
+    def image_fields(self, column: str) -> tuple[str, ...]:
+        """Return the fields of its output that hold a column of the row's images."""
+        return (column,)
+
+    def key_fields(self, column: str) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - not every output has a key
+        """Return (field, step in words) of the fields that hold a primary key column as the row's key.
+
+        Args:
+            column: name at the source.
+
+        Returns:
+            Fields of its output; the step is "" where the value is handed on as it is.
+        """
         return ()
 
     def beside(self, flow: str, suffix: str) -> SinkSpec:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from databus.core.checkpoint import Epoch
+from databus.core.column_lineage import TableLineage
 from databus.core.counts import TableCounts
 from databus.core.plan import Plan
 from databus.core.receipts import RejectedRow, WriteReceipt
@@ -57,6 +58,7 @@ class BatchReport:
         attempt: 1, or more when the plan was found unfinished.
         pace: bounds of the next batch, "rows" and "bytes", where a slow sink lowered them.
         code_version: version of this package that moved it.
+        columns: what the outputs' fields are made of.
     """
 
     plan: Plan
@@ -74,6 +76,7 @@ class BatchReport:
     attempt: int = 1
     pace: Mapping[str, int] = field(default_factory=dict)
     code_version: str = ""
+    columns: tuple[TableLineage, ...] = ()
 
     @property
     def rows(self) -> int:

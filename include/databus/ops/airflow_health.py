@@ -13,7 +13,8 @@ from databus.observe.alerts.hysteresis import Verdict
 from databus.observe.alerts.rules import Observation
 
 API_SERVER = "api-server"
-_PARTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+DATABASE = "metadatabase"
+_PARTS = (DATABASE, "scheduler", "triggerer", "dag_processor")
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,11 @@ class AirflowHealth:
             raise ConfigError(f"{self.url!r} is not the address of Airflow", hint="Write http://HOST:PORT.")
 
     def look(self) -> dict[str, str]:
-        """Return part → what is wrong with it, "" when it is well; an api-server that is away tells of nothing else."""
+        """Return part → what is wrong with it, "" when it is well.
+
+        Of a part that nobody can tell about there is no entry: an api-server that is away tells of nothing else, and
+        without its database it calls every part unhealthy whose heartbeats are in there.
+        """
         address = f"{self.url.rstrip('/')}/api/v2/monitor/health"
         try:
             with urllib.request.urlopen(address, timeout=self.timeout_s) as answer:  # noqa: S310 - checked above
@@ -49,6 +54,8 @@ class AirflowHealth:
             if state is not None:  # None: this Airflow runs none of its kind
                 beat = (found.get(part) or {}).get(f"latest_{part}_heartbeat")
                 said[part] = "" if state == "healthy" else f"is {state}" + (f", last seen {beat}" if beat else "")
+            if said.get(DATABASE):
+                break
         return said
 
     @staticmethod

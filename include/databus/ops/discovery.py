@@ -12,6 +12,7 @@ from pathlib import Path
 
 from databus.core.errors import ConfigError, DatabusError
 from databus.core.flow import Flow
+from databus.core.flows_only import without_dags
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,15 @@ def dags_folder() -> Path:
     return Path(chosen) if chosen else Path("dags")
 
 
-def discover(folder: Path | None = None, mention: str = "databus") -> tuple[list[FoundFlow], list[BrokenFile]]:
+def discover(
+    folder: Path | None = None, mention: str = "databus", *, dags: bool = True
+) -> tuple[list[FoundFlow], list[BrokenFile]]:
     """Import every DAG file that mentions databus and return its flows, sorted by name, and the broken files.
 
     Args:
         folder: where they are; $DATABUS_DAGS and so on by default.
         mention: only files that hold this word.
+        dags: whether their DAGs are built too, which takes Airflow: then what is wrong with them shows as well.
 
     Raises:
         ConfigError: the folder does not exist.
@@ -60,7 +64,7 @@ def discover(folder: Path | None = None, mention: str = "databus") -> tuple[list
         if mention not in file.read_text(encoding="utf-8", errors="replace"):
             continue
         try:
-            for flow in _flows_of(file):
+            for flow in _flows_of(file) if dags else _flows_alone(file):
                 twin = found.get(flow.name)
                 if twin is not None:
                     raise ConfigError(f"{file}: flow {flow.name!r} is defined in {twin.file} already")
@@ -72,19 +76,28 @@ def discover(folder: Path | None = None, mention: str = "databus") -> tuple[list
     return sorted(found.values(), key=lambda f: f.flow.name), broken
 
 
-def find_flow(name: str, folder: Path | None = None) -> FoundFlow:
-    """Return one flow by name.
+def find_flow(name: str, folder: Path | None = None, *, dags: bool = True) -> FoundFlow:
+    """Return one flow by name; see `discover`.
 
     Raises:
         ConfigError: no such flow; names those there are and files that could not be read.
     """
-    found, broken = discover(folder)
+    found, broken = discover(folder, dags=dags)
     for candidate in found:
         if candidate.flow.name == name:
             return candidate
     names = ", ".join(f.flow.name for f in found) or "none"
     unread = "".join(f" Not readable: {b.error}" for b in broken)
     raise ConfigError(f"no flow {name!r}", hint=f"Known: {names}.{unread}", code="flow_unknown")
+
+
+def _flows_alone(file: Path) -> Iterable[Flow]:
+    """Return the flows of a file without its DAGs; of one that cannot do without them, with them."""
+    try:
+        with without_dags():
+            return _flows_of(file)
+    except Exception:  # noqa: BLE001 - a user's file may use its DAG in any way
+        return _flows_of(file)
 
 
 def _flows_of(file: Path) -> Iterable[Flow]:

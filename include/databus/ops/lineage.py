@@ -7,6 +7,7 @@ from databus.core.flow import Flow
 from databus.core.settings import Settings
 from databus.records.lineage import Lineage, declared, namespace_of, recorded
 from databus.records.reports import Reports
+from databus.records.run_columns import columns_of_run
 from databus.records.store import RecordStore
 from databus.records.summary import summarize
 
@@ -26,8 +27,9 @@ def recorded_lineage(
     """Return what a run's committed batches read and wrote; the declared datasets when there was nothing to move."""
     with RecordStore((settings or Settings.from_environment()).records_url) as records:
         summary = summarize(flow.name, run_id, Reports(records).batches(flow.name, run_id))
+        columns = columns_of_run(records, flow.name, run_id)
     sinks = {sink.sink_name: space for sink in flow.sinks for space in _namespaces(sink.conn_ids(), connections)}
-    found = recorded(summary, _source(flow, connections), sinks)
+    found = recorded(summary, _source(flow, connections), sinks, columns)
     if found.inputs:
         return found
     meant = declared_lineage(flow, connections)

@@ -28,7 +28,6 @@ from databus.core.trace import (
 )
 from databus.ops.journey import Journey
 from databus.ops.trace_batches import BatchFinder, number_of
-from databus.ops.trace_log import rows_of_log
 from databus.ops.trace_query import Kind, Query
 from databus.records.provenance import Provenance
 from databus.records.reports import BatchRecord
@@ -222,6 +221,8 @@ class FlowTrace:
 
     def _rows(self, batch: BatchRecord, wanted: Change, notes: list[str]) -> list[Change] | None:
         """Return the changes of a transaction from the log; None when the log is gone."""
+        from databus.ops.trace_log import rows_of_log  # needs the decoder, which most traces do not
+
         asked = (batch.batch, batch.plan_hash, wanted.gtid or (wanted.file, wanted.position))
         if asked not in self._logs:
             try:

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from databus.core.column_lineage import TableLineage
 from databus.core.connections import Connection
 from databus.core.report import CheckResult
+from databus.records.column_facet import column_facet, unknown_columns
 from databus.records.summary import RunSummary, SinkTotal
 
 if TYPE_CHECKING:
@@ -71,13 +73,16 @@ def declared(source: str, inputs: Sequence[str], outputs: Mapping[str, Sequence[
     return Lineage(tuple(InputDataset(source, name) for name in inputs), tuple(written), facets)
 
 
-def recorded(summary: RunSummary, source: str, sinks: Mapping[str, str]) -> Lineage:
+def recorded(
+    summary: RunSummary, source: str, sinks: Mapping[str, str], columns: Sequence[TableLineage] = ()
+) -> Lineage:
     """Return what a run's batches read and wrote.
 
     Args:
         summary: the run's sums.
         source: namespace of the source.
         sinks: sink name → namespace; sinks that are left out (memory, console) have no datasets.
+        columns: what the outputs are made of.
     """
     inputs = tuple(
         _input(source, table, counts.read, [c for c in summary.checks if c.table in (table, "*")])
@@ -85,8 +90,12 @@ def recorded(summary: RunSummary, source: str, sinks: Mapping[str, str]) -> Line
         if "." in table  # statements belong to no table
     )
     outputs = tuple(
-        dataset for total in summary.sinks if total.sink in sinks for dataset in _outputs(sinks[total.sink], total)
+        dataset
+        for total in summary.sinks
+        if total.sink in sinks
+        for dataset in _outputs(sinks[total.sink], total, source, [c for c in columns if c.sink == total.sink])
     )
+    moved = [table for table, counts in summary.tables.items() if counts.dispatched and "." in table]
     facet = _run_facet(
         {
             "flow": summary.flow,
@@ -96,6 +105,7 @@ def recorded(summary: RunSummary, source: str, sinks: Mapping[str, str]) -> Line
             "watermark": summary.watermark.isoformat() if summary.watermark else None,
             "rows": summary.total.to_json(),
             "reconciled": summary.reconciled,
+            "columns_unknown": unknown_columns(moved if outputs else (), columns),
         }
     )
     return Lineage(inputs, outputs, {"databus": facet})
@@ -126,7 +136,7 @@ def _input(namespace: str, table: str, rows: int, checks: Sequence[CheckResult])
     return InputDataset(namespace, table, inputFacets=facets)
 
 
-def _outputs(namespace: str, total: SinkTotal) -> list[OutputDataset]:
+def _outputs(namespace: str, total: SinkTotal, source: str, columns: Sequence[TableLineage]) -> list[OutputDataset]:
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
 
@@ -134,10 +144,12 @@ def _outputs(namespace: str, total: SinkTotal) -> list[OutputDataset]:
     for output, facts in total.outputs.items():
         if name := _PARTITION.sub("", output):
             records[name] = records.get(name, 0) + sum(facts.get(fact, 0) for fact in _WRITES)
+    made = {name: column_facet(source, [c for c in columns if c.output == name]) for name in records}
     return [
         OutputDataset(
             namespace,
             name,
+            facets={"columnLineage": facet} if (facet := made[name]) else {},
             outputFacets={"outputStatistics": statistics.OutputStatisticsOutputDatasetFacet(rowCount=count)},
         )
         for name, count in sorted(records.items())

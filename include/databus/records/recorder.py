@@ -18,6 +18,7 @@ from databus.core.report import BatchReport
 from databus.records import tables as t
 from databus.records.ledger_pages import LedgerPages
 from databus.records.ranges import ranges_of_batch
+from databus.records.run_columns import put_columns
 from databus.records.run_rows import run_number
 from databus.records.store import RecordStore
 
@@ -60,6 +61,7 @@ class SqlRecorder:
         """
         with self.store.transaction() as connection:
             run = run_number(self.store, connection, report.plan.flow, report.run_id, report.run_url)
+            put_columns(self.store, connection, run, report.columns)
             columns = ("flow", "batch", "plan_hash")
             row = _batch_row(report, run)
             insert = self.store.upsert(t.batches, [row], columns, ())

@@ -59,8 +59,19 @@ def migrate(connection: sa.Connection, place: str) -> bool:
 
 def is_newest(connection: sa.Connection, place: str) -> bool:
     """Tell whether there is nothing to migrate; only reads, and needs no lock. Raises as `migrate`."""
+    if _revision(connection) == f"{SCHEMA_VERSION:04d}":  # Alembic takes longer to load than most commands to answer
+        return True
     current, newest, _ = _revisions(connection, place)
     return current == newest
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    """Return the one revision that Alembic's table names."""
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    found = sa.select(sa.column("version_num", sa.String)).select_from(sa.table(VERSION_TABLE))
+    names: list[str] = list(connection.execute(found).scalars())
+    return names[0] if len(names) == 1 else None
 
 
 def _revisions(connection: sa.Connection, place: str) -> tuple[str | None, str | None, int | None]:

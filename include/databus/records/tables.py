@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from databus.records.columns import Id, Json, UtcDateTime
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Raised by every migration; a databus from before migrations refuses what it does not know by it."""
 
 metadata = sa.MetaData(
@@ -197,6 +197,18 @@ lineage_runs = sa.Table(
     sa.Column("ended_at", UtcDateTime),
     sa.Column("start_sent", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("end_sent", sa.Boolean, nullable=False, server_default=sa.false()),
+    # Run id by which Airflow's provider tells of the attempt that is under way, "" when none is.
+    sa.Column("attempt", sa.String(50), nullable=False, server_default=""),
     sa.UniqueConstraint("flow", "run_id", "clear"),
     sa.Index("ix_databus_lineage_runs_open", "flow", "end_sent"),
+)
+
+run_columns = sa.Table(
+    "databus_run_columns",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("run", Id, sa.ForeignKey(runs.c.id, ondelete="CASCADE"), nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("columns", Json, nullable=False),  # what one table gives one output (core.column_lineage)
+    sa.UniqueConstraint("run", "digest"),
 )

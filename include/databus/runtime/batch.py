@@ -78,6 +78,7 @@ def run_batch(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Bat
         attempt=batch.attempt,
         pace=committed.pace,
         code_version=session.identity.code_version,
+        columns=session.column_lineage.of(session.flow, batch.source),
     )
     with times.stage("record"):
         record(session.recorder, report)

@@ -16,6 +16,7 @@ from databus.core.flow import DumpTurns, Flow, FlowContext, ServerIds, SinkSpec
 from databus.core.marks import ClaimRegister
 from databus.core.protocols import Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
+from databus.runtime.column_lineage import ColumnLineage
 from databus.runtime.recorder_breaker import RecorderBreaker
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class FlowSession:
         register: what tells holders apart while ZooKeeper is away; None unless the flow goes on then.
         replays: whether all it moves may have been moved before, and sinks may hold newer rows.
         live: the live lane, None where every batch is a Spark job of its own.
+        column_lineage: tells what the outputs are made of; shared by all views.
     """
 
     flow: Flow
@@ -78,6 +80,7 @@ class FlowSession:
     register: ClaimRegister | None = None
     replays: bool = False
     live: LiveLane | None = None
+    column_lineage: ColumnLineage = field(default_factory=ColumnLineage, repr=False)
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __post_init__(self) -> None:

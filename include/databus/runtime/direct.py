@@ -20,6 +20,7 @@ from databus.core.flow import Flow
 from databus.core.plan import SourcePlan
 from databus.core.protocols import DirectEncoder, DirectSink, DirectSplit, SlotWriter
 from databus.core.receipts import RejectedRow, WriteReceipt
+from databus.runtime.collector import collector_at_rest
 from databus.runtime.context import FlowSession
 from databus.runtime.dispatch import Dispatched
 from databus.runtime.image_checks import can_mark, image_marks, without_rows
@@ -153,7 +154,7 @@ class DirectTask:
             DatabusError: what reading or writing raised.
         """
         counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=self.keeps_held and slot == 0)
-        with closing(overlapped(self._encoded(slot, counter), AHEAD)) as rows:
+        with collector_at_rest(), closing(overlapped(self._encoded(slot, counter), AHEAD)) as rows:
             # The first batch is made before the writer opens a transaction, whose time is limited.
             first = list(islice(rows, 1))
             receipt = self.writer.write(chain(first, rows), slot)

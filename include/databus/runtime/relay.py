@@ -19,6 +19,7 @@ from databus.core.errors import ConfigError, ReconciliationError
 from databus.core.plan import SourcePlan
 from databus.core.protocols import DirectEncoder, DirectSplit, RelayEncoder, RelaySplit
 from databus.core.receipts import WriteReceipt
+from databus.runtime.collector import collector_at_rest
 from databus.runtime.direct import DirectTask
 from databus.runtime.dispatch import Dispatched
 from databus.runtime.shares import Observed, RowCounter
@@ -38,7 +39,7 @@ class RelayTask(DirectTask):
             DatabusError: what reading or writing raised.
         """
         counter = RowCounter(self.flow, self.planned, self.takers, self.mine)
-        with closing(self._relayed(slot, counter)) as records:
+        with collector_at_rest(), closing(self._relayed(slot, counter)) as records:
             # The first records are there before the writer opens a transaction, whose time is limited.
             first = list(islice(records, 1))
             receipt = self.writer.write(chain(first, records), slot)

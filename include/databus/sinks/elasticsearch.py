@@ -13,6 +13,7 @@ from databus.core.flow import FlowContext, Profile, SinkSpec
 
 if TYPE_CHECKING:
     from databus.core.protocols import Sink
+    from databus.core.tables import TableSchema
 
 INDEX_PLACEHOLDERS = frozenset({"database", "table", "route", "flow"})
 """What may stand in braces in an index template."""
@@ -99,6 +100,16 @@ class Elasticsearch(SinkSpec):
     def datasets(self) -> tuple[str, ...]:
         """Return the index template."""
         return (self.index,)
+
+    def output_of(self, table: TableSchema, route: str, flow: str) -> str | None:
+        """Return the index."""
+        from databus.sinks.elasticsearch_index import index_name
+
+        return index_name(self.index, flow=flow, database=table.database, table=table.table, route=route)
+
+    def key_fields(self, column: str) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - all of them make the id
+        """Return the document's id, which is text made of the key."""
+        return (("_id", "document id"),)
 
     def beside(self, flow: str, suffix: str) -> Elasticsearch:
         """Return a sink with the indices of `flow`, or indices whose names end in the suffix."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import ceil
 from time import monotonic
 from typing import Any
 
@@ -24,8 +26,10 @@ RECORDS = 16
 DEFAULT_BYTES = 1_000
 _OVERHEAD_BYTES = 12
 _PATIENCE_S = 2.0
-_TOGETHER = 500
-"""Partitions whose first records are looked at together."""
+_IN_PATIENCE = 500
+"""Partitions whose first records should have come within that."""
+
+_AT_ONCE = 5_000
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -36,11 +40,16 @@ _SETTINGS = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
     "fetch.wait.max.ms": 20,
-    "fetch.message.max.bytes": 65_536,
+    # A broker gives whole record batches: where one is larger than this it comes alone, a round trip per partition.
+    "fetch.message.max.bytes": 1_048_576,
+    "fetch.max.bytes": 16_777_216,
     "queued.min.messages": RECORDS,
     # Having as many, librdkafka would rest for a second before it fetched again, also elsewhere in the partition.
     "fetch.queue.backoff.ms": 1,
 }
+
+_OF_MANY = {"fetch.message.max.bytes": 65_536}
+"""Of thousands of partitions one record each is wanted."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +88,14 @@ class Sampler:
 
     def first_times(self, stretches: Sequence[Stretch]) -> dict[Place, datetime]:
         """Return the time of the first record of each stretch; one that does not come in time is left out."""
-        found: dict[Place, datetime] = {}
-        for begin in range(0, len(stretches), _TOGETHER):
-            wanted = {(s.topic, s.partition): s for s in stretches[begin : begin + _TOGETHER]}
-            self._first_times(wanted, found)
-        return found
+        if not stretches:
+            return {}
+        try:
+            # One that has had other partitions before takes seconds of CPU to change over, and keeps them paused.
+            with closing(self._settings.consumer(self._config | _OF_MANY, self._seen)) as consumer:
+                return self._first_times(consumer, {(s.topic, s.partition): s for s in stretches})
+        except KafkaException as error:
+            raise source_error(self._settings, "look at records", error, self._seen) from error
 
     def close(self) -> None:
         """Close the consumer; safe to call twice."""
@@ -91,25 +103,25 @@ class Sampler:
             self._consumer.close()
             self._consumer = None
 
-    def _first_times(self, waiting: dict[Place, Stretch], found: dict[Place, datetime]) -> None:
-        if self._consumer is None:
-            self._consumer = self._settings.consumer(self._config, self._seen)
-        deadline = monotonic() + _PATIENCE_S
-        try:
-            self._consumer.assign([TopicPartition(s.topic, s.partition, s.begin) for s in waiting.values()])
-            while waiting and monotonic() < deadline:
-                messages: list[Any] = self._consumer.consume(_TOGETHER, 0.02)
-                for message in messages:
-                    place = (message.topic(), message.partition())
-                    stretch = waiting.pop(place, None)
-                    if stretch is None or message.error() is not None or message.offset() >= stretch.end:
-                        continue
-                    for when in _times([message]):
-                        found[place] = when
-                    self._consumer.pause([TopicPartition(*place)])
-            self._consumer.unassign()
-        except KafkaException as error:
-            raise source_error(self._settings, "look at records", error, self._seen) from error
+    @staticmethod
+    def _first_times(consumer: Consumer, waiting: dict[Place, Stretch]) -> dict[Place, datetime]:
+        found: dict[Place, datetime] = {}
+        deadline = monotonic() + _PATIENCE_S * ceil(len(waiting) / _IN_PATIENCE)
+        consumer.assign([TopicPartition(s.topic, s.partition, s.begin) for s in waiting.values()])
+        while waiting and monotonic() < deadline:
+            done = []
+            messages: list[Any] = consumer.consume(_AT_ONCE, 0.02)
+            for message in messages:
+                place = (message.topic(), message.partition())
+                stretch = waiting.pop(place, None)
+                if stretch is None:
+                    continue
+                done.append(TopicPartition(*place))
+                if message.error() is None and message.offset() < stretch.end:
+                    found.update((place, when) for when in _times([message]))
+            consumer.pause(done)
+        consumer.unassign()
+        return found
 
     def _read(self, stretches: Sequence[Stretch]) -> list[Any]:
         if not stretches:
@@ -118,6 +130,7 @@ class Sampler:
             self._consumer = self._settings.consumer(self._config, self._seen)
         waiting = {(s.topic, s.partition): s for s in stretches}
         found: list[Any] = []
+        paused: list[TopicPartition] = []
         deadline = monotonic() + _PATIENCE_S
         try:
             self._consumer.assign([TopicPartition(s.topic, s.partition, s.begin) for s in stretches])
@@ -129,12 +142,15 @@ class Sampler:
                     stretch = waiting.get(place)
                     if stretch is None:
                         continue
-                    if message.error() is not None or message.offset() >= stretch.end:
+                    over = message.error() is not None or message.offset() >= stretch.end
+                    if not over:
+                        found.append(message)
+                    if over or message.offset() + 1 >= stretch.end:
                         del waiting[place]
-                        continue
-                    found.append(message)
-                    if message.offset() + 1 >= stretch.end:
-                        del waiting[place]
+                        # What its fetch brought besides is not handed on, so that the others' come.
+                        paused.append(TopicPartition(*place))
+                        self._consumer.pause(paused[-1:])
+            self._consumer.resume(paused)
             self._consumer.unassign()
         except KafkaException as error:
             raise source_error(self._settings, "look at records", error, self._seen) from error

@@ -44,6 +44,9 @@ log = logging.getLogger(__name__)
 _IDLE_S = 0.1
 """How long an idle plan waits between two looks at the ends."""
 
+_LOOKS_SHARE = 0.25
+"""Share of its time that an idle plan looks at most: a look at thousands of partitions takes CPU."""
+
 _CHOICES = (
     "Nothing was moved. Choose: `databus checkpoint skip FLOW --past-gap --reason … --execute` passes over the range "
     'knowingly and names it as a gap; on_gap="earliest" or "latest" of the source does so by itself from now on. '
@@ -123,6 +126,7 @@ class KafkaTopicsSource:
         """
         start, deadline = _kafka(after), time.monotonic() + limit.max_seconds
         while True:
+            began = time.monotonic()
             state = self._state(self._topics())
             self._say_missing(start, state)
             if missing := self._refuse_gaps(start, state):
@@ -131,7 +135,8 @@ class KafkaTopicsSource:
             left = deadline - time.monotonic()
             if found is not None or left <= 0:
                 return found
-            time.sleep(min(left, _IDLE_S))
+            looked = time.monotonic() - began
+            time.sleep(min(left, max(_IDLE_S, looked * (1 / _LOOKS_SHARE - 1))))
 
     def reopen(self, planned: OffsetRange) -> SourcePlan:
         """Describe a planned range again.

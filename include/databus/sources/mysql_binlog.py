@@ -18,6 +18,7 @@ from databus.sources.row_filters import AnyRowFilter
 
 if TYPE_CHECKING:
     from databus.core.protocols import Source
+    from databus.core.tables import TableSchema
 
 _FILE_AND_POSITION = re.compile(r"^(?P<file>.+\.\d{6,}):(?P<pos>\d+)$")
 GTID_PREFIX = "gtid:"
@@ -99,6 +100,11 @@ class MysqlBinlog(SourceSpec):
     def datasets(self) -> tuple[str, ...]:
         """Return the table patterns."""
         return self.tables
+
+    def row_filter_columns(self, table: TableSchema) -> tuple[tuple[str, str], ...]:
+        """Return the columns of the row filters that concern the table."""
+        concerned = [wanted for wanted in self.row_filters if wanted.concerns(table)]
+        return tuple((column, type(w).__name__) for w in concerned for column in w.judged(table))
 
     def label(self) -> str:
         """Return kind and tables."""

@@ -58,6 +58,10 @@ class RowFilter(Spec):
         """Say why rows of a table cannot be judged, "" when they can."""
         raise NotImplementedError
 
+    def judged(self, schema: TableSchema) -> tuple[str, ...]:
+        """Return the columns of a table that decide."""
+        raise NotImplementedError
+
     def mask(self, batch: TableBatch) -> np.ndarray:
         """Return bool[images], which row images to keep."""
         raise NotImplementedError
@@ -70,6 +74,10 @@ class _ColumnFilter(RowFilter):
         """Look for the column."""
         names = [c.name for c in schema.columns]
         return "" if self.column in names else f"has no column {self.column!r}; its columns are {', '.join(names)}"
+
+    def judged(self, schema: TableSchema) -> tuple[str, ...]:  # noqa: ARG002 - of every table the same
+        """Return the one column."""
+        return (self.column,)
 
     def _values(self, values: Any) -> np.ndarray:
         raise NotImplementedError
@@ -176,6 +184,10 @@ class HashPartition(RowFilter):
         if unknown:
             return f"has no column {unknown[0]!r}; its columns are {', '.join(names)}"
         return "" if self.columns or schema.primary_key else "has no primary key: name the columns to hash"
+
+    def judged(self, schema: TableSchema) -> tuple[str, ...]:
+        """Return the columns that are hashed."""
+        return self.columns or schema.primary_key
 
     def mask(self, batch: TableBatch) -> np.ndarray:
         """Judge by the hash."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import field_validator
 
@@ -11,6 +11,9 @@ from databus.rows.changes import Changes
 from databus.rows.expression import parse_expression
 from databus.rows.selection import matches
 from databus.transforms.table_transform import TableTransform
+
+if TYPE_CHECKING:
+    from databus.core import protocols
 
 
 class Filter(TableTransform):
@@ -56,6 +59,18 @@ class Filter(TableTransform):
             return F.expr(changes.bind(parsed, schema, f"filter {self.condition!r}"))
 
         return changes.with_filter(changes.per_table(keep, otherwise=True))
+
+    def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
+        """Return the changes: a filter changes no column."""
+        return changes
+
+    def judges(self, changes: protocols.Changes, table: TableSchema) -> tuple[str, ...]:
+        """Return the columns in the condition."""
+        if not isinstance(changes, Changes) or not matches(table.full_name, self.tables):
+            return ()
+        names = (found.name for found in parse_expression(self.condition).identifiers)
+        fields = (changes.field(name, table) for name in names)
+        return tuple(dict.fromkeys(field.source for field in fields if field is not None))
 
     def label(self) -> str:
         """Return the condition."""

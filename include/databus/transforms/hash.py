@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from databus.rows.changes import Changes
 from databus.rows.selection import columns_of, refuse_key_columns
 from databus.transforms.columns_transform import ColumnsTransform
+
+if TYPE_CHECKING:
+    from databus.core import protocols
 
 
 class Hash(ColumnsTransform):
@@ -22,6 +25,7 @@ class Hash(ColumnsTransform):
     """
 
     kind: ClassVar[str] = "hash"
+    masking: ClassVar[bool] = True
 
     def transform(self, changes: Changes) -> Changes:
         """Hash the columns.
@@ -33,3 +37,7 @@ class Hash(ColumnsTransform):
             refuse_key_columns(schema, names, self.label())
             changes = changes.with_columns_replaced(schema, names, lambda value: f"sha2({value}, 256)")
         return changes
+
+    def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
+        """Return the changes: each value comes from the one it replaces."""
+        return self.apply(changes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
@@ -11,6 +11,9 @@ from databus.rows.changes import Changes
 from databus.rows.fields import sql_string
 from databus.rows.selection import columns_of, refuse_key_columns
 from databus.transforms.columns_transform import ColumnsTransform
+
+if TYPE_CHECKING:
+    from databus.core import protocols
 
 
 class Mask(ColumnsTransform):
@@ -26,6 +29,7 @@ class Mask(ColumnsTransform):
     """
 
     kind: ClassVar[str] = "mask"
+    masking: ClassVar[bool] = True
 
     value: str = "***"
     keep_last: int = Field(0, ge=0)
@@ -49,6 +53,10 @@ class Mask(ColumnsTransform):
                 )
             changes = changes.with_columns_replaced(schema, names, self._masked)
         return changes
+
+    def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
+        """Return the changes: each value comes from the one it replaces."""
+        return self.apply(changes)
 
     def _masked(self, text: str) -> str:
         shown = sql_string(self.value)

@@ -14,6 +14,7 @@ from openlineage.client import OpenLineageClient
 
 from databus import Flow, Kafka, MysqlBinlog
 from databus.connections.environment import EnvironmentConnections
+from databus.core.column_lineage import ColumnStep, FieldLineage, TableLineage
 from databus.core.settings import Settings
 from databus.ops.lineage_runs import LineageTeller
 from databus.records.recorder import SqlRecorder
@@ -30,6 +31,7 @@ CONNECTIONS = EnvironmentConnections({
     "AIRFLOW_CONN_EAST": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "k:9092"}}),
 })  # fmt: skip
 PARENT = "01901d2e-5a4c-7000-8000-000000000001"
+FIRST, SECOND, THIRD = (f"01901d2e-5a4c-7000-8000-00000000001{n}" for n in range(3))
 
 
 @dataclass
@@ -90,6 +92,58 @@ def test_attempts_tell_one_start_and_one_end(told: Told) -> None:
     assert set(assert_valid(end)) >= {"inputStatistics", "outputStatistics", "dataQualityAssertions"}
 
 
+def test_the_end_tells_what_each_field_is_made_of(told: Told) -> None:
+    mask, rule = ColumnStep("mask email", masking=True), ColumnStep("filter amt > 1")
+    orders = TableLineage(
+        "shop.orders",
+        "kafka",
+        "cdc.orders",
+        (FieldLineage("after.total", "amt"), FieldLineage("after.email", "email", (mask,))),
+        (FieldLineage("", "amt", (rule,)),),
+    )
+    other = TableLineage("shop.returns", "kafka", "cdc.orders", (FieldLineage("after.total", "sum"),))
+    elsewhere = TableLineage("shop.orders", "kafka", "cdc.others", (FieldLineage("after.total", "nothing"),))
+    told.teller.started("r1", 0, PARENT)
+    with SqlRecorder.open(told.settings.records_url) as recorder:
+        for number in (1, 2):
+            recorder.record(report(number, "r1", columns=(orders, other, elsewhere)))
+        recorder.record(report(3, "r2", columns=(elsewhere,)))
+    told.teller.ended("r1", 0, "COMPLETE")
+    end = told.events[-1]
+    assert "columnLineage" in assert_valid(end)
+    (output,) = end["outputs"]
+    facet = output["facets"]["columnLineage"]
+    identity = {"type": "DIRECT", "subtype": "IDENTITY", "description": "", "masking": False}
+    place = {"namespace": "mysql://db:3306", "name": "shop.orders"}
+    masked = {"type": "DIRECT", "subtype": "TRANSFORMATION", "description": "mask email", "masking": True}
+    assert {name: field["inputFields"] for name, field in facet["fields"].items()} == {
+        "after.total": [
+            {**place, "field": "amt", "transformations": [identity]},
+            {**place, "name": "shop.returns", "field": "sum", "transformations": [identity]},
+        ],
+        "after.email": [{**place, "field": "email", "transformations": [masked]}],
+    }
+    left_out = {"type": "INDIRECT", "subtype": "FILTER", "description": "filter amt > 1", "masking": False}
+    assert facet["dataset"] == [{**place, "field": "amt", "transformations": [left_out]}]
+    unknown = end["run"]["facets"]["databus"]["values"]["columns_unknown"]
+    assert unknown == [{"table": "shop.items", "reason": "no columns were noted when its rows were moved"}]
+
+
+def test_what_is_unknown_is_said_and_nothing_is_invented(told: Told) -> None:
+    why = "transform 'scripted' does not say which columns its values come from"
+    told.teller.started("r1", 0, PARENT)
+    with SqlRecorder.open(told.settings.records_url) as recorder:
+        lost = tuple(TableLineage(f"shop.{name}", "kafka", "cdc.orders", unknown=why) for name in ("orders", "items"))
+        recorder.record(report(1, "r1", columns=lost))
+    told.teller.ended("r1", 0, "COMPLETE")
+    end = told.events[-1]
+    assert "columnLineage" not in assert_valid(end)
+    assert end["run"]["facets"]["databus"]["values"]["columns_unknown"] == [
+        {"table": "shop.items", "reason": why},
+        {"table": "shop.orders", "reason": why},
+    ]
+
+
 def test_a_schema_would_refuse_what_is_wrong(told: Told) -> None:
     told.teller.started("r1", 0, PARENT)
     (event,) = told.events
@@ -109,6 +163,54 @@ def test_a_window_whose_last_attempt_was_killed_is_ended_by_the_next_run(told: T
     told.teller.close_left_open("r2", states.__getitem__)  # its own window is open while it runs
     told.teller.close_left_open("r4", states.__getitem__)
     assert len(told.events) == 5
+
+
+def attempts(told: Told) -> list[tuple[str, str]]:
+    """Ends told in the stead of Airflow's provider, whose job is the task."""
+    return [(e["eventType"], e["run"]["runId"]) for e in told.events if e["job"]["name"].endswith(".transfer")]
+
+
+def test_an_attempt_that_was_killed_is_ended_by_the_next_one(told: Told) -> None:
+    told.teller.started("r1", 0, PARENT, FIRST)  # killed
+    told.teller.started("r1", 0, PARENT, SECOND)  # fails by itself, which the provider tells
+    told.teller.left("r1", 0)
+    told.teller.started("r1", 0, PARENT, THIRD)
+    told.teller.ended("r1", 0, "COMPLETE")
+    told.teller.left("r1", 0)
+    told.teller.close_left_open("r2", lambda _: "success")
+    assert attempts(told) == [("FAIL", FIRST)]
+    assert [e["eventType"] for e in told.events if e["job"]["name"].endswith(".window")] == ["START", "COMPLETE"]
+    (killed,) = (e for e in told.events if e["run"]["runId"] == FIRST)
+    assert set(assert_valid(killed)) >= {"parent", "errorMessage"}
+    assert (killed["job"]["namespace"], killed["job"]["name"]) == ("databus", "orders_to_kafka.transfer")
+    assert killed["run"]["facets"]["parent"]["run"]["runId"] == PARENT
+
+
+def test_a_last_attempt_that_was_killed_is_ended_by_the_next_run(told: Told) -> None:
+    told.teller.started("r1", 0, PARENT, FIRST)
+    told.teller.close_left_open("r2", lambda _: "running")
+    assert attempts(told) == []
+    told.teller.ended("r1", 0, "FAIL")  # the callback of the DAG
+    for _ in range(2):
+        told.teller.close_left_open("r2", lambda _: "failed")
+    assert attempts(told) == [("FAIL", FIRST)]
+    assert told.kinds == ["START", "FAIL", "FAIL"]
+
+
+def test_what_a_clear_killed_is_ended_by_what_follows_it(told: Told) -> None:
+    told.teller.started("r1", 0, PARENT, FIRST)
+    told.teller.started("r1", 1, PARENT, SECOND)
+    told.teller.ended("r1", 1, "COMPLETE")
+    told.teller.left("r1", 1)
+    assert attempts(told) == [("FAIL", FIRST)]
+    assert told.kinds == ["START", "FAIL", "ABORT", "START", "COMPLETE"]
+
+
+def test_an_attempt_whose_end_could_not_be_sent_is_ended_later(told: Told) -> None:
+    told.teller.started("r1", 0, PARENT, FIRST)
+    told.broken.started("r1", 0, PARENT, SECOND)
+    told.teller.close_left_open("r2", lambda _: "failed")
+    assert attempts(told) == [("FAIL", FIRST)]
 
 
 def test_a_cleared_run_is_another_one(told: Told) -> None:

@@ -11,7 +11,9 @@ from pydantic import Field, field_validator, model_validator
 from databus.core.connections import ConnectionSource
 from databus.core.flow import FlowContext, Profile, SinkSpec
 from databus.core.protocols import Sink
+from databus.core.tables import TableSchema
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
+from databus.sinks.kafka.topic_names import topic_of
 
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
 
@@ -110,6 +112,18 @@ class Kafka(SinkSpec):
     def datasets(self) -> tuple[str, ...]:
         """Return the topic template."""
         return (self.topic,)
+
+    def output_of(self, table: TableSchema, route: str, flow: str) -> str | None:
+        """Return the topic."""
+        return topic_of(self.topic, table, route, flow)
+
+    def image_fields(self, column: str) -> tuple[str, ...]:
+        """Return both images' fields in the envelope that has them."""
+        return (f"before.{column}", f"after.{column}") if self.envelope == "debezium" else (column,)
+
+    def key_fields(self, column: str) -> tuple[tuple[str, str], ...]:
+        """Return the member of the record's key."""
+        return ((f"key.{column}", ""),)
 
     def beside(self, flow: str, suffix: str) -> Kafka:
         """Return a sink with the topics of `flow`, or topics whose names end in the suffix."""

@@ -118,6 +118,7 @@ class MirrorSink(KafkaSink):
             self.spec.chunk_rows,
             self._mirror.origin,
             self._mirror.too_large,
+            self.context.settings.segment_store,
         )
 
     def close(self) -> None:

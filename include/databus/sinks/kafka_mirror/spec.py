@@ -16,6 +16,7 @@ from databus.kafka.selection import INTERNAL_TOPICS, selects_topic
 from databus.sinks.kafka.spec import Kafka
 
 if TYPE_CHECKING:
+    from databus.core.tables import TableSchema
     from databus.sinks.kafka_mirror.following import Following
 
 NOT_FOLLOWED = (
@@ -58,7 +59,8 @@ class MirrorTopics(Kafka):
         sync_acls: whether access rules of the source's topics are added on the target, for reading only: a right to
             write is left out, and a right to everything becomes one to read. None is ever taken away.
         too_large: what is done with a record that is larger than its topic takes on the target: "quarantine" holds it
-            back and goes on; "fail" stops, with nothing of its batch's transaction to be seen.
+            back and goes on; "claim" puts its value into the segment store and a reference in its place, with the
+            header `databus.claim`; "fail" stops, with nothing of its batch's transaction to be seen.
         max_bytes_per_s: what a run moves at most, over all slots; None for no bound.
         heartbeat_s: seconds between two heartbeats that a run writes into the source's topic `heartbeats`, as
             MirrorMaker 2 does; mirrored like the rest, they tell the delay while nothing else is written; None: none.
@@ -82,7 +84,7 @@ class MirrorTopics(Kafka):
     configs: tuple[str, ...] = ("*",)
     exclude_configs: tuple[str, ...] = NOT_FOLLOWED
     sync_acls: bool = False
-    too_large: Literal["quarantine", "fail"] = "quarantine"
+    too_large: Literal["quarantine", "claim", "fail"] = "quarantine"
     max_bytes_per_s: int | None = Field(None, ge=10_000)
     heartbeat_s: float | None = Field(None, ge=1)
 
@@ -150,6 +152,10 @@ class MirrorTopics(Kafka):
     def datasets(self) -> tuple[str, ...]:
         """Return how names are made."""
         return (f"{self.prefix}*", *self.renames.values())
+
+    def output_of(self, table: TableSchema, route: str, flow: str) -> str | None:  # noqa: ARG002
+        """Return None: records are handed on as they are, and no column is looked at."""
+        return None
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON; what it inherits and a mirror does not use is left out."""

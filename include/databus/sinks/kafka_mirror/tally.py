@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +15,12 @@ from databus.core.errors import RecordRejectedError
 from databus.core.receipts import RejectedRow
 from databus.rows.raw_records import RawRecords
 from databus.sinks.kafka.tally import RECORD_OVERHEAD_BYTES, Tally
+from databus.sinks.kafka_mirror.claims import REFERENCE_BYTES, claimed
 
 if TYPE_CHECKING:
     from databus.rows.columns import Ints
+
+log = logging.getLogger(__name__)
 
 HEADER_OVERHEAD_BYTES = 10
 Run = tuple[int, int, int]
@@ -49,10 +54,15 @@ class MirrorTally(Tally):
     """Counts of one attempt, with the offset map of its records; its batches are `RawRecords` of one partition each.
 
     Attributes:
-        too_large: "quarantine" rejects records that are larger than their topic takes, "fail" raises.
+        too_large: "quarantine" rejects records that are larger than their topic takes, "fail" raises, "claim" claims
+            their values and rejects only what is too large without them.
+        claims: the segment store that values are claimed in.
+        claimed: source partition → offsets of the records whose values were claimed.
     """
 
     too_large: str = "quarantine"
+    claims: str = ""
+    claimed: dict[str, list[int]] = field(default_factory=dict)
     pieces: dict[str, list[Piece]] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
 
@@ -62,6 +72,9 @@ class MirrorTally(Tally):
         limit = self.limit(batch.topic)
         if not _all_fit(batch, limit):
             sizes = _sizes(batch)
+            if self.too_large == "claim" and max(sizes) > limit:
+                batch = self._claim(batch, sizes, limit)
+                sizes = _sizes(batch)
             for row in (row for row, size in enumerate(sizes) if size > limit):
                 self.rejected.append(self._rejection(batch, row, sizes[row], limit))
             batch = batch.filter([size <= limit for size in sizes])
@@ -87,6 +100,8 @@ class MirrorTally(Tally):
         for name, facts in found.items():
             if name in self.sources:
                 facts["source"] = self.sources[name]
+                if offsets := self.claimed.get(self.sources[name]):
+                    facts["claimed"] = list(offsets)
                 runs = self._mapped(name)
                 if runs is not None:
                     facts["runs"] = [list(run) for run in runs]
@@ -112,25 +127,49 @@ class MirrorTally(Tally):
                     joined.append(run)
         return joined
 
+    def _claim(self, batch: RawRecords, sizes: Sequence[int], limit: int) -> RawRecords:
+        """Claim what would fit with a reference for its value; what would not stays as it is, to be rejected whole."""
+        rows = [
+            row
+            for row, size in enumerate(sizes)
+            if size > limit and size - len(batch.values[row] or b"") + REFERENCE_BYTES <= limit
+        ]
+        found = [int(batch.offsets[row]) for row in rows]
+        if found:
+            self.claimed.setdefault(batch.log, []).extend(found)
+            log.warning(
+                "%s: values of %d records, at %s, are over the %d bytes that topic %s takes: they go to the segment "
+                "store", batch.log, len(found), ", ".join(map(str, found[:20])), limit, batch.topic,
+            )  # fmt: skip
+        return claimed(batch, rows, self.claims)
+
     def _rejection(self, batch: RawRecords, row: int, size: int, limit: int) -> RejectedRow:
         position = f"{batch.log}:{batch.offsets[row]}"
         if self.too_large == "fail":
             raise RecordRejectedError(
                 f"{position} has {size} bytes, and topic {batch.topic} of the target takes {limit}",
-                hint="Raise max.message.bytes of the target's topic, or hold such records back with "
-                'too_large="quarantine".',
+                hint="Raise max.message.bytes of the target's topic, hold such records back with "
+                'too_large="quarantine", or let their values go to the segment store with too_large="claim".',
                 code="mirror_record_too_large",
             )
         key, value = batch.keys[row], batch.values[row]
         return RejectedRow(
             event_id=batch.event_id(row),
             table=batch.schema.full_name,
-            key=None if key is None else base64.b64encode(key).decode("ascii"),
+            key=_base64(key),
             cause=f"record_too_large: {size} bytes, topic {batch.topic} takes {limit}",
             stage=self.sink,
             position=position,
-            payload=base64.b64encode(value or b"").decode("ascii"),
-        )
+            payload=json.dumps({
+                "value": _base64(value),
+                "headers": [[name, _base64(of)] for name, of in batch.headers[row] or ()],
+                "timestamp": batch.stamps[row],
+            }),
+        )  # fmt: skip
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode("ascii")
 
 
 def _runs(offsets: Ints) -> list[Run]:

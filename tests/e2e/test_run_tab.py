@@ -12,6 +12,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from databus.records.data_docs import DataDocs
 from databus.records.recorder import SqlRecorder
 from tests.contract.record_samples import report
 from tests.e2e.airflow_world import AirflowWorld, flow_file
@@ -30,8 +31,8 @@ class Tab:
     address: str
     run_id: str
 
-    def data(self, dag: str, **options: object) -> httpx.Response:
-        path = f"/databus/api/v1/dags/{dag}/runs/{quote(self.run_id, safe='')}"
+    def data(self, dag: str, below: str = "", **options: object) -> httpx.Response:
+        path = f"/databus/api/v1/dags/{dag}/runs/{quote(self.run_id, safe='')}{below}"
         return httpx.get(f"http://{self.address}{path}", timeout=120, **options)  # type: ignore[arg-type]
 
     @property
@@ -50,6 +51,10 @@ def tab(airflow: AirflowWorld) -> Tab:
         for dag in (SHOWN, HIDDEN):
             for number in range(1, 13):
                 recorder.record(report(number, run_id, flow=dag))
+            # Where the API server looks for them by default, below AIRFLOW_HOME.
+            docs = DataDocs(airflow.home / "airflow" / "data" / "databus" / "data_docs").page(dag, run_id)
+            docs.parent.mkdir(parents=True, exist_ok=True)
+            docs.write_text(f"<title>docs</title><p id='docs'>Validation of {dag}</p>")
     return Tab(airflow.sandbox.address("airflow"), run_id)
 
 
@@ -85,6 +90,24 @@ def test_the_tab_shows_what_the_run_did(tab: Tab, page: Page, tmp_path: Path) ->
     file = tmp_path / "tab.png"
     page.screenshot(file)
     assert file.stat().st_size > 10_000
+
+
+def test_data_docs_are_only_for_those_who_may_see_the_dag(tab: Tab) -> None:
+    assert "Validation of tab_shown" in tab.data(SHOWN, "/data-docs", headers=tab.token).text
+    assert tab.data(HIDDEN, "/data-docs", headers=tab.token).status_code == 403
+    assert tab.data(SHOWN, "/data-docs").status_code in (401, 403)
+
+
+def test_data_docs_are_opened_from_the_run(tab: Tab, page: Page) -> None:
+    page.open(f"http://{tab.address}/dags/{SHOWN}/runs/{quote(tab.run_id, safe='')}/plugin/databus-run")
+    assert page.text('[data-testid="data-docs"]').startswith("Data Docs")
+    # In this tab: a browser without a person opens no second one.
+    page.value(
+        "(a => { a.target = '_self'; a.click(); return true; })(document.querySelector('[data-testid=\"data-docs\"]'))"
+    )
+    assert page.text("#docs") == f"Validation of {SHOWN}"
+    assert page.value("self.origin") == "null"  # apart from Airflow: none of its cookies, none of its pages
+    page.open(f"http://{tab.address}/dags/{SHOWN}")
 
 
 def test_a_session_of_the_browser_is_refused_as_well(tab: Tab, page: Page) -> None:

@@ -18,7 +18,7 @@ export function LineageGraph({ graph }: { graph: Run["graph"] }) {
   );
   const width = 3 * WIDTH + 2 * GAP.x;
   return (
-    <svg role="img" aria-label="lineage" viewBox={`0 0 ${width} ${height}`} style={{ width: "100%", maxWidth: width }}>
+    <svg role="img" aria-label="lineage" viewBox={`-1 0 ${width + 2} ${height}`} style={{ width: "100%", maxWidth: width }}>
       {graph.edges.map((edge) => {
         const from = place.get(edge.from);
         const to = place.get(edge.to);

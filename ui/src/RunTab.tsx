@@ -1,7 +1,7 @@
 import { useEffect, useState, type ReactNode } from "react";
 
 import { LineageGraph } from "./LineageGraph";
-import { fetchRun, Refused, type Run } from "./run";
+import { addressOf, fetchRun, Refused, type Run } from "./run";
 import { Table } from "./Table";
 
 const REFRESH_MS = 10_000;
@@ -26,7 +26,7 @@ export function RunTab({ dagId, runId }: { dagId: string; runId: string }) {
   return (
     <section style={{ padding: 16, display: "grid", gap: 24 }} aria-live="polite" data-testid="databus-run">
       {error ? <p role="alert">Not refreshed: {told(error)}</p> : null}
-      <Header run={run} />
+      <Header run={run} dagId={dagId} runId={runId} />
       <Part title="Lineage"><LineageGraph graph={run.graph} /></Part>
       <Part title="Inputs">
         <Table head={["table", "read", "filtered", "quarantined", "dispatched"]}
@@ -50,7 +50,7 @@ export function RunTab({ dagId, runId }: { dagId: string; runId: string }) {
   );
 }
 
-function Header({ run }: { run: Run }) {
+function Header({ run, dagId, runId }: { run: Run; dagId: string; runId: string }) {
   const { read, filtered, quarantined, dispatched, reconciled } = run.counts;
   const [n, f, q, d] = [read, filtered, quarantined, dispatched].map((count) => count.toLocaleString("en"));
   return (
@@ -61,7 +61,16 @@ function Header({ run }: { run: Run }) {
         {reconciled ? "✓ adds up" : "✗ does not add up"}: read {n} = {f} filtered + {q} quarantined + {d} dispatched
       </p>
       <p>{Object.entries(run.durations_ms).map(([stage, ms]) => `${stage} ${Math.round(ms).toLocaleString("en")} ms`).join(" · ")}</p>
-      <p>Quality: {run.quality === null ? "not evaluated yet" : run.quality.success ? "✓ passed" : "✗ failed"}</p>
+      <p>
+        Quality: {run.quality === null ? "not evaluated yet" : run.quality.success ? "✓ passed" : "✗ failed"}
+        {run.data_docs ? (
+          <>
+            {" · "}
+            <a href={addressOf(dagId, runId, "/data-docs")} target="_blank" rel="noreferrer" data-testid="data-docs"
+              style={{ textDecoration: "underline" }}>Data Docs ↗</a>
+          </>
+        ) : null}
+      </p>
     </header>
   );
 }

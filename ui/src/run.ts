@@ -17,6 +17,7 @@ export type Run = {
   outputs: Output[];
   checks: Check[];
   quality: { success: boolean | null } | null;
+  data_docs: boolean;
   durations_ms: Record<string, number>;
   batch_count: number;
   batches: Batch[];
@@ -29,11 +30,16 @@ export class Refused extends Error {
   }
 }
 
+/** The address of a run's data, or of something below it. */
+export function addressOf(dagId: string, runId: string, below = ""): string {
+  const root = new URL(document.querySelector("base")?.href ?? "/", window.location.origin);
+  const path = `databus/api/v1/dags/${encodeURIComponent(dagId)}/runs/${encodeURIComponent(runId)}${below}`;
+  return new URL(path, root).href;
+}
+
 /** Fetch a run; the host's cookie carries who asks. */
 export async function fetchRun(dagId: string, runId: string, signal: AbortSignal): Promise<Run> {
-  const root = new URL(document.querySelector("base")?.href ?? "/", window.location.origin);
-  const path = `databus/api/v1/dags/${encodeURIComponent(dagId)}/runs/${encodeURIComponent(runId)}`;
-  const answer = await fetch(new URL(path, root), { signal, credentials: "same-origin" });
+  const answer = await fetch(addressOf(dagId, runId), { signal, credentials: "same-origin" });
   if (!answer.ok) {
     const body = (await answer.json().catch(() => ({}))) as { detail?: { message?: string } | string };
     const detail = typeof body.detail === "string" ? body.detail : body.detail?.message;

@@ -201,3 +201,22 @@ class IdleOptions:
 
     seconds: int = 60
     runs: int = 3
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """Sizes of the run.
+
+    Attributes:
+        recorded: changes that the records tell of, in batches of a thousand.
+        changes: row changes among them that are really moved.
+        records: records that are asked for in each way.
+        repeats: how often each is asked for; the median counts.
+        documents: whether they are moved to an index too, and asked for there.
+    """
+
+    recorded: int = 10_000_000
+    changes: int = 20_000
+    records: int = 3
+    repeats: int = 3
+    documents: bool = True

@@ -17,6 +17,7 @@ from databus.bench.options import (
     IdleOptions,
     MirrorDelayOptions,
     MirrorOptions,
+    TraceOptions,
 )
 from databus.bench.results import Result, results_folder
 from databus.cli.exits import ERROR, OK
@@ -27,7 +28,7 @@ app = typer.Typer(help="Measure speed on real servers, which are started and rem
 
 _DECODE, _E2E = DecodeOptions(), E2EOptions()
 _CATCHUP, _FRESH, _MIRROR = CatchupOptions(), FreshnessOptions(), MirrorOptions()
-_FILES, _IDLE = DagFilesOptions(), IdleOptions()
+_FILES, _IDLE, _TRACE = DagFilesOptions(), IdleOptions(), TraceOptions()
 _LIVE, _LIVE_MIRROR = AirflowFreshnessOptions(), MirrorDelayOptions()
 Results = Annotated[Path | None, typer.Option("--results", help="Folder of the result file.", show_default=False)]
 Window = Annotated[
@@ -268,6 +269,24 @@ def dag_files(
     from databus.bench.dag_files import run
 
     show(run(options, _say), results, output)
+
+
+@app.command()
+def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
+    recorded: Annotated[int, typer.Option(help="Changes that the records tell of.", min=10_000)] = _TRACE.recorded,
+    changes: Annotated[int, typer.Option(help="Row changes really moved.", min=5_000)] = _TRACE.changes,
+    records: Annotated[int, typer.Option(help="Records asked for in each way.", min=1)] = _TRACE.records,
+    repeats: Annotated[int, typer.Option(help="Times each is asked for.", min=1)] = _TRACE.repeats,
+    documents: Annotated[bool, typer.Option(help="Move to an index too, and ask there.")] = _TRACE.documents,
+    results: Results = None,
+    ports_from: PortsFrom = 22_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """What a person waits for `databus trace` over millions of recorded changes; exit code 1 beyond a bar."""
+    from databus.bench.trace import run
+
+    options = TraceOptions(recorded, changes, records, repeats, documents)
+    show(run(options, _say, ports_from), results, output)
 
 
 def show(result: Result, results: Path | None, output: Format) -> None:

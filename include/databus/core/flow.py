@@ -40,7 +40,8 @@ _WITHOUT_EFFECT_ON_OUTPUT = frozenset(
     }
 )
 """Fields that say how a flow is run, not what comes out."""
-_NAME = re.compile(r"^[a-z][a-z0-9_]{0,99}$")
+FLOW_NAME = re.compile(r"^[a-z][a-z0-9_]{0,99}$")
+"""What a flow may be called."""
 
 
 @dataclass(frozen=True)
@@ -322,7 +323,7 @@ class Flow(Spec):
     @field_validator("name")
     @classmethod
     def _name_is_identifier(cls, value: str) -> str:
-        if not _NAME.fullmatch(value):
+        if not FLOW_NAME.fullmatch(value):
             raise ValueError("a flow's name is lower-case letters, digits and _, at most 100, starting with a letter")
         return value
 

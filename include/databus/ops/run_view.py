@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from databus.core.flow import FLOW_NAME
 from databus.core.settings import Settings
+from databus.records.data_docs import DataDocs
 from databus.records.reports import BatchRecord, Reports
 from databus.records.store import RecordStore
 from databus.records.summary import RunSummary, SinkTotal, summarize
@@ -14,6 +17,21 @@ MOST_BATCHES = 500
 """Batches listed; sums are over all."""
 
 STAGES = ("plan", "read", "transform", "check", "dispatch", "commit", "record")
+
+
+def docs_page(flow: str, run_id: str, settings: Settings | None = None) -> Path | None:
+    """Return the file of a run's Data Docs; None where none was built, or it is not kept any more.
+
+    Args:
+        flow: flow name; anything else has no page.
+        run_id: Airflow's run id.
+        settings: the installation's; from the environment by default.
+    """
+    folder = (settings or Settings.from_environment()).data_docs
+    if not folder or not FLOW_NAME.fullmatch(flow):
+        return None
+    page = DataDocs(Path(folder)).page(flow, run_id)
+    return page if page.is_file() else None
 
 
 def run_view(flow: str, run_id: str, settings: Settings | None = None) -> dict[str, Any] | None:
@@ -59,6 +77,7 @@ def run_view(flow: str, run_id: str, settings: Settings | None = None) -> dict[s
             for check in summary.checks
         ],
         "quality": None if quality is None else {"success": quality.get("success"), "result": quality},
+        "data_docs": docs_page(flow, run_id, settings) is not None,
         "durations_ms": {stage: summary.durations_ms[stage] for stage in _stages(summary)},
         "batch_count": len(batches),
         "batches": [_batch(batch) for batch in batches[-MOST_BATCHES:]],

@@ -39,7 +39,7 @@ class DataDocs:
 
     def address(self, flow: str, run_id: str) -> str:
         """Return the address of a run's page, a file: URL where no web server shows it."""
-        page = self._page(flow, run_id)
+        page = self.page(flow, run_id)
         if not self.url:
             return page.absolute().as_uri()
         return f"{self.url.rstrip('/')}/{quote(page.relative_to(self.folder).as_posix())}"
@@ -54,7 +54,7 @@ class DataDocs:
             runs: the flow's newest runs, newest first, for its page.
         """
         try:
-            _write(self._page(flow, run_id), render(result))
+            _write(self.page(flow, run_id), render(result))
             _write(self.folder / "flows" / f"{flow}.html", self._flow_page(flow, runs))
             flows = sorted(page.stem for page in (self.folder / "flows").glob("*.html"))
             _write(self.folder / "index.html", _list("Data Docs", ((f"flows/{name}.html", name) for name in flows)))
@@ -62,7 +62,8 @@ class DataDocs:
         except OSError as error:
             log.warning("flow %s: Data Docs of run %s not written to %s: %s", flow, run_id, self.folder, error)
 
-    def _page(self, flow: str, run_id: str) -> Path:
+    def page(self, flow: str, run_id: str) -> Path:
+        """Return where a run's page lies, whether it is there or not."""
         # As deep as Great Expectations puts it: its pages link to ../../../../index.html.
         return self._pages(flow) / _file_name(run_id) / "result" / "index.html"
 
@@ -73,7 +74,7 @@ class DataDocs:
         def line(run: RunQuality) -> tuple[str, str]:
             state = "passed" if run.success else f"violated, worst {run.worst or 'not judged'}"
             text = f"{run.evaluated_at.isoformat(timespec='seconds')} {run.run_id}: {state}"
-            page = self._page(flow, run.run_id)
+            page = self.page(flow, run.run_id)
             there = f"../{quote(page.relative_to(self.folder).as_posix())}" if page.exists() else ""
             return there, f"{text}, {run.violations:,} of {run.evaluated:,} values violate"
 
@@ -154,4 +155,5 @@ def _write(path: Path, text: str) -> None:
 
 
 def _file_name(run_id: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.+-]", "_", run_id)[:200]
+    # Never "." or "..": a page lies below its flow.
+    return re.sub(r"[^A-Za-z0-9_.+-]|^\.+$", "_", run_id)[:200]

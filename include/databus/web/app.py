@@ -11,6 +11,9 @@ from databus.core.errors import RecordingError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+_APART = "sandbox allow-scripts allow-popups"
+"""Policy of a page that shows values of rows: it has an origin of its own, and with it none of Airflow's cookies."""
+
 Guard = Callable[..., Any]
 """A FastAPI dependency that refuses a request; finds the DAG in the path's `dag_id`."""
 
@@ -26,10 +29,11 @@ def create_app(guard: Guard, bundle: Path) -> FastAPI:
         bundle: folder of the built pages.
     """
     from fastapi import APIRouter, Depends, FastAPI, HTTPException
+    from fastapi.responses import FileResponse
     from fastapi.staticfiles import StaticFiles
 
     from databus import __version__
-    from databus.ops.run_view import run_view
+    from databus.ops.run_view import docs_page, run_view
 
     # The description of the routes would be open: it is left out.
     app = FastAPI(title="Databus", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
@@ -45,6 +49,14 @@ def create_app(guard: Guard, bundle: Path) -> FastAPI:
         if found is None:
             raise HTTPException(404, {"code": "run_not_recorded", "message": f"nothing is recorded of run {run_id}"})
         return found
+
+    @guarded.get("/dags/{dag_id}/runs/{run_id}/data-docs")
+    def data_docs(dag_id: str, run_id: str) -> FileResponse:
+        """The run's page of Data Docs; 404 when there is none."""
+        page = docs_page(dag_id, run_id)
+        if page is None:
+            raise HTTPException(404, {"code": "no_data_docs", "message": f"there are no Data Docs of run {run_id}"})
+        return FileResponse(page, media_type="text/html", headers={"Content-Security-Policy": _APART})
 
     app.include_router(guarded)
     app.mount("/static", StaticFiles(directory=bundle, check_dir=False), name="static")

@@ -8,6 +8,7 @@ import pytest
 from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
+from databus.records.data_docs import DataDocs
 from databus.records.recorder import SqlRecorder
 from databus.web.app import FirstUse, create_app
 from tests.contract.record_samples import report
@@ -55,6 +56,31 @@ def test_a_run_shows_inputs_outputs_counts_quality_and_lineage(client: TestClien
 def test_what_is_not_recorded_is_said(client: TestClient) -> None:
     answer = client.get("/api/v1/dags/orders_to_kafka/runs/other")
     assert (answer.status_code, answer.json()["detail"]["code"]) == (404, "run_not_recorded")
+
+
+def test_data_docs_are_shown_to_those_who_may_see_the_dag_and_apart_from_airflow(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABUS_DATA_DOCS", str(tmp_path / "docs"))
+    assert client.get(RUN).json()["data_docs"] is False
+    assert client.get(f"{RUN}/data-docs").json()["detail"]["code"] == "no_data_docs"
+    for flow in ("orders_to_kafka", "hidden"):
+        page = DataDocs(tmp_path / "docs").page(flow, "r1")
+        page.parent.mkdir(parents=True)
+        page.write_text("<h1>found</h1>")
+    assert client.get(RUN).json()["data_docs"] is True
+    shown = client.get(f"{RUN}/data-docs")
+    assert (shown.status_code, shown.text) == (200, "<h1>found</h1>")
+    policy = shown.headers["content-security-policy"].split()
+    assert policy[0] == "sandbox"
+    assert "allow-same-origin" not in policy
+    assert client.get("/api/v1/dags/hidden/runs/r1/data-docs").status_code == 403
+    (tmp_path / "docs" / "validations" / "result").mkdir()
+    (tmp_path / "docs" / "validations" / "result" / "index.html").write_text("no flow's")
+    for dag, run in (("orders_to_kafka", "%2e%2e"), ("%2e%2e", "validations"), ("orders_to_kafka", "other")):
+        assert client.get(f"/api/v1/dags/{dag}/runs/{run}/data-docs").status_code == 404, (dag, run)
+    monkeypatch.setenv("DATABUS_DATA_DOCS", "")
+    assert client.get(f"{RUN}/data-docs").status_code == 404
 
 
 def test_the_guard_is_asked_before_anything_is_read(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,21 +23,17 @@ from databus.core.tables import TableSchema
 from databus.core.trace import Sighting, Sought
 from databus.kafka.client import ClientSettings, LastError
 from databus.sinks.kafka import evidence
-from databus.sinks.kafka.direct import KafkaEncoder
 from databus.sinks.kafka.effect import effect_of
 from databus.sinks.kafka.encoding import encode
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
-from databus.sinks.kafka.plain import PlainSlotWriter
 from databus.sinks.kafka.preflight import probe
 from databus.sinks.kafka.register import KafkaClaimRegister, mark_of
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
-from databus.sinks.kafka.tally import DEFAULT_MAX_MESSAGE_BYTES
-from databus.sinks.kafka.topic_names import topics_of
+from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES, topics_of
 from databus.sinks.kafka.topics import DEFAULT_RETENTION_S, Topics
 from databus.sinks.kafka.tracing import TopicReader
 from databus.sinks.kafka.upkeep import abandon_slot, refresh_slot
-from databus.sinks.kafka.writer import KafkaSlotWriter
 
 _MARKER_PARTITIONS = 16
 
@@ -108,13 +104,19 @@ class KafkaSink:
 
     def encoder(self, plan: Plan) -> DirectEncoder:
         """Return the encoder of the direct lane; it gives the same columns."""
+        from databus.sinks.kafka.direct import KafkaEncoder  # looking at records needs no kernels
+
         return KafkaEncoder(self.spec, plan)
 
     def writer(self, plan: Plan) -> SlotWriter:
         """Return the plan's writer; it carries the topics' size limits and the connection."""
         limits = self.topics.max_message_bytes(sorted(plan.sinks[self.spec.sink_name].partitions))
         if not self.marked:
+            from databus.sinks.kafka.plain import PlainSlotWriter
+
             return PlainSlotWriter(self.spec.sink_name, plan, self._producer(limits), limits, self.spec.profile)
+        from databus.sinks.kafka.writer import KafkaSlotWriter
+
         return KafkaSlotWriter(self.spec.sink_name, plan, self._producer(limits), limits, self.spec.chunk_rows)
 
     def markers(self, slots: int | None = None) -> list[Marker | None]:

@@ -13,9 +13,7 @@ import pyarrow.compute as pc
 
 from databus.core.errors import SinkSettingError
 from databus.core.receipts import RejectedRow, WriteReceipt
-
-DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
-"""Kafka's default of max.message.bytes."""
+from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES
 
 RECORD_OVERHEAD_BYTES = 160
 """Upper bound beside key, value and event id: batch header 61, record header 26, the headers' names and ts_ms 40."""

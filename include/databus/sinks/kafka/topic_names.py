@@ -17,6 +17,9 @@ DDL_TABLE = "_ddl"
 
 MAX_NAME = 249
 
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+"""Kafka's default of max.message.bytes."""
+
 
 def topic_of(template: str, table: TableSchema, route: str, flow: str) -> str:
     """Return the topic of a table's rows.

@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from databus.core.errors import SinkAccessError, SinkError, SinkSettingError, SinkUnavailableError
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.kafka.refusals import silent_refusal
-from databus.sinks.kafka.tally import DEFAULT_MAX_MESSAGE_BYTES
+from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES
 
 DEFAULT_RETENTION_S = 7 * 24 * 3600.0
 """Kafka's default of offsets.retention.minutes, in seconds."""

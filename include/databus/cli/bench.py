@@ -14,6 +14,7 @@ from databus.bench.options import (
     E2EOptions,
     FreshnessOptions,
     IdleOptions,
+    MetadataOptions,
     MirrorOptions,
 )
 from databus.bench.results import Result, results_folder
@@ -26,6 +27,7 @@ app = typer.Typer(help="Measure speed on real servers, which are started and rem
 _DECODE, _E2E = DecodeOptions(), E2EOptions()
 _CATCHUP, _FRESH, _MIRROR = CatchupOptions(), FreshnessOptions(), MirrorOptions()
 _FILES, _IDLE = DagFilesOptions(), IdleOptions()
+_METADATA = MetadataOptions()
 Results = Annotated[Path | None, typer.Option("--results", help="Folder of the result file.", show_default=False)]
 PortsFrom = Annotated[int, typer.Option("--ports-from", help="Take free ports from this number on.", min=1024)]
 
@@ -178,6 +180,32 @@ def dag_files(
     from databus.bench.dag_files import run
 
     show(run(options, _say), results, output)
+
+
+@app.command()
+def metadata(  # noqa: PLR0913, PLR0917 - one parameter per option
+    flows: Annotated[int, typer.Option(help="Flows whose DAGs are scheduled.", min=1)] = _METADATA.flows,
+    every_seconds: Annotated[int, typer.Option(help="Between two runs of a flow.", min=5)] = _METADATA.every_seconds,
+    days: Annotated[float, typer.Option(help="Age of the oldest run.", min=0.01)] = _METADATA.days,
+    keep_days: Annotated[float, typer.Option(help="What retention leaves.", min=0)] = _METADATA.keep_days,
+    seconds: Annotated[int, typer.Option(help="Time the scheduler is watched, three times.", min=5)] = (
+        _METADATA.seconds
+    ),
+    database: Annotated[
+        str | None, typer.Option(help="SQLAlchemy URL of an empty database.", show_default="a PostgreSQL of its own")
+    ] = None,
+    results: Results = None,
+    ports_from: PortsFrom = 22_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """A loop of Airflow's scheduler on a month of runs, before and after retention; exit code 1 beyond a bar."""
+    from databus.bench.metadata import run
+
+    show(
+        run(MetadataOptions(flows, every_seconds, days, keep_days, seconds, database), _say, ports_from),
+        results,
+        output,
+    )
 
 
 def show(result: Result, results: Path | None, output: Format) -> None:

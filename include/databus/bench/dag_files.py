@@ -32,16 +32,16 @@ flow = Flow(
     sinks=(Kafka(conn_id="kafka_east", topic="cdc.orders_{number:03}"),),
     mode="{mode}",
 )
-dag = flow_dag(flow, every=timedelta(minutes=1))
+dag = flow_dag(flow, every=timedelta(seconds={every_s}))
 '''
 _LIVE = 5
 """So many flows are live; the rest are economy flows."""
 
 
-def write_files(folder: Path, files: int) -> None:
-    """Write the DAG files of so many flows."""
+def write_files(folder: Path, files: int, every_s: float = 60) -> None:
+    """Write the DAG files of so many flows, with a run each `every_s` seconds."""
     for number in range(1, files + 1):
-        text = _FILE.format(number=number, mode="live" if number <= _LIVE else "economy")
+        text = _FILE.format(number=number, mode="live" if number <= _LIVE else "economy", every_s=every_s)
         (folder / f"flow_{number:03}.py").write_text(text, encoding="utf-8")
 
 

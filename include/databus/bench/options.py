@@ -220,3 +220,24 @@ class TraceOptions:
     records: int = 3
     repeats: int = 3
     documents: bool = True
+
+
+@dataclass(frozen=True)
+class MetadataOptions:
+    """Sizes and parts of the run.
+
+    Attributes:
+        flows: flows whose DAGs are scheduled.
+        every_seconds: between two runs of a flow, now and in the past.
+        days: age of the oldest run of each flow.
+        keep_days: what retention leaves.
+        seconds: how long the scheduler is watched each time.
+        database: SQLAlchemy URL of an empty database for Airflow; None for a PostgreSQL that the bench starts.
+    """
+
+    flows: int = 5
+    every_seconds: int = 60
+    days: float = 30.0
+    keep_days: float = 7.0
+    seconds: int = 60
+    database: str | None = None

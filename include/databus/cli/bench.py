@@ -15,6 +15,7 @@ from databus.bench.options import (
     E2EOptions,
     FreshnessOptions,
     IdleOptions,
+    MetadataOptions,
     MirrorDelayOptions,
     MirrorOptions,
     TraceOptions,
@@ -30,6 +31,7 @@ _DECODE, _E2E = DecodeOptions(), E2EOptions()
 _CATCHUP, _FRESH, _MIRROR = CatchupOptions(), FreshnessOptions(), MirrorOptions()
 _FILES, _IDLE, _TRACE = DagFilesOptions(), IdleOptions(), TraceOptions()
 _LIVE, _LIVE_MIRROR = AirflowFreshnessOptions(), MirrorDelayOptions()
+_METADATA = MetadataOptions()
 Results = Annotated[Path | None, typer.Option("--results", help="Folder of the result file.", show_default=False)]
 Window = Annotated[
     int, typer.Option(help="With Airflow: seconds from one run to the next, each of which takes over.", min=5)
@@ -287,6 +289,32 @@ def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     options = TraceOptions(recorded, changes, records, repeats, documents)
     show(run(options, _say, ports_from), results, output)
+
+
+@app.command()
+def metadata(  # noqa: PLR0913, PLR0917 - one parameter per option
+    flows: Annotated[int, typer.Option(help="Flows whose DAGs are scheduled.", min=1)] = _METADATA.flows,
+    every_seconds: Annotated[int, typer.Option(help="Between two runs of a flow.", min=5)] = _METADATA.every_seconds,
+    days: Annotated[float, typer.Option(help="Age of the oldest run.", min=0.01)] = _METADATA.days,
+    keep_days: Annotated[float, typer.Option(help="What retention leaves.", min=0)] = _METADATA.keep_days,
+    seconds: Annotated[int, typer.Option(help="Time the scheduler is watched, three times.", min=5)] = (
+        _METADATA.seconds
+    ),
+    database: Annotated[
+        str | None, typer.Option(help="SQLAlchemy URL of an empty database.", show_default="a PostgreSQL of its own")
+    ] = None,
+    results: Results = None,
+    ports_from: PortsFrom = 22_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """A loop of Airflow's scheduler on a month of runs, before and after retention; exit code 1 beyond a bar."""
+    from databus.bench.metadata import run
+
+    show(
+        run(MetadataOptions(flows, every_seconds, days, keep_days, seconds, database), _say, ports_from),
+        results,
+        output,
+    )
 
 
 def show(result: Result, results: Path | None, output: Format) -> None:

@@ -35,7 +35,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror
+.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror
 test: setup java ## The whole suite, on real servers that it starts itself
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -53,6 +53,9 @@ faults-spark: setup java ## The same with tasks in a real Spark Connect server, 
 
 faults-scheduler: setup java ## kill -9 of a real Airflow scheduler under a scheduled flow (ROUNDS=5 SEED=1)
 	$(BIN)/python -m tests.faults.mixed.scheduler --rounds $(or $(ROUNDS),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+faults-mirror: setup java ## Faults on a mirror between two clusters of three brokers (ROUNDS=200 SEED=1; ARGS="--target-brokers 1")
+	$(BIN)/python -m tests.faults.mirror --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 faults-zombies: setup java ## 200 zombies (paused runs, orphaned tasks), half of them initialise late
 	$(BIN)/python -m tests.faults --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED)) --kinds "late initialiser" "late initialiser" \

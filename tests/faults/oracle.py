@@ -35,17 +35,15 @@ class Verdict:
         return not self.counts
 
 
-class TopicOracle:
-    """Reads a topic on and on, and compares each record with its key's history."""
+class TopicReader:
+    """Reads a topic on and on, as a read_committed consumer.
 
-    def __init__(self, bootstrap: str, topic: str):
-        self.verdict = Verdict()
-        self.seen = 0
-        self.tombstones: Counter[Key] = Counter()
-        self._numbers: dict[Key, int] = {}
-        self._ops: dict[Key, dict[int, str]] = {}
-        self._skipped: dict[Key, set[int]] = {}
-        self._ids: set[str] = set()
+    Attributes:
+        verdict: what was found, shared where several read.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, verdict: Verdict | None = None):
+        self.verdict = Verdict() if verdict is None else verdict
         self._topic = topic
         self._consumer = Consumer(
             {
@@ -57,7 +55,6 @@ class TopicOracle:
                 "log_level": 0,
             }
         )
-        self._ends: dict[int, int] = {}
         self._assigned = False
 
     def close(self) -> None:
@@ -75,12 +72,15 @@ class TopicOracle:
             error = message.error()
             if error is None:
                 ended.discard(message.partition())
-                self.take(message.key(), message.value(), f"{message.partition()}:{message.offset()}")
+                self.came(message)
                 taken += 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
-        self._taken = taken
         return taken
+
+    def came(self, message: Any) -> None:
+        """Take in one record."""
+        raise NotImplementedError
 
     def _assign(self) -> bool:
         if not self._assigned:
@@ -96,6 +96,23 @@ class TopicOracle:
                 if place.offset >= 0:
                     self._consumer.seek(place)
         return True
+
+
+class TopicOracle(TopicReader):
+    """Compares each record with its key's history."""
+
+    def __init__(self, bootstrap: str, topic: str):
+        super().__init__(bootstrap, topic)
+        self.seen = 0
+        self.tombstones: Counter[Key] = Counter()
+        self._numbers: dict[Key, int] = {}
+        self._ops: dict[Key, dict[int, str]] = {}
+        self._skipped: dict[Key, set[int]] = {}
+        self._ids: set[str] = set()
+
+    def came(self, message: Any) -> None:
+        """Judge one record."""
+        self.take(message.key(), message.value(), f"{message.partition()}:{message.offset()}")
 
     def take(self, key: bytes, value: bytes | None, place: str) -> None:
         """Judge one record."""

@@ -103,7 +103,8 @@ class Sampler:
         consumer.assign([TopicPartition(s.topic, s.partition, s.begin) for s in waiting.values()])
         while waiting and monotonic() < deadline:
             done = []
-            for message in consumer.consume(_AT_ONCE, 0.02):
+            messages: list[Any] = consumer.consume(_AT_ONCE, 0.02)
+            for message in messages:
                 place = (message.topic(), message.partition())
                 stretch = waiting.pop(place, None)
                 if stretch is None:

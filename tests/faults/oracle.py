@@ -52,10 +52,12 @@ class TopicReader:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,  # else each end is told half a second late
                 "log_level": 0,
             }
         )
         self._assigned = False
+        self._next: dict[int, int] = {}
 
     def close(self) -> None:
         self._consumer.close()
@@ -76,6 +78,9 @@ class TopicReader:
                 taken += 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
+            else:
+                continue
+            self._next[message.partition()] = message.offset() + (error is None)
         return taken
 
     def came(self, message: Any) -> None:
@@ -91,10 +96,10 @@ class TopicReader:
             self._consumer.assign([TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in known.partitions])
             self._assigned = True
         else:
-            # An end of partition is told once: a seek to the present position makes it told again.
-            for place in self._consumer.position([TopicPartition(self._topic, p) for p in range(self._partitions)]):
-                if place.offset >= 0:
-                    self._consumer.seek(place)
+            # An end of partition is told once: a seek to it makes it told again. The consumer's own position is not
+            # known any more when nothing came since the last seek.
+            for partition, offset in self._next.items():
+                self._consumer.seek(TopicPartition(self._topic, partition, offset))
         return True
 
 

@@ -15,7 +15,7 @@ world = given.world
 
 
 def test_what_came_while_the_link_was_down_is_there_once_and_in_order(world: KafkaWorld) -> None:
-    options = MirrorLinkOptions(200, 100, 3, before_s=0.5, down_s=3.0, slots=2)
+    options = MirrorLinkOptions(200, 100, 3, before_s=0.5, down_s=3.0, slots=2, behind_s=30.0)
     result = mirror_link.measure(world.sandbox, OneProcess(), options, lambda _line: None)
     assert result.figures["records"] >= 600
     assert result.figures["backlog_records"] >= 300

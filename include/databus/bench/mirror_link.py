@@ -36,8 +36,6 @@ BARS = (
     Bar("partitions_out_of_order", at_most=0),
 )
 TOPIC = "records_over_a_link"
-_BEHIND_S = 2.0
-"""Caught up is who has moved all but what was written in the last so many seconds."""
 _WITHIN_S = 3600.0
 _RETRY_S = 0.5
 
@@ -169,7 +167,7 @@ def _cut(
         moved = runs.moved
         if not first and moved > at_the_cut + options.records_per_second:
             first.append(time.perf_counter() - began)
-        return writer.written - moved <= _BEHIND_S * options.records_per_second
+        return writer.written - moved <= options.behind_s * options.records_per_second
 
     _await(runs, even)
     took = time.perf_counter() - began

@@ -173,6 +173,7 @@ class MirrorLinkOptions:
         before_s: how long the mirror runs before the link is cut.
         down_s: how long the link is down.
         slots: parallel writers.
+        behind_s: caught up is who has moved all but what is written in so many seconds.
     """
 
     records_per_second: int = 5_000
@@ -181,3 +182,4 @@ class MirrorLinkOptions:
     before_s: float = 20.0
     down_s: float = 600.0
     slots: int = 2
+    behind_s: float = 2.0

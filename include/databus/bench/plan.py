@@ -128,7 +128,8 @@ def _flow(name: str, options: PlanOptions) -> Flow:
 
 
 def _create(servers: str, partitions: int) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": servers})
     for number in range(_TOPICS):

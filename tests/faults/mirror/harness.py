@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaException
 
@@ -17,7 +17,11 @@ from tests.faults.mirror.oracle import MirrorOracle
 from tests.faults.mirror.world import SOURCE, TARGET, MirrorWorld
 from tests.faults.mirror.writer import MirrorWriter
 from tests.faults.mixed.cluster import coordinator
+from tests.faults.mixed.loop import STUCK_S as MIXED_STUCK_S
+from tests.faults.report import Report
 from tests.faults.schedule import Fault
+
+_STARTED_S = 600.0
 
 SERVER_FAULTS = (
     *(
@@ -66,6 +70,17 @@ class MirrorHarness(Harness):
         oracle = MirrorOracle(source.address, target.address, tuple(topics))
         self._open(world, flow, seed, tell, (self._writer, oracle))
         self._brokers = 0
+        if source.brokers + target.brokers > 2:
+            self.runs.stuck_s = MIXED_STUCK_S  # clusters choose leaders, as in the mixed loop
+
+    def play(self, faults: Sequence[Fault], until: float = float("inf")) -> Report:
+        """As ever, once a first batch has come through: fresh clusters are busy making their own topics."""
+        self._writer.start()
+        self.runs.fault = "at the start"
+        run = self.runs.committing(1, within_s=_STARTED_S)
+        if run is not None:
+            self.runs.stop_in_order(run)
+        return super().play(faults, until)
 
     def judge(self) -> None:
         """As ever; brokers may be on their way up still."""

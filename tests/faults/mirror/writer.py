@@ -58,8 +58,10 @@ class MirrorWriter:
         return f"faults-writer-{next(iter(self._topics))}-{number}"
 
     def start(self) -> None:
+        """Begin; once begun, it goes on."""
         for thread in self._threads:
-            thread.start()
+            if thread.ident is None:
+                thread.start()
 
     def stop(self) -> None:
         """Stop after the transactions in hand."""

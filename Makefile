@@ -35,7 +35,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror
+.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-link bench-plan
 test: setup java ## The whole suite, on real servers that it starts itself
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -92,6 +92,12 @@ bench-freshness: setup java ## Delay from a commit to a read_committed reader, b
 
 bench-mirror: setup java ## Records per second from one Kafka to another, beside MirrorMaker 2 with and without exactly once
 	$(BIN)/python -m tests.bench.mirror $(ARGS)
+
+bench-mirror-link: setup java ## Seconds to catch up after a mirror's link was down for 10 minutes (ARGS="--minutes 1")
+	$(BIN)/databus bench mirror-link $(ARGS)
+
+bench-plan: setup java ## CPU seconds and requests of a mirror's plan over 5,000 topic-partitions
+	$(BIN)/databus bench plan $(ARGS)
 
 bench: bench-e2e ## The same as bench-e2e
 

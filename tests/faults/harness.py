@@ -58,11 +58,13 @@ class Oracle(Protocol):
 
     Attributes:
         verdict: what was found.
-        seen: how much has arrived.
     """
 
     verdict: Verdict
-    seen: int
+
+    @property
+    def seen(self) -> int:
+        """How much has arrived."""
 
     def poll(self, patience_s: float = 5.0) -> int:
         """Read on; return how many records came."""

@@ -108,10 +108,6 @@ class MirrorOracle:
         """Records that are where they belong."""
         return self._comparison.seen
 
-    @seen.setter
-    def seen(self, _value: int) -> None:
-        raise AttributeError("records are counted where they are compared")
-
     def close(self) -> None:
         for sides in self._sides.values():
             for side in sides:

@@ -35,7 +35,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay
+.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
 test: setup java ## The whole suite, on real servers that it starts itself
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -53,6 +53,9 @@ faults-spark: setup java ## The same with tasks in a real Spark Connect server, 
 
 faults-scheduler: setup java ## kill -9 of a real Airflow scheduler under a scheduled flow (ROUNDS=5 SEED=1)
 	$(BIN)/python -m tests.faults.mixed.scheduler --rounds $(or $(ROUNDS),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+faults-mirror: setup java ## Faults on a mirror between two clusters of three brokers (ROUNDS=200 SEED=1; ARGS="--target-brokers 1")
+	$(BIN)/python -m tests.faults.mirror --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 faults-zombies: setup java ## 200 zombies (paused runs, orphaned tasks), half of them initialise late
 	$(BIN)/python -m tests.faults --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED)) --kinds "late initialiser" "late initialiser" \
@@ -92,6 +95,12 @@ bench-mirror-delay: setup java ## Delay of a live mirror that Airflow runs for 3
 
 bench-mirror: setup java ## Records per second from one Kafka to another, beside MirrorMaker 2 with and without exactly once
 	$(BIN)/python -m tests.bench.mirror $(ARGS)
+
+bench-mirror-link: setup java ## Seconds to catch up after a mirror's link was down for 10 minutes (ARGS="--minutes 1")
+	$(BIN)/databus bench mirror-link $(ARGS)
+
+bench-plan: setup java ## CPU seconds and requests of a mirror's plan over 5,000 topic-partitions
+	$(BIN)/databus bench plan $(ARGS)
 
 bench: bench-e2e ## The same as bench-e2e
 

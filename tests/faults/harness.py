@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any, Protocol
 
 import psutil
 
@@ -15,7 +16,7 @@ from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.connections import Connection
 from databus.core.flow import Mode
 from tests.faults.changes import ChangeWriter
-from tests.faults.oracle import TopicOracle, judge_history
+from tests.faults.oracle import TopicOracle, Verdict, judge_history
 from tests.faults.report import Report
 from tests.faults.runs import STUCK_S, FlowRuns
 from tests.faults.schedule import Fault
@@ -26,6 +27,52 @@ _BACKLOG = 300
 
 ZOMBIES = ("zombie driver", "zombie both", "zombie executor", "late initialiser")
 _ORPHANS = ("zombie executor", "late initialiser")
+
+
+class Writer(Protocol):
+    """Writes to the source until it is stopped.
+
+    Attributes:
+        full: asked before each transaction whether to wait.
+        total: how much there is to be seen of what was written so far.
+        transactions: number of committed transactions.
+    """
+
+    full: Callable[[], bool]
+    total: int
+    transactions: int
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None:
+        """Stop after the transaction in hand; raises what went wrong."""
+
+    def snapshot(self) -> Any:
+        """Return what was written, for the oracle's `settle`."""
+
+    def close(self) -> None: ...
+
+
+class Oracle(Protocol):
+    """Reads what arrives, and judges it.
+
+    Attributes:
+        verdict: what was found.
+    """
+
+    verdict: Verdict
+
+    @property
+    def seen(self) -> int:
+        """How much has arrived."""
+
+    def poll(self, patience_s: float = 5.0) -> int:
+        """Read on; return how many records came."""
+
+    def settle(self, expected: Any) -> None:
+        """Compare all that was seen with all that was written."""
+
+    def close(self) -> None: ...
 
 
 class Harness:
@@ -39,24 +86,29 @@ class Harness:
         tell: Callable[[str], None] = lambda _line: None,
         mode: Mode = "standard",
     ):
-        self.world, self.name, self._tell = world, name, tell
-        self.report = Report(seed)
-        self.writer = ChangeWriter(world.sql, name, seed)
-        self.flow = Flow(
+        writer = ChangeWriter(world.sql, name, seed)
+        flow = Flow(
             name=name,
-            source=self.writer.create(),
+            source=writer.create(),
             sinks=(Kafka(conn_id="kafka_east", topic=name, partitions=5, slots=2, chunk_rows=10, timeout_s=20),),
             mode=mode,
         )
-        self.writer.write(60)
-        self.oracle = TopicOracle(world.sandbox.address("kafka"), name)
+        writer.write(60)
+        self._open(world, flow, seed, tell, (writer, TopicOracle(world.sandbox.address("kafka"), name)))
+        world.warm(self.flow)
+
+    def _open(
+        self, world: World, flow: Flow, seed: int, tell: Callable[[str], None], given: tuple[Writer, Oracle]
+    ) -> None:
+        self.world, self.flow, self.name, self._tell = world, flow, flow.name, tell
+        self.report = Report(seed)
+        self.writer, self.oracle = given
         host, _, port = world.sandbox.address("zookeeper").partition(":")
         self._store = ZooKeeperCheckpoints(
             Connection(conn_id="oracle", conn_type="zookeeper", host=host, port=int(port))
         )
         self.runs = FlowRuns(world, self.flow, self.report, self._relieve)
         self.writer.full = lambda: self.writer.total - self.oracle.seen > _BACKLOG
-        world.warm(self.flow)
 
     def close(self) -> None:
         """Stop the writer and all runs."""
@@ -68,8 +120,11 @@ class Harness:
             self.writer.close()
             self.oracle.close()
             self._store.close()
-            with suppress(Exception), self.world.sql() as connection, connection.cursor() as cursor:
-                cursor.execute(f"DROP DATABASE {self.name}")
+            self._drop()
+
+    def _drop(self) -> None:
+        with suppress(Exception), self.world.sql() as connection, connection.cursor() as cursor:
+            cursor.execute(f"DROP DATABASE {self.name}")
 
     def play(self, faults: Sequence[Fault], until: float = float("inf")) -> Report:
         """Play the faults until one leaves a finding or the monotonic clock passes `until`; then settle.
@@ -226,9 +281,16 @@ class Harness:
         if server == "disk":
             self._disk_round(fault)
             return
-        sandbox, proxy = self.world.sandbox, self.world.proxies[server]
         run = self.runs.committing(1) or self.runs.start()
         time.sleep(fault.after_s / 2)
+        self._befall(server, what, fault)
+        self.runs.owe(fault.kind, time.time())
+        run = self.runs.committing(1, run) or run
+        self.runs.stop_in_order(run)
+
+    def _befall(self, server: str, what: str, fault: Fault) -> None:
+        """Let the fault befall a server, and end it."""
+        sandbox, proxy = self.world.sandbox, self.world.proxies[server]
         if what == "killed":
             sandbox.kill(server)
             time.sleep(fault.lasts_s)
@@ -250,9 +312,6 @@ class Harness:
                 proxy.stop("to" if what == "hears not" else "from")
             time.sleep(fault.lasts_s)
             proxy.heal()
-        self.runs.owe(fault.kind, time.time())
-        run = self.runs.committing(1, run) or run
-        self.runs.stop_in_order(run)
 
     def _disk_round(self, fault: Fault) -> None:
         """Fill the disk that segments are staged on, and make room again."""

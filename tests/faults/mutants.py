@@ -34,6 +34,7 @@ class Mutant:
         model: size at which the model finds it; None where the model cannot see it.
         faults: faults under which the harness finds it, () where it is not asked.
         test: node id of a test that fails.
+        loop: the harness that is asked, a module.
     """
 
     what: str
@@ -41,6 +42,7 @@ class Mutant:
     model: Size | None = None
     faults: tuple[str, ...] = ()
     test: str = ""
+    loop: str = "tests.faults"
 
     def apply(self) -> None:
         """Change this process for good.
@@ -62,6 +64,7 @@ def replace_known(target: Any, name: str, value: Any) -> None:
     setattr(target, name, value)
 
 
+_MIRROR = "tests.faults.mirror"
 SMALL = Size(units=1, crashes=1, expiries=1, epochs=3)
 
 
@@ -262,6 +265,28 @@ def _quarantine_after_commit(plant: Callable[[Any, str, Any], None]) -> None:
     plant(batch._Moved, "rejected", property(lambda self: (), lambda self, value: None))
 
 
+def _null_headers_emptied(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sinks.kafka_mirror import writer
+
+    right = writer.MirrorSlotWriter._headers
+
+    def headers(self: Any, given: Any) -> Any:
+        return [None if of is None else [(n, v or b"") for n, v in of] for of in right(self, given)]
+
+    plant(writer.MirrorSlotWriter, "_headers", headers)
+
+
+def _aborted_mirrored(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sources import kafka_fetch
+
+    right = kafka_fetch.Fetcher.__init__
+
+    def opened(self: Any, settings: Any, _isolation: str, extra: Any, stretches: Any) -> None:
+        right(self, settings, "read_uncommitted", extra, stretches)
+
+    plant(kafka_fetch.Fetcher, "__init__", opened)
+
+
 MUTANTS: dict[str, Mutant] = {
     "no epoch check": Mutant("ZooKeeper takes writes of any epoch", _no_epoch_check, SMALL),
     "epoch read, not checked": Mutant("the epoch is read but no part of the multi", _multi_without_epoch, SMALL),
@@ -298,6 +323,15 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "partition by row": Mutant("the partition is not the key's", _partition_by_row, faults=("kill driver",)),
     "row dropped": Mutant("the last row of a chunk is not produced", _row_dropped, faults=("kill driver",)),
+    "null headers emptied": Mutant(
+        "a mirror makes empty headers of null ones", _null_headers_emptied, faults=("kill driver",), loop=_MIRROR
+    ),
+    "aborted records mirrored": Mutant(
+        "a mirror reads what was not committed", _aborted_mirrored, faults=("kill driver",), loop=_MIRROR
+    ),
+    "marker ignored by a mirror": Mutant(
+        "a mirror writes whatever its marker says", _marker_ignored, faults=("kill both",), loop=_MIRROR
+    ),
     "receipts not checked": Mutant(
         "receipts are not compared with what was given",
         _receipts_not_checked,
@@ -345,7 +379,9 @@ def caught_by_harness(name: str, home: Path, ports_from: int, rounds: int) -> st
         RuntimeError: the harness itself failed, which says nothing of the bug.
     """
     mutant = MUTANTS[name]
-    command = [sys.executable, "-m", "tests.faults", "--home", str(home), "--ports-from", str(ports_from)]
+    command = [sys.executable, "-m", mutant.loop, "--ports-from", str(ports_from)]
+    # The mirror's loop starts its own servers, two sandboxes, and removes them.
+    command += ["--source-brokers", "1", "--target-brokers", "1"] if mutant.loop == _MIRROR else ["--home", str(home)]
     command += ["--rounds", str(rounds), "--seed", "7", "--kinds", *mutant.faults, "--mutant", name]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     findings = [line.split("FINDING ")[1] for line in done.stdout.splitlines() if "FINDING " in line]

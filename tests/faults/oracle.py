@@ -35,17 +35,15 @@ class Verdict:
         return not self.counts
 
 
-class TopicOracle:
-    """Reads a topic on and on, and compares each record with its key's history."""
+class TopicReader:
+    """Reads a topic on and on, as a read_committed consumer.
 
-    def __init__(self, bootstrap: str, topic: str):
-        self.verdict = Verdict()
-        self.seen = 0
-        self.tombstones: Counter[Key] = Counter()
-        self._numbers: dict[Key, int] = {}
-        self._ops: dict[Key, dict[int, str]] = {}
-        self._skipped: dict[Key, set[int]] = {}
-        self._ids: set[str] = set()
+    Attributes:
+        verdict: what was found, shared where several read.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, verdict: Verdict | None = None):
+        self.verdict = Verdict() if verdict is None else verdict
         self._topic = topic
         self._consumer = Consumer(
             {
@@ -54,11 +52,12 @@ class TopicOracle:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,  # else each end is told half a second late
                 "log_level": 0,
             }
         )
-        self._ends: dict[int, int] = {}
         self._assigned = False
+        self._next: dict[int, int] = {}
 
     def close(self) -> None:
         self._consumer.close()
@@ -75,12 +74,18 @@ class TopicOracle:
             error = message.error()
             if error is None:
                 ended.discard(message.partition())
-                self.take(message.key(), message.value(), f"{message.partition()}:{message.offset()}")
+                self.came(message)
                 taken += 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
-        self._taken = taken
+            else:
+                continue
+            self._next[message.partition()] = message.offset() + (error is None)
         return taken
+
+    def came(self, message: Any) -> None:
+        """Take in one record."""
+        raise NotImplementedError
 
     def _assign(self) -> bool:
         if not self._assigned:
@@ -91,11 +96,28 @@ class TopicOracle:
             self._consumer.assign([TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in known.partitions])
             self._assigned = True
         else:
-            # An end of partition is told once: a seek to the present position makes it told again.
-            for place in self._consumer.position([TopicPartition(self._topic, p) for p in range(self._partitions)]):
-                if place.offset >= 0:
-                    self._consumer.seek(place)
+            # An end of partition is told once: a seek to it makes it told again. The consumer's own position is not
+            # known any more when nothing came since the last seek.
+            for partition, offset in self._next.items():
+                self._consumer.seek(TopicPartition(self._topic, partition, offset))
         return True
+
+
+class TopicOracle(TopicReader):
+    """Compares each record with its key's history."""
+
+    def __init__(self, bootstrap: str, topic: str):
+        super().__init__(bootstrap, topic)
+        self.seen = 0
+        self.tombstones: Counter[Key] = Counter()
+        self._numbers: dict[Key, int] = {}
+        self._ops: dict[Key, dict[int, str]] = {}
+        self._skipped: dict[Key, set[int]] = {}
+        self._ids: set[str] = set()
+
+    def came(self, message: Any) -> None:
+        """Judge one record."""
+        self.take(message.key(), message.value(), f"{message.partition()}:{message.offset()}")
 
     def take(self, key: bytes, value: bytes | None, place: str) -> None:
         """Judge one record."""

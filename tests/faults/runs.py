@@ -21,7 +21,10 @@ class FlowRuns:
     Attributes:
         all: every run so far.
         fault: what is tried just now; findings name it.
+        stuck_s: a commit that takes longer is a finding.
     """
+
+    stuck_s = STUCK_S
 
     def __init__(self, world: World, flow: Flow, report: Report, while_waiting: Callable[[], None]):
         """Start nothing yet; `while_waiting` is called again and again while commits are waited for."""
@@ -56,9 +59,13 @@ class FlowRuns:
         self._report.note(f"run {run.number} started as {run.pid}")
         return run
 
-    def committing(self, commits: int, run: Run | None = None) -> Run | None:
-        """Keep runs going, as a scheduler that retries, until so many batches were committed from now on."""
-        since, deadline = time.time(), time.monotonic() + STUCK_S
+    def committing(self, commits: int, run: Run | None = None, within_s: float = 0.0) -> Run | None:
+        """Keep runs going, as a scheduler that retries, until so many batches were committed from now on.
+
+        None, and a finding, where that takes longer than `within_s`, or what is usual.
+        """
+        within_s = within_s or self.stuck_s
+        since, deadline = time.time(), time.monotonic() + within_s
         while time.monotonic() < deadline:
             if run is None or run.status is not None:
                 if run is not None:
@@ -73,7 +80,7 @@ class FlowRuns:
             with run.changed:
                 run.changed.wait(0.1)
         last = run.events[-1] if run is not None and run.events else None
-        self._report.find("stuck", self.fault, f"no {commits} commits within {STUCK_S:.0f} s; last told: {last}")
+        self._report.find("stuck", self.fault, f"no {commits} commits within {within_s:.0f} s; last told: {last}")
         if run is not None:
             run.signal_group(signal.SIGUSR1)  # the stacks of all its threads go to the runs' log
             run.wait_end(2)

@@ -74,7 +74,13 @@ class Fault:
     clock_offset_s: float
 
 
-def schedule(rounds: int, seed: int, server_share: float = 0.1, kinds: tuple[str, ...] = ()) -> list[Fault]:
+def schedule(
+    rounds: int,
+    seed: int,
+    server_share: float = 0.1,
+    kinds: tuple[str, ...] = (),
+    of_servers: tuple[str, ...] = SERVER_FAULTS,
+) -> list[Fault]:
     """Return the faults of so many rounds; every tenth befalls a server, each kind in turn.
 
     Args:
@@ -82,9 +88,10 @@ def schedule(rounds: int, seed: int, server_share: float = 0.1, kinds: tuple[str
         seed: decides everything.
         server_share: share of rounds whose fault is a server's.
         kinds: take only these kinds, in turn.
+        of_servers: the kinds that befall servers.
     """
     chance = random.Random(f"schedule {seed}")
-    servers, tasks = _in_turn(SERVER_FAULTS, chance), _in_turn(TASK_FAULTS, chance)
+    servers, tasks = _in_turn(of_servers, chance), _in_turn(TASK_FAULTS, chance)
     chosen = _in_turn(kinds, chance) if kinds else None
     every = round(1 / server_share) if server_share else 0
     found = []

@@ -177,6 +177,11 @@ class World:
         if self._small_disk:
             subprocess.run(["umount", "--lazy", str(self.segments)], check=True)
 
+    def open_proxies(self, name: str, addresses: str, *, kafka: bool) -> ProxyGroup:
+        """Put proxies before a further server, which need not be of this sandbox."""
+        self.proxies[name] = ProxyGroup(addresses, kafka=kafka)
+        return self.proxies[name]
+
     def fill_disk(self) -> None:
         """Leave no byte of the segment store's disk; nothing where it is not a small one."""
         if not self._small_disk:

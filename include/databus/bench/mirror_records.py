@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import zlib
 from contextlib import closing
@@ -18,6 +19,7 @@ _POOL_BYTES = 1 << 22
 _LETTERS = ord("A"), ord("Z")
 _AT_ONCE = 10_000
 _PATIENCE_S = 60.0
+_STEP_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -88,37 +90,95 @@ def load(bootstrap: str, topic: str, records: int, value_bytes: int, partitions:
     Raises:
         SandboxError: not all were acknowledged.
     """
-    from confluent_kafka import Producer
+    filling = _Filling(bootstrap, topic, value_bytes, partitions, compression)
+    filling.write(records)
+    return filling.finish()
 
-    low, high = _LETTERS
-    pool = np.random.default_rng(7).integers(low, high, _POOL_BYTES + value_bytes, np.uint8, endpoint=True).tobytes()
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "acks": "all",
-            "enable.idempotence": True,
-            "linger.ms": 20,
-            "batch.size": 262_144,
-            "compression.type": compression,
-        }
-    )
-    folding = Folding(partitions)
-    for number in range(records):
-        start = number * 7919 % _POOL_BYTES
-        key, value = b"%016d" % number, pool[start : start + value_bytes]
-        partition, stamp = number % partitions, _BASE_MS + number
-        folding.add(partition, key, value, stamp)
-        while True:
-            try:
-                producer.produce(topic, value, key, partition, timestamp=stamp)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if number % 1000 == 0:
-            producer.poll(0)
-    if left := producer.flush(_PATIENCE_S):
-        raise SandboxError(f"{left} records of {topic} were not acknowledged")
-    return folding.digest()
+
+class _Filling:
+    def __init__(self, bootstrap: str, topic: str, value_bytes: int, partitions: int, compression: str):
+        from confluent_kafka import Producer
+
+        low, high = _LETTERS
+        size = _POOL_BYTES + value_bytes
+        self._pool = np.random.default_rng(7).integers(low, high, size, np.uint8, endpoint=True).tobytes()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 20,
+                "batch.size": 262_144,
+                "compression.type": compression,
+            }
+        )
+        self._topic, self._value_bytes, self._partitions = topic, value_bytes, partitions
+        self._folding, self.written = Folding(partitions), 0
+
+    def write(self, records: int) -> None:
+        """Hand over so many records more."""
+        produce, poll = self._producer.produce, self._producer.poll
+        for number in range(self.written, self.written + records):
+            start = number * 7919 % _POOL_BYTES
+            key, value = b"%016d" % number, self._pool[start : start + self._value_bytes]
+            partition, stamp = number % self._partitions, _BASE_MS + number
+            self._folding.add(partition, key, value, stamp)
+            while True:
+                try:
+                    produce(self._topic, value, key, partition, timestamp=stamp)
+                    break
+                except BufferError:
+                    poll(0.1)
+            if number % 1000 == 0:
+                poll(0)
+        self.written += records
+
+    def finish(self) -> Digest:
+        """Wait until all are acknowledged, and return what was written.
+
+        Raises:
+            SandboxError: not all were.
+        """
+        if left := self._producer.flush(_PATIENCE_S):
+            raise SandboxError(f"{left} records of {self._topic} were not acknowledged")
+        return self._folding.digest()
+
+
+class Steady(threading.Thread):
+    """Writes records at a steady rate until it is stopped."""
+
+    def __init__(self, bootstrap: str, topic: str, per_second: int, value_bytes: int, partitions: int):
+        super().__init__(name="bench-writer", daemon=True)
+        self._filling = _Filling(bootstrap, topic, value_bytes, partitions, "none")
+        self._per_second, self._over = per_second, threading.Event()
+        self._error: Exception | None = None
+
+    @property
+    def written(self) -> int:
+        """Records so far."""
+        return self._filling.written
+
+    def run(self) -> None:
+        """Write what is due, again and again."""
+        began = time.monotonic()
+        try:
+            while not self._over.wait(_STEP_S):
+                due = int((time.monotonic() - began) * self._per_second) - self._filling.written
+                self._filling.write(max(0, due))
+        except Exception as error:  # noqa: BLE001 - raised by stop()
+            self._error = error
+
+    def stop(self) -> Digest:
+        """End, and return what was written.
+
+        Raises:
+            SandboxError: not all was acknowledged.
+        """
+        self._over.set()
+        self.join()
+        if self._error is not None:
+            raise SandboxError(f"the source cannot be written: {self._error}") from self._error
+        return self._filling.finish()
 
 
 def read(bootstrap: str, topic: str) -> Digest:

@@ -241,3 +241,39 @@ class MetadataOptions:
     keep_days: float = 7.0
     seconds: int = 60
     database: str | None = None
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """Sizes of the run.
+
+    Attributes:
+        partitions: topic-partitions, a multiple of 5: there are five topics.
+        rounds: plans that are timed; the dearest counts.
+    """
+
+    partitions: int = 5_000
+    rounds: int = 3
+
+
+@dataclass(frozen=True)
+class MirrorLinkOptions:
+    """Sizes of the run.
+
+    Attributes:
+        records_per_second: written to the source all the time.
+        record_bytes: key and value of a record.
+        partitions: of the topic.
+        before_s: how long the mirror runs before the link is cut.
+        down_s: how long the link is down.
+        slots: parallel writers.
+        behind_s: caught up is who has moved all but what is written in so many seconds.
+    """
+
+    records_per_second: int = 5_000
+    record_bytes: int = 1_000
+    partitions: int = 12
+    before_s: float = 20.0
+    down_s: float = 600.0
+    slots: int = 2
+    behind_s: float = 2.0

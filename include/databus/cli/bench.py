@@ -17,7 +17,9 @@ from databus.bench.options import (
     IdleOptions,
     MetadataOptions,
     MirrorDelayOptions,
+    MirrorLinkOptions,
     MirrorOptions,
+    PlanOptions,
     TraceOptions,
 )
 from databus.bench.results import Result, results_folder
@@ -32,6 +34,7 @@ _CATCHUP, _FRESH, _MIRROR = CatchupOptions(), FreshnessOptions(), MirrorOptions(
 _FILES, _IDLE, _TRACE = DagFilesOptions(), IdleOptions(), TraceOptions()
 _LIVE, _LIVE_MIRROR = AirflowFreshnessOptions(), MirrorDelayOptions()
 _METADATA = MetadataOptions()
+_PLAN, _LINK = PlanOptions(), MirrorLinkOptions()
 Results = Annotated[Path | None, typer.Option("--results", help="Folder of the result file.", show_default=False)]
 Window = Annotated[
     int, typer.Option(help="With Airflow: seconds from one run to the next, each of which takes over.", min=5)
@@ -237,6 +240,38 @@ def mirror_delay(  # noqa: PLR0913, PLR0917 - one parameter per option
     from databus.bench.mirror_delay import run
 
     show(run(options, _say, ports_from), results, output)
+
+
+@app.command("mirror-link")
+def mirror_link(  # noqa: PLR0913, PLR0917 - one parameter per option
+    minutes: Annotated[float, typer.Option(help="How long the link is down.", min=0.05)] = _LINK.down_s / 60,
+    records_per_second: Annotated[int, typer.Option(help="Written to the source.", min=10)] = _LINK.records_per_second,
+    record_bytes: Annotated[int, typer.Option(help="Key and value of a record.", min=32)] = _LINK.record_bytes,
+    partitions: Annotated[int, typer.Option(help="Partitions of the topic.", min=1)] = _LINK.partitions,
+    slots: Annotated[int, typer.Option(help="Parallel writers.", min=1, max=64)] = _LINK.slots,
+    results: Results = None,
+    ports_from: PortsFrom = 22_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """Cut the link of a mirror for minutes, and time how it catches up; exit code 1 beyond a bar."""
+    options = MirrorLinkOptions(records_per_second, record_bytes, partitions, _LINK.before_s, minutes * 60, slots)
+    from databus.bench.mirror_link import run
+
+    show(run(options, _say, ports_from), results, output)
+
+
+@app.command()
+def plan(
+    partitions: Annotated[int, typer.Option(help="Topic-partitions, of five topics.", min=5)] = _PLAN.partitions,
+    rounds: Annotated[int, typer.Option(help="Plans that are timed; the dearest counts.", min=1)] = _PLAN.rounds,
+    results: Results = None,
+    ports_from: PortsFrom = 22_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """CPU seconds and requests of a mirror's plan over thousands of partitions; exit code 1 beyond a bar."""
+    from databus.bench.plan import run
+
+    show(run(PlanOptions(partitions, rounds), _say, ports_from), results, output)
 
 
 @app.command()

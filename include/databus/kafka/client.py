@@ -65,6 +65,7 @@ _UNAVAILABLE = frozenset(
         KafkaError._TIMED_OUT,  # noqa: SLF001
         KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
         KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+        KafkaError._NOENT,  # noqa: SLF001 - of ListOffsets: no partition has a leader just now
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.NOT_ENOUGH_REPLICAS,
         KafkaError.LEADER_NOT_AVAILABLE,

@@ -29,6 +29,7 @@ _PASSING = frozenset(
         KafkaError.OFFSET_NOT_AVAILABLE,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError._NOENT,  # noqa: SLF001 - librdkafka's own: no partition asked for has a leader
     }
 )
 _AGAIN_S = 0.1

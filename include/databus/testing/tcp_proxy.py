@@ -110,6 +110,11 @@ class ProxyGroup:
         for proxy in self.members:
             proxy.cut()
 
+    def go_down(self) -> None:
+        """End all connections and refuse new ones, until `heal`."""
+        for proxy in self.members:
+            proxy.go_down()
+
     def delay(self, seconds: float) -> None:
         """Let each piece wait so long."""
         for proxy in self.members:

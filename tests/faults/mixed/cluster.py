@@ -44,21 +44,8 @@ class Cluster:
         return until(lambda: next((m for m, found in self.zookeeper_modes().items() if found == mode), 0), 30)
 
     def coordinator(self, transactional_id: str) -> int:
-        """Return the broker that coordinates a transactional id: its partition's leader.
-
-        The partition is Java's hash of the id without its sign, modulo the number of partitions
-        (TransactionStateManager.partitionFor).
-        """
-        topic = "__transaction_state"
-
-        def leader() -> int:
-            with suppress(KafkaException):
-                partitions = self._admin().list_topics(topic, timeout=5).topics[topic].partitions
-                if partitions:
-                    return max(int(partitions[java_hash(transactional_id) % len(partitions)].leader), 0)
-            return 0
-
-        return until(leader, 30)
+        """Return the broker that coordinates a transactional id."""
+        return coordinator(self.sandbox.address(KAFKA), transactional_id)
 
     def workers(self) -> list[int]:
         """Return the process ids of the Python workers of the Spark server: the executors that hold our code."""
@@ -72,8 +59,24 @@ class Cluster:
                         found.append(process.pid)
         return found
 
-    def _admin(self) -> Any:
-        return AdminClient({"bootstrap.servers": self.sandbox.address(KAFKA), "log_level": 0})
+
+def coordinator(bootstrap: str, transactional_id: str) -> int:
+    """Return the broker of a cluster that coordinates a transactional id: its partition's leader.
+
+    The partition is Java's hash of the id without its sign, modulo the number of partitions
+    (TransactionStateManager.partitionFor).
+    """
+    topic = "__transaction_state"
+
+    def leader() -> int:
+        with suppress(KafkaException):
+            admin: Any = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+            partitions = admin.list_topics(topic, timeout=5).topics[topic].partitions
+            if partitions:
+                return max(int(partitions[java_hash(transactional_id) % len(partitions)].leader), 0)
+        return 0
+
+    return until(leader, 30)
 
 
 def java_hash(text: str) -> int:

@@ -29,6 +29,7 @@ SETTINGS = ClientSettings("kafka_east", "a:1")
         (KafkaError.UNKNOWN_TOPIC_OR_PART, SinkSettingError),
         (KafkaError._ALL_BROKERS_DOWN, SinkUnavailableError),
         (KafkaError._TIMED_OUT, SinkUnavailableError),
+        (KafkaError._NOENT, SinkUnavailableError),
         (KafkaError.MSG_SIZE_TOO_LARGE, RecordRejectedError),
         (KafkaError.INVALID_MSG, SinkError),
     ],

@@ -11,7 +11,7 @@ from databus.cli.output import Format, show_one, show_rows
 from databus.ops.lag import measure_partitions
 from databus.ops.mirror_groups import GroupSync
 from databus.ops.mirror_heartbeats import newest_heartbeat
-from databus.ops.mirror_offsets import mirror_sink
+from databus.ops.mirror_offsets import mapped, mirror_sink
 from databus.ops.mirror_offsets import translate as translated
 
 app = typer.Typer(help="Offsets, consumer groups, lag and heartbeats of a mirror.", no_args_is_help=True)
@@ -33,6 +33,36 @@ def translate(  # noqa: PLR0913, PLR0917 - one parameter per option
     with opened(flow, dags) as (spec, services):
         (to_topic, to_partition), found = translated(spec, services, (topic, partition), offset, back=back)
     show_one({"topic": to_topic, "partition": to_partition, "offset": found}, output)
+
+
+@app.command()
+def offsets(  # noqa: PLR0913, PLR0917 - one parameter per option
+    flow: FlowName,
+    topic: Annotated[str, typer.Argument(help="Topic, as the side that is asked from names it.")],
+    partition: Annotated[int, typer.Argument(help="Partition.", min=0)],
+    first: Annotated[int, typer.Option("--from", help="First offset.", min=0)] = 0,
+    upto: Annotated[int | None, typer.Option("--to", help="Offset behind the last.", min=1)] = None,
+    back: Back = False,
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show which offsets became which on the other side, run by run; in a run both count up together."""
+    with opened(flow, dags) as (spec, services):
+        found = mapped(spec, services, (topic, partition), (first, upto), back=back)
+    rows = [
+        {
+            "topic": place[0],
+            "partition": place[1],
+            "from": span.begin,
+            "to": span.upto - 1,
+            "other_from": span.image,
+            "other_to": span.image_upto - 1,
+            "exact": span.exact,
+        }
+        for place, span in found
+    ]
+    columns = ("topic", "partition", "from", "to", "other_from", "other_to", "exact")
+    show_rows(rows, columns, output, empty="nothing of it was mirrored")
 
 
 @app.command()

@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from databus.core.flow import Flow
-from databus.ops.mirror_offsets import Place, mirror_sink, translation
+from databus.core.offset_map import Place
+from databus.ops.mirror_offsets import mirror_sink, translation
 from databus.runtime.context import Services
 
 if TYPE_CHECKING:
@@ -52,23 +53,23 @@ class GroupSync:
             back: from the target to the source.
             execute: False only says what would be done.
         """
-        translate = translation(self._flow, self._services, back=back)
         origin, other = self._sides(back=back)
         moved: list[Moved] = []
-        for group, committed in origin.committed(self._wanted(groups, origin.names())).items():
-            found = [translate(place, position) for place, position in committed.items()]
-            wanted = dict(item for item in found if item is not None)
-            if not wanted or other.has_members(group):
-                continue
-            present = other.committed([group]).get(group, {})
-            fresh = {
-                place: position
-                for place, position in wanted.items()
-                if present.get(place) != position and (back or present.get(place, -1) < position)
-            }
-            if fresh and execute:
-                other.commit(group, fresh)
-            moved += [Moved(group, place, present.get(place), after) for place, after in sorted(fresh.items())]
+        with translation(self._flow, self._services, back=back) as translate:
+            for group, committed in origin.committed(self._wanted(groups, origin.names())).items():
+                found = [translate(place, position) for place, position in committed.items()]
+                wanted = dict(item for item in found if item is not None)
+                if not wanted or other.has_members(group):
+                    continue
+                present = other.committed([group]).get(group, {})
+                fresh = {
+                    place: position
+                    for place, position in wanted.items()
+                    if present.get(place) != position and (back or present.get(place, -1) < position)
+                }
+                if fresh and execute:
+                    other.commit(group, fresh)
+                moved += [Moved(group, place, present.get(place), after) for place, after in sorted(fresh.items())]
         return moved
 
     def _wanted(self, groups: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from databus.core.checkpoint import HistoryEntry
 from databus.core.errors import CheckpointFormatError, RecordingError
 from databus.core.protocols import Clock
 from databus.records import tables as t
+from databus.records.offset_map_rows import map_rows
 from databus.records.ranges import ranges_of_batch
 from databus.records.run_rows import run_number
 from databus.records.store import RecordStore
@@ -98,6 +99,12 @@ class LedgerPages:
         with self.store.transaction() as connection:
             return list(_pages(connection, flow, _generation(connection, flow), 0))
 
+    def newest(self, flow: str) -> Page | None:
+        """Return the newest page of the flow's newest generation, None without any."""
+        with self.store.transaction() as connection:
+            generation = _generation(connection, flow)
+            return next(_pages(connection, flow, generation, _newest(connection, flow, generation)), None)
+
     def _lock(self, connection: sa.Connection, flow: str) -> None:
         """Let one process write a flow's pages at a time: the end of a run and the next claim may overlap."""
         if self.store.sqlite:
@@ -122,6 +129,8 @@ class LedgerPages:
         ]
         if rows:
             connection.execute(t.ledger.insert(), rows)
+        if moved := map_rows(flow, generation, entries, now):
+            connection.execute(t.offset_map.insert(), moved)
 
     def _refill(self, connection: sa.Connection, flow: str, entries: Sequence[HistoryEntry]) -> None:
         """Write a report of each commit that has none: its run was killed after the commit, or SQL was away."""

@@ -1,4 +1,4 @@
-"""What the records store may forget: results of checks, quality and lineage windows of old runs.
+"""What the records store may forget: results of checks, quality and lineage windows of old runs, old offset maps.
 
 Reports, counts, receipts, ranges and ledger pages stay: `databus ledger --verify` and `databus trace` rest on them.
 Rows held back stay too: only a person decides about them.
@@ -61,6 +61,16 @@ def _old(before: datetime) -> Mapping[str, sa.Select[int]]:
     last = sa.exists().where((newer.c.flow == q.c.flow) & (newer.c.id > q.c.id))
     found = t.check_results
     window = t.lineage_runs.c
+    m, last_of = t.offset_map, t.offset_map.alias()
+    same = ("flow", "generation", "source_topic", "source_partition", "incarnation")
+    furthest = (
+        sa.select(last_of.c.id)
+        .where(sa.and_(*(last_of.c[name] == m.c[name] for name in same)))
+        .order_by(last_of.c.source_upto.desc(), last_of.c.id.desc())
+        .limit(1)
+        .correlate(m)
+        .scalar_subquery()
+    )
     return {
         found.name: sa.select(found.c.id)
         .join(t.batches, t.batches.c.id == found.c.batch)
@@ -68,6 +78,8 @@ def _old(before: datetime) -> Mapping[str, sa.Select[int]]:
         q.name: sa.select(q.c.id).where((q.c.evaluated_at < before) & last),
         # A window whose events have not left is still to be told.
         t.lineage_runs.name: sa.select(window.id).where((window.ended_at < before) & window.end_sent),
+        # What lies before the furthest place of a partition, which stays; it stands in the ledger's pages, too.
+        m.name: sa.select(m.c.id).where((m.c.paged_at < before) & (m.c.id < furthest)),
     }
 
 

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from databus.records.columns import Id, Json, UtcDateTime
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Raised by every migration; a databus from before migrations refuses what it does not know by it."""
 
 metadata = sa.MetaData(
@@ -211,4 +211,28 @@ run_columns = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("columns", Json, nullable=False),  # what one table gives one output (core.column_lineage)
     sa.UniqueConstraint("run", "digest"),
+)
+
+offset_map = sa.Table(
+    "databus_offset_map",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("flow", sa.String(100), nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),  # of the flow's ledger
+    sa.Column("number", sa.BigInteger, nullable=False),  # of the ledger page that it stands in
+    sa.Column("incarnation", sa.Integer, nullable=False),  # how often the source partition's log had been replaced
+    sa.Column("source_topic", sa.String(249), nullable=False),
+    sa.Column("source_partition", sa.Integer, nullable=False),
+    sa.Column("source_from", sa.BigInteger, nullable=False),
+    sa.Column("source_upto", sa.BigInteger, nullable=False),  # exclusive
+    sa.Column("target_topic", sa.String(249), nullable=False),
+    sa.Column("target_partition", sa.Integer, nullable=False),
+    sa.Column("target_from", sa.BigInteger),  # NULL: no broker told it, the neighbours bound it
+    sa.Column("target_upto", sa.BigInteger),  # exclusive
+    sa.Column("spans", Json, nullable=False),  # [source from, upto, target from, upto, 1 where both count up together]
+    sa.Column("paged_at", UtcDateTime, nullable=False),
+    # Named by hand. A look-up asks for rows that end behind a place, which are few.
+    sa.Index("ix_databus_offset_map_source", "flow", "source_topic", "source_partition", "source_upto", "source_from"),
+    sa.Index("ix_databus_offset_map_target", "flow", "target_topic", "target_partition", "target_upto", "target_from"),
+    sa.Index("ix_databus_offset_map_page", "flow", "generation", "number"),
 )

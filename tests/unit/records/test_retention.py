@@ -54,6 +54,7 @@ def test_old_results_go_and_what_proofs_rest_on_stays(store):
         "databus_check_results": had["databus_check_results"],
         "databus_quality_results": 2,
         "databus_lineage_runs": 1,
+        "databus_offset_map": 0,
     }
     gone = kept.prune(NOON + 5 * DAY)
     assert gone == {**surplus, "databus_runs": 1}

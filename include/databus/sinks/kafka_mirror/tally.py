@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from databus.core.errors import RecordRejectedError
+from databus.core.offset_map import UNKNOWN
 from databus.core.receipts import RejectedRow
 from databus.rows.raw_records import RawRecords
 from databus.sinks.kafka.tally import RECORD_OVERHEAD_BYTES, Tally
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HEADER_OVERHEAD_BYTES = 10
-Run = tuple[int, int, int]
-"""First source offset, first target offset, number of records: both count up together."""
 
 
 @dataclass
@@ -32,21 +32,32 @@ class Piece:
     """Records of one partition that were handed to the producer together.
 
     Attributes:
-        runs: (first source offset, place of it in the piece, number) of source offsets that follow one another.
-        count: records.
-        first: first target offset, -1 until acknowledged.
+        offsets: their source offsets.
+        first: first target offset, UNKNOWN until acknowledged.
         last: last target offset.
+        places: target offsets of all, in their order, where each was asked for.
     """
 
-    runs: list[Run]
-    count: int
-    first: int = -1
-    last: int = -1
+    offsets: Ints
+    first: int = UNKNOWN
+    last: int = UNKNOWN
+    places: list[int] = field(default_factory=list)
 
     @property
-    def known(self) -> bool:
-        """Whether its target offsets follow one another, so that each is known by the first."""
-        return self.first >= 0 and self.last - self.first + 1 == self.count
+    def targets(self) -> Ints | None:
+        """The target offset of each record; None where they are not known."""
+        count = len(self.offsets)
+        if len(self.places) == count and UNKNOWN not in self.places:
+            return np.array(self.places, np.int64)
+        if self.first >= 0 and self.last - self.first + 1 == count:
+            return np.arange(self.first, self.last + 1, dtype=np.int64)
+        return None
+
+    @property
+    def bounds(self) -> list[int]:
+        """Source offsets [first, upto) and target offsets [first, upto), these UNKNOWN where no broker told them."""
+        upto = self.last + 1 if self.last >= 0 else UNKNOWN
+        return [int(self.offsets[0]), int(self.offsets[-1]) + 1, self.first, upto]
 
 
 @dataclass
@@ -57,11 +68,13 @@ class MirrorTally(Tally):
         too_large: "quarantine" rejects records that are larger than their topic takes, "fail" raises, "claim" claims
             their values and rejects only what is too large without them.
         claims: the segment store that values are claimed in.
+        shared: whether others write to the target's topics, too.
         claimed: source partition → offsets of the records whose values were claimed.
     """
 
     too_large: str = "quarantine"
     claims: str = ""
+    shared: bool = False
     claimed: dict[str, list[int]] = field(default_factory=dict)
     pieces: dict[str, list[Piece]] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
@@ -83,49 +96,50 @@ class MirrorTally(Tally):
         return batch
 
     def reports(self, batch: RawRecords) -> Mapping[int, Callable[..., None]]:
-        """Return the callbacks of the first and the last record, which also note the target's offsets."""
+        """Return the callbacks of the first and the last record, which also note the target's offsets.
+
+        Where others write to the same topics, their records may lie between ours: then each record tells its own.
+        """
         if not batch.num_rows:
             return {}
         name = f"{batch.topic}[{batch.partition}]"
         facts = self.outputs.setdefault(name, [-1, -1, 0])
         facts[2] += batch.num_rows
         self.sources[name] = batch.log
-        piece = Piece(_runs(batch.offsets), batch.num_rows)
+        piece = Piece(batch.offsets)
         self.pieces.setdefault(name, []).append(piece)
-        return dict.fromkeys((0, batch.num_rows - 1), _seen(self.delivered(facts), piece))
+        also, last = self.delivered(facts), batch.num_rows - 1
+        if self.shared:
+            return dict.fromkeys(range(batch.num_rows), _each(also, piece))
+        return {last: _end(also, piece), 0: _begin(also, piece)} if last else {0: _each(also, piece)}
+
+    def restore(self, outputs: Mapping[str, tuple[int, int, int]] | None) -> None:
+        """Take over the offsets of what an earlier attempt committed; of several chunks, markers lie between them."""
+        super().restore(outputs)
+        for name, pieces in self.pieces.items():
+            first, last, records = (outputs or {}).get(name, (UNKNOWN, UNKNOWN, 0))
+            whole = first >= 0 and last - first + 1 == records == sum(len(piece.offsets) for piece in pieces)
+            for piece in pieces:
+                piece.first, piece.last = (first, first + len(piece.offsets) - 1) if whole else (first, last)
+                first += len(piece.offsets) if whole else 0
 
     def facts(self) -> dict[str, dict[str, Any]]:
-        """Return the receipt's outputs: with `source`, the log they come from, and the `runs` of the offset map."""
+        """Return the receipt's outputs.
+
+        With `source`, the log they come from, `runs`, [first source offset, first target offset, records] that count up
+        together, and `unsure`, [source offsets from, upto, target offsets from, upto] of records whose own places are
+        not known.
+        """
         found = super().facts()
         for name, facts in found.items():
             if name in self.sources:
                 facts["source"] = self.sources[name]
                 if offsets := self.claimed.get(self.sources[name]):
                     facts["claimed"] = list(offsets)
-                runs = self._mapped(name)
-                if runs is not None:
-                    facts["runs"] = [list(run) for run in runs]
+                facts["runs"] = joined(piece for piece in self.pieces[name] if piece.targets is not None)
+                if unsure := [piece.bounds for piece in self.pieces[name] if piece.targets is None]:
+                    facts["unsure"] = unsure
         return found
-
-    def _mapped(self, name: str) -> list[Run] | None:
-        """Return the runs of an output; None where they are not known (a batch in chunks, taken up by another task)."""
-        pieces = self.pieces[name]
-        first, last, records = self.outputs[name]
-        if not all(piece.known for piece in pieces):
-            if not self.offsets_known or first < 0 or last - first + 1 != records:
-                return None
-            for piece in pieces:  # written by an earlier attempt as one stretch
-                piece.first, first = first, first + piece.count
-        joined: list[Run] = []
-        for piece in pieces:
-            for source, place, count in piece.runs:
-                run = (source, piece.first + place, count)
-                before = joined[-1] if joined else None
-                if before and (before[0] + before[2], before[1] + before[2]) == run[:2]:
-                    joined[-1] = (before[0], before[1], before[2] + count)
-                else:
-                    joined.append(run)
-        return joined
 
     def _claim(self, batch: RawRecords, sizes: Sequence[int], limit: int) -> RawRecords:
         """Claim what would fit with a reference for its value; what would not stays as it is, to be rejected whole."""
@@ -172,20 +186,47 @@ def _base64(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode("ascii")
 
 
-def _runs(offsets: Ints) -> list[Run]:
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(offsets) != 1) + 1, [len(offsets)]))
-    return [
-        (int(offsets[a]), int(a), int(b - a)) for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-    ]
+def joined(pieces: Iterable[Piece]) -> list[list[int]]:
+    """Return the runs of pieces whose places are known: [first source offset, first target offset, records]."""
+    known = [(piece.offsets, targets) for piece in pieces if (targets := piece.targets) is not None]
+    if not known:
+        return []
+    sources, places = (np.concatenate(side) for side in zip(*known, strict=True))
+    breaks = np.flatnonzero((np.diff(sources) != 1) | (np.diff(places) != 1)) + 1
+    edges = [0, *breaks.tolist(), len(sources)]
+    return [[int(sources[a]), int(places[a]), b - a] for a, b in pairwise(edges)]
 
 
-def _seen(also: Callable[..., None], piece: Piece) -> Callable[..., None]:
+def _begin(also: Callable[..., None], piece: Piece) -> Callable[..., None]:
     def callback(error: Any, message: Any) -> None:
         also(error, message)
         # One that was sent again after a lost answer may be acknowledged without an offset.
         if error is None and (offset := message.offset()) is not None:
-            piece.first = offset if piece.first < 0 else min(piece.first, offset)
-            piece.last = max(piece.last, offset)
+            piece.first = offset
+
+    return callback
+
+
+def _end(also: Callable[..., None], piece: Piece) -> Callable[..., None]:
+    def callback(error: Any, message: Any) -> None:
+        also(error, message)
+        if error is None and (offset := message.offset()) is not None:
+            piece.last = offset
+
+    return callback
+
+
+def _each(also: Callable[..., None], piece: Piece) -> Callable[..., None]:
+    """Return the callback of all records of a piece: reports of a partition come in the order of its records."""
+    begin, end = _begin(also, piece), _end(also, piece)
+
+    def callback(error: Any, message: Any) -> None:
+        offset = None if error is not None else message.offset()
+        piece.places.append(UNKNOWN if offset is None else offset)
+        if len(piece.places) == 1:
+            begin(error, message)
+        if len(piece.places) == len(piece.offsets):
+            end(error, message)
 
     return callback
 

@@ -36,7 +36,8 @@ class MirrorSlotWriter(KafkaSlotWriter):
 
     def tally(self) -> Tally:
         """Return a tally that keeps the offset map."""
-        return MirrorTally(self.sink, self.limits, too_large=self.too_large, claims=self.claims)
+        shared = bool(self.origin)
+        return MirrorTally(self.sink, self.limits, too_large=self.too_large, claims=self.claims, shared=shared)
 
     def produce(self, session: Producing, batch: RawRecords, tally: Tally) -> None:
         """Hand records to the producer; blocks while its queue is full, which bounds the memory of a slow broker."""

@@ -130,7 +130,7 @@ class Runs:
             moved = checkpoint is not None and checkpoint.epoch == held.epoch and checkpoint.batch > 0
             return int(held.epoch) if moved else 0
 
-        return self._until(look, holder)
+        return int(self._until(look, holder))
 
     def stopped_in_possession(self, holder: Window) -> tuple[Window, Window, float]:
         """Start a successor, and stop the holder as soon as that one waits for the lease.

@@ -277,3 +277,26 @@ class MirrorLinkOptions:
     down_s: float = 600.0
     slots: int = 2
     behind_s: float = 2.0
+
+
+@dataclass(frozen=True)
+class PlaneOptions:
+    """Sizes and parts of the run.
+
+    Attributes:
+        live: live flows, each of which gets a row every `live_row_seconds`.
+        economy: economy flows, each of which gets a row every `economy_row_seconds`.
+        minutes: how long rows are written.
+        live_row_seconds: see `live`.
+        economy_row_seconds: see `economy`.
+        wake_seconds: time between two runs of an economy flow that changes began, at least.
+        parallelism: tasks that Airflow runs at a time.
+    """
+
+    live: int = 5
+    economy: int = 195
+    minutes: float = 30.0
+    live_row_seconds: float = 0.2
+    economy_row_seconds: float = 600.0
+    wake_seconds: float = 60.0
+    parallelism: int = 16

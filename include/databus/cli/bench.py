@@ -19,6 +19,7 @@ from databus.bench.options import (
     MirrorDelayOptions,
     MirrorLinkOptions,
     MirrorOptions,
+    PlaneOptions,
     PlanOptions,
     TraceOptions,
 )
@@ -33,7 +34,7 @@ _DECODE, _E2E = DecodeOptions(), E2EOptions()
 _CATCHUP, _FRESH, _MIRROR = CatchupOptions(), FreshnessOptions(), MirrorOptions()
 _FILES, _IDLE, _TRACE = DagFilesOptions(), IdleOptions(), TraceOptions()
 _LIVE, _LIVE_MIRROR = AirflowFreshnessOptions(), MirrorDelayOptions()
-_METADATA = MetadataOptions()
+_METADATA, _PLANE = MetadataOptions(), PlaneOptions()
 _PLAN, _LINK = PlanOptions(), MirrorLinkOptions()
 Results = Annotated[Path | None, typer.Option("--results", help="Folder of the result file.", show_default=False)]
 Window = Annotated[
@@ -350,6 +351,35 @@ def metadata(  # noqa: PLR0913, PLR0917 - one parameter per option
         results,
         output,
     )
+
+
+@app.command()
+def plane(  # noqa: PLR0913, PLR0917 - one parameter per option
+    live: Annotated[int, typer.Option(help="Live flows.", min=0)] = _PLANE.live,
+    economy: Annotated[int, typer.Option(help="Economy flows.", min=0)] = _PLANE.economy,
+    minutes: Annotated[float, typer.Option(help="How long rows are written.", min=0.1)] = _PLANE.minutes,
+    live_row_seconds: Annotated[float, typer.Option(help="Between two rows of a live flow.", min=0.01)] = (
+        _PLANE.live_row_seconds
+    ),
+    economy_row_seconds: Annotated[float, typer.Option(help="Between two rows of an economy flow.", min=0.01)] = (
+        _PLANE.economy_row_seconds
+    ),
+    wake_seconds: Annotated[float, typer.Option(help="Between two wakes of an economy flow, at least.", min=0)] = (
+        _PLANE.wake_seconds
+    ),
+    parallelism: Annotated[int, typer.Option(help="Tasks that Airflow runs at a time.", min=1)] = _PLANE.parallelism,
+    plugins: Annotated[Path, typer.Option("--plugins", help="Folder of Airflow's plugins.", exists=True)] = Path(
+        "plugins"
+    ),
+    results: Results = None,
+    ports_from: PortsFrom = 22_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """How fresh live and economy flows are side by side under a real Airflow, and their CPU and memory."""
+    options = PlaneOptions(live, economy, minutes, live_row_seconds, economy_row_seconds, wake_seconds, parallelism)
+    from databus.bench.plane import run
+
+    show(run(options, _say, plugins, ports_from), results, output)
 
 
 def show(result: Result, results: Path | None, output: Format) -> None:

@@ -1,0 +1,208 @@
+"""Live and economy flows side by side under a real Airflow: how fresh each class is, and what all of it costs.
+
+A row is written into each flow's own table at a steady pace; it is fresh when a read_committed reader has it. All
+flows read one MySQL, whose log they share, as an installation's would.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from databus.bench.log_files import LogWriter, log_writer
+from databus.bench.metadata import percentile
+from databus.bench.options import PlaneOptions
+from databus.bench.processes import CpuMeter
+from databus.bench.results import Result
+from databus.bench.servers import fresh_servers
+from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.connections.environment import EnvironmentConnections
+from databus.core.errors import ReconciliationError, SandboxError
+from databus.demo.airflow_api import AirflowApi
+from databus.sandbox import Sandbox, SandboxOptions
+from databus.sandbox.connections import airflow_connections, postgres_url
+
+_FIRST = ("zookeeper", "kafka", "mysql", "postgres")
+_THEN = ("spark", "airflow")
+_READY_WITHIN_S = 3600.0
+_ARRIVED_WITHIN_S = 900.0
+_FILE = '''"""A flow of the bench."""
+
+from datetime import timedelta
+
+from databus import Flow, Kafka, MysqlBinlog
+from databus.airflow import flow_dag
+
+flow = Flow(
+    name={name!r},
+    source=MysqlBinlog(conn_id="mysql_shop", tables=("plane.{name}",), start={start!r}),
+    sinks=(Kafka(conn_id="kafka_east", topic={name!r}, tombstones=False),),
+    mode={mode!r},
+)
+dag = flow_dag(flow, every=timedelta(minutes={every}), wake=timedelta(seconds={wake}), backfill_every=None)
+'''
+
+
+@dataclass
+class _Flows:
+    """Flows of a class, and the delays of their rows."""
+
+    mode: str
+    names: Sequence[str]
+    every_s: float
+    sent: int = 0
+    delays_s: list[float] = field(default_factory=list)
+
+
+def run(options: PlaneOptions, say: Callable[[str], None], plugins: Path, ports_from: int = 22_000) -> Result:
+    """Start the servers and measure.
+
+    Args:
+        options: sizes.
+        say: told what is being done.
+        plugins: folder of Airflow's plugins, with `databus_plugin.py`.
+        ports_from: free ports are taken from this number on.
+
+    Raises:
+        ReconciliationError: a row was lost or came twice.
+        SandboxError: a server failed, or a flow did not begin.
+    """
+    live = _Flows("live", [f"live_{n:03}" for n in range(1, options.live + 1)], options.live_row_seconds)
+    economy = _Flows("economy", [f"eco_{n:03}" for n in range(1, options.economy + 1)], options.economy_row_seconds)
+    with ExitStack() as stack:
+        first = stack.enter_context(fresh_servers(_FIRST, say, ports_from))
+        writer = stack.enter_context(log_writer(first, "mysql"))
+        dags = first.home / "dags"
+        dags.mkdir()
+        _write_flows(writer, dags, (live, economy), options)
+        sandbox = Sandbox(first.home, ports_from, _options(options, dags, plugins, first))
+        say(f"starting {', '.join(_THEN)}")
+        sandbox.up(_THEN)
+        say(f"waiting for the first run of {len(live.names) + len(economy.names)} flows")
+        began = time.monotonic()
+        _until_all_began(sandbox, [*live.names, *economy.names])
+        figures = {"all_began_seconds": time.monotonic() - began}
+        say(f"{options.minutes:g} minutes of rows")
+        figures |= _measured(sandbox, writer, (live, economy), options)
+    for flows in (live, economy):
+        delays = sorted(flows.delays_s)
+        if delays:
+            shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+            figures |= {f"{flows.mode}_{name}_s": percentile(delays, share) for name, share in shares.items()}
+            figures |= {f"{flows.mode}_max_s": delays[-1], f"{flows.mode}_rows": float(len(delays))}
+    settings = {name: getattr(options, name) for name in options.__dataclass_fields__}
+    return Result("plane", figures, (), settings, {"database": "postgresql"}, "live_p50_s")
+
+
+def _options(options: PlaneOptions, dags: Path, plugins: Path, first: Sandbox) -> SandboxOptions:
+    url = postgres_url(first.status_of("postgres"))
+    environment = {
+        "AIRFLOW__CORE__PARALLELISM": str(options.parallelism),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url,
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": url,
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
+    }
+    # A live flow holds a task slot, and two at the hand-over; economy flows share the rest.
+    slots = 2 * options.live + 2
+    return SandboxOptions(
+        spark_master=f"local[{slots}]", dags_folder=dags, plugins_folder=plugins.absolute(), airflow_env=environment
+    )
+
+
+def _write_flows(writer: LogWriter, dags: Path, classes: Sequence[_Flows], options: PlaneOptions) -> None:
+    writer.run("CREATE DATABASE plane")
+    for flows in classes:
+        for name in flows.names:
+            writer.run(f"CREATE TABLE plane.{name} (id BIGINT AUTO_INCREMENT PRIMARY KEY, sent_us BIGINT NOT NULL)")
+    file, position = writer.run("SHOW MASTER STATUS")[0][:2]
+    for flows in classes:
+        live = flows.mode == "live"
+        for name in flows.names:
+            text = _FILE.format(
+                name=name, start=f"{file}:{position}", mode=flows.mode,
+                every=1 if live else 60, wake=0 if live else options.wake_seconds,
+            )  # fmt: skip
+            (dags / f"{name}.py").write_text(text, encoding="utf-8")
+
+
+def _until_all_began(sandbox: Sandbox, names: Sequence[str]) -> None:
+    connections = EnvironmentConnections(airflow_connections(sandbox.status()))
+    deadline, missing = time.monotonic() + _READY_WITHIN_S, set(names)
+    with ZooKeeperCheckpoints.open(connections.get("zookeeper_default")) as store:
+        while missing:
+            missing = {name for name in missing if store.load(name) is None}
+            if time.monotonic() > deadline:
+                with AirflowApi(sandbox.address("airflow")) as api:
+                    errors = api.import_errors()
+                raise SandboxError(f"{len(missing)} flows have not begun, such as {min(missing)}: {errors[:1]}")
+            time.sleep(1)
+
+
+def _measured(
+    sandbox: Sandbox, writer: LogWriter, classes: Sequence[_Flows], options: PlaneOptions
+) -> dict[str, float]:
+    meter = CpuMeter(pid for server in sandbox.status() if server.name in _THEN for pid in server.processes.values())
+    began = time.monotonic()
+    with _reading(sandbox.address("kafka"), classes):
+        _write(writer, classes, options.minutes * 60)
+        seconds, cpu, memory = time.monotonic() - began, meter.seconds(), meter.peak_rss_mb()
+        deadline = time.monotonic() + _ARRIVED_WITHIN_S
+        while any(len(flows.delays_s) < flows.sent for flows in classes) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        time.sleep(2)  # what comes twice comes now
+    for flows in classes:
+        if len(flows.delays_s) != flows.sent:
+            raise ReconciliationError(f"{flows.mode}: {flows.sent} rows were written, {len(flows.delays_s)} arrived")
+    return {"cpu_cores": cpu / seconds, "memory_mb": memory}
+
+
+def _write(writer: LogWriter, classes: Sequence[_Flows], seconds: float) -> None:
+    """Insert rows flow by flow, each class at its pace, until the time is over."""
+    began = time.monotonic()
+    due = [(flows.every_s * (n + 1) / len(flows.names), flows, name) for flows in classes
+           for n, name in enumerate(flows.names)]  # fmt: skip
+    while (following := min(due, key=lambda entry: entry[0], default=None)) is not None and following[0] < seconds:
+        at, flows, name = following
+        time.sleep(max(0.0, began + at - time.monotonic()))
+        writer.run(f"INSERT INTO plane.{name} (sent_us) VALUES (%s)", time.time_ns() // 1000)  # noqa: S608 - our names
+        flows.sent += 1
+        due[due.index(following)] = (at + flows.every_s, flows, name)
+
+
+@contextmanager
+def _reading(bootstrap: str, classes: Sequence[_Flows]) -> Iterator[None]:
+    """Read all flows' topics, those too that are made later, and note each row's delay."""
+    from confluent_kafka import Consumer
+
+    of = {name: flows for flows in classes for name in flows.names}
+    done = threading.Event()
+    consumer: Any = Consumer(
+        {
+            "bootstrap.servers": bootstrap, "group.id": "databus-bench-plane", "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest", "topic.metadata.refresh.interval.ms": 1000, "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,
+        }
+    )  # fmt: skip
+    consumer.subscribe(["^(live|eco)_[0-9]{3}$"])
+
+    def read() -> None:
+        while not done.is_set():
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None and message.value() is not None:
+                row = json.loads(message.value())["after"]
+                of[message.topic()].delays_s.append(time.time() - int(row["sent_us"]) / 1e6)
+
+    thread = threading.Thread(target=read, name="bench-reader")
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        consumer.close()

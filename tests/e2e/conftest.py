@@ -15,7 +15,7 @@ from tests.e2e.airflow_world import AirflowWorld, flow_file, shop_connection
 from tests.integration.conftest import SPARK_CONF
 from tests.integration.kafka_target import forget_kept
 
-SERVERS = ("zookeeper", "kafka", "mysql", "spark", "airflow")
+SERVERS = ("zookeeper", "kafka", "kafka-b", "mysql", "spark", "airflow")
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {
     "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",

@@ -1,0 +1,102 @@
+"""A mirror between two clusters, run by a real Airflow from a DAG file of twelve lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from databus import Mirror
+from tests.e2e.airflow_world import AirflowWorld, until
+from tests.integration.kafka_logs import Logs
+from tests.integration.kafka_world import records
+
+pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(600)]
+
+FLOW, WAITS = "e2e_mirror", "e2e_mirror_waits"
+HEADERS = [("h", b"1"), ("h", None)]
+MIRROR = f'''
+"""Mirror: what the east writes, in the west."""
+from datetime import timedelta
+
+from databus import Mirror
+from databus.airflow import mirror_dag
+
+mirror = Mirror(
+    name="{FLOW}", source="kafka_east", target="kafka_west", topics=("{FLOW}.*",),
+    exclude_topics=("*.private",),
+)
+dag = mirror_dag(mirror, every=timedelta(seconds=10), is_paused_upon_creation=True)
+'''
+WAITING = """
+from airflow.sdk import DAG
+from databus.airflow.sensors import ChangesSensor, LagSensor
+from databus.registry import flow_from_json
+
+told = flow_from_json({flow!r})
+with DAG({name!r}, schedule=None, default_args={{"retries": 3, "retry_delay": 1}}):
+    changes = ChangesSensor(task_id="changes", flow=told, poll_s=0.5)
+    changes >> LagSensor(task_id="lag", flow=told, max_bytes=0, poll_s=0.5)
+"""
+
+
+@pytest.fixture(scope="module")
+def sides(airflow: AirflowWorld) -> Iterator[tuple[Logs, Logs]]:
+    (airflow.dags / f"{FLOW}.py").write_text(MIRROR)
+    same = Mirror(
+        name=FLOW, source="kafka_east", target="kafka_west", topics=(f"{FLOW}.*",), exclude_topics=("*.private",)
+    )
+    (airflow.dags / f"{WAITS}.py").write_text(WAITING.format(name=WAITS, flow=same.to_json()))
+    airflow.knows({FLOW, WAITS})
+    yield Logs(airflow.sandbox.address("kafka")), Logs(airflow.sandbox.address("kafka-b"))
+    airflow.api.pause(FLOW, paused=True)
+
+
+def test_a_dag_file_of_twelve_lines_mirrors_byte_for_byte(airflow: AirflowWorld, sides: tuple[Logs, Logs]) -> None:
+    assert len(MIRROR.strip().splitlines()) <= 12
+    east, west = sides
+    topic, private = east.create(f"{FLOW}.orders", 2), east.create(f"{FLOW}.private")
+    east.write(private, [{"value": b"not meant for the west"}])
+    east.write(
+        topic,
+        [
+            {"key": b"k", "value": b"\x00v", "partition": 0, "timestamp": 1_700_000_000_000, "headers": HEADERS},
+            {"key": b"k", "value": None, "partition": 0},
+            {"key": None, "value": b"", "partition": 1},
+        ],
+    )
+    east.transaction(topic, [{"value": b"aborted", "partition": p} for p in (0, 1)], commit=False)
+    east.transaction(topic, [{"value": b"committed", "partition": p} for p in (0, 1)], commit=True)
+    airflow.api.pause(FLOW, paused=False)
+    until(
+        "a run has mirrored",
+        lambda: topic in west.admin.list_topics(timeout=30).topics and len(records(west, topic)) == 5,
+    )
+    assert records(west, topic) == records(east, topic)
+    assert private not in west.admin.list_topics(timeout=30).topics
+
+
+def test_while_it_is_paused_sensors_wait_and_once_resumed_they_go_on(
+    airflow: AirflowWorld, sides: tuple[Logs, Logs]
+) -> None:
+    east, west = sides
+    topic = f"{FLOW}.orders"
+    with airflow.store() as store:
+        store.pause(FLOW, "test", "to look at the sensors")
+        skipped = len(_transfers(airflow, "skipped"))
+        until("a run is skipped", lambda: len(_transfers(airflow, "skipped")) > skipped)
+        waits = airflow.trigger(WAITS)
+        waits.reaches("changes", "deferred")  # nothing is new
+        east.write(topic, [{"value": f"{n}", "partition": n % 2} for n in range(50)])
+        waits.reaches("changes", "success")  # it was woken by the lag
+        waits.reaches("lag", "deferred")
+        assert len(records(west, topic)) == 5
+        store.resume(FLOW, "test", "seen")
+        waits.reaches("lag", "success")
+    assert records(west, topic) == records(east, topic)
+    assert len(records(west, topic)) == 55
+
+
+def _transfers(airflow: AirflowWorld, state: str) -> list[dict[str, Any]]:
+    return [task for task in airflow.tasks(FLOW, "transfer") if task["state"] == state]

@@ -59,7 +59,8 @@ def migrate(connection: sa.Connection, place: str) -> bool:
 
 def is_newest(connection: sa.Connection, place: str) -> bool:
     """Tell whether there is nothing to migrate; only reads, and needs no lock. Raises as `migrate`."""
-    if _revision(connection) == f"{SCHEMA_VERSION:04d}":  # Alembic takes longer to load than most commands to answer
+    # Alembic takes longer to load than most commands to answer.
+    if _revision(connection) == f"{SCHEMA_VERSION:04d}" and _version(connection) == SCHEMA_VERSION:
         return True
     current, newest, _ = _revisions(connection, place)
     return current == newest

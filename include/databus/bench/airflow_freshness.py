@@ -65,7 +65,8 @@ def measure(sandbox: Sandbox, options: AirflowFreshnessOptions, say: Callable[[s
                     say(theirs[-1].told("Debezium"))
                 say(f"our path, turn {turn + 1}")
                 say(ours.take(options.seconds).told("our path"))
-    return ours.result("freshness_airflow", "debezium", theirs, asdict(options) | {"debezium_settings": DEFAULTS}, BARS)
+    settings = asdict(options) | {"plugins": options.plugins is not None, "debezium_settings": DEFAULTS}
+    return ours.result("freshness_airflow", "debezium", theirs, settings, BARS)
 
 
 class OurTurns:

@@ -58,7 +58,8 @@ def measure(sandbox: Sandbox, options: MirrorDelayOptions, say: Callable[[str], 
                 say(theirs[-1].told("MirrorMaker 2"))
             say(f"our mirror, turn {turn + 1}")
             say(ours.take(options.seconds).told("our mirror"))
-    return ours.result("mirror_delay", "mm2", theirs, asdict(options) | {"mirror_maker": "its defaults"}, BARS)
+    settings = asdict(options) | {"plugins": options.plugins is not None, "mirror_maker": "its defaults"}
+    return ours.result("mirror_delay", "mm2", theirs, settings, BARS)
 
 
 def mirror() -> Flow:

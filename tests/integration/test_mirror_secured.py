@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
 from databus.core.errors import SinkAccessError, SourceAccessError
-from databus.kafka.client import ClientSettings
+from databus.kafka.client import ClientSettings, LastError
 from databus.sandbox.certificates import authority
 from databus.sandbox.connections import secured_connections
 from tests.integration.conftest import Started
@@ -79,3 +80,37 @@ def test_wrong_credentials_of_either_side_are_named_before_anything_is_written(w
         assert refused.value.hint
         assert "surely-wrong" not in str(refused.value)
     assert topic not in west.admin.list_topics(timeout=30).topics
+
+
+def admit_only(world: KafkaWorld, topic: str, who: str) -> None:
+    """Give one account all rights on a topic of the secured cluster; from then on others have none."""
+    admin = ClientSettings.of(world.connections.get("kafka_secured"), 30.0).admin(LastError())
+    allowed = (f"User:{who}", "*", AclOperation.ALL, AclPermissionType.ALLOW)
+    binding = AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, *allowed)
+    for future in admin.create_acls([binding]).values():
+        future.result(30)
+
+
+def test_a_topic_that_the_account_may_not_look_at_is_named_and_not_passed_over(world: KafkaWorld) -> None:
+    open_to_all, closed = world.west.name("s"), world.west.name("s")
+    for topic in (open_to_all, closed):
+        write(world, topic, [b"v"])
+    admit_only(world, closed, "somebody-else")
+    mirror = mirror_of(world, open_to_all, closed, source="kafka_secured", target="kafka_west")
+    with pytest.raises(SourceAccessError, match=closed) as refused:
+        world.run(mirror)
+    assert "kafka_secured" in refused.value.message
+    assert refused.value.hint
+    assert not {open_to_all, closed} & world.west.admin.list_topics(timeout=30).topics.keys()
+
+
+def test_a_target_that_may_not_be_written_is_named_before_anything_is_written(world: KafkaWorld) -> None:
+    topic, closed = world.east.create(world.east.name("s")), world.east.name("s")
+    world.east.write(topic, [{"value": b"v"}])
+    write(world, closed, [b"before"])
+    admit_only(world, closed, "somebody-else")
+    mirror = mirror_of(world, topic, source="kafka_east", target="kafka_secured", renames={topic: closed})
+    with pytest.raises(SinkAccessError, match=closed) as refused:
+        world.run(mirror)
+    assert "kafka_secured" in refused.value.message
+    assert refused.value.hint

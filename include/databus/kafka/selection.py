@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 REGEX_PREFIX = "re:"
 OWN_TOPICS = "_databus"
 HEARTBEATS = "heartbeats"
@@ -20,6 +21,11 @@ def matches(pattern: str, name: str) -> bool:
     if pattern.startswith(REGEX_PREFIX):
         return re.fullmatch(pattern[len(REGEX_PREFIX) :], name) is not None
     return fnmatchcase(name, pattern)
+
+
+def is_name(pattern: str) -> bool:
+    """Tell whether a pattern can match nothing but the name that it is."""
+    return _NAME.fullmatch(pattern) is not None
 
 
 def selects(patterns: Iterable[str], excluded: Iterable[str], name: str) -> bool:

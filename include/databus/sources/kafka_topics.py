@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from databus.core.connections import ConnectionSource
 from databus.core.flow import FlowContext, SourceSpec
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
-from databus.kafka.selection import REGEX_PREFIX, selects_topic
+from databus.kafka.selection import REGEX_PREFIX, is_name, selects_topic
 from databus.sources.schema_registry.settings import CONN_TYPES, KINDS
 
 if TYPE_CHECKING:
@@ -192,6 +192,10 @@ class KafkaTopics(SourceSpec):
     def wants(self, topic: str, *, internal: bool = False) -> bool:
         """Tell whether a topic is read; `internal` says that it is Kafka's own."""
         return selects_topic(self.topics, self.exclude_topics, topic, internal=internal)
+
+    def named(self) -> tuple[str, ...]:
+        """Return the topics that are named and not only matched."""
+        return tuple(topic for topic in self.topics if is_name(topic))
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
         """Resolve the connection; brokers are contacted by the first call that needs them."""

@@ -218,7 +218,9 @@ class KafkaTopicsSource:
         self._cluster.close()
 
     def _topics(self) -> dict[str, TopicFacts]:
-        names = [name for name in self._cluster.topic_names() if self._spec.wants(name)]
+        listed = self._cluster.topic_names()
+        # A topic that the account may not look at is in no list: one that is named is asked for, and refused by name.
+        names = [name for name in dict.fromkeys((*listed, *self._spec.named())) if self._spec.wants(name)]
         return self._cluster.describe(names, lambda name, internal: self._spec.wants(name, internal=internal))
 
     def _state(self, topics: dict[str, TopicFacts]) -> LogState:

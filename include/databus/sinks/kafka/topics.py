@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewPartitions, NewTopic
@@ -158,8 +158,24 @@ class Topics:
             late = [topic for topic, count in wanted.items() if known.get(topic, 0) < count]
             if not late:
                 return known
+            self._refuse_hidden(late)
             if time.monotonic() > deadline:
                 raise SinkSettingError(
                     f"{self.settings.conn_id}: topics {', '.join(late)} do not appear after creation"
                 )
             time.sleep(0.05)
+
+    def _refuse_hidden(self, names: Sequence[str]) -> None:
+        """Ask for topics that no list shows: one that the account may not look at is there all the same.
+
+        Raises:
+            SinkAccessError: one of them is hidden.
+        """
+        futures = self.admin.describe_topics(TopicCollection(list(names)), request_timeout=self.settings.timeout_s)
+        for name, future in futures.items():
+            try:
+                future.result()
+            except KafkaException as error:
+                mapped = self.error(f"look at topic {name}", error)
+                if isinstance(mapped, SinkAccessError):
+                    raise mapped from error

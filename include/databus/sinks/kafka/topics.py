@@ -20,6 +20,8 @@ DEFAULT_RETENTION_S = 7 * 24 * 3600.0
 """Kafka's default of offsets.retention.minutes, in seconds."""
 
 _PATIENCE_S = 2.0
+_SOON_S = 1.0
+"""A topic that was made shows within this, as a rule."""
 
 
 class Topics:
@@ -152,14 +154,18 @@ class Topics:
 
     def _await(self, wanted: Mapping[str, int]) -> dict[str, int]:
         # Creation is answered by the controller before every broker's metadata shows it.
-        deadline = time.monotonic() + self.settings.timeout_s
+        began = time.monotonic()
+        looked = False
         while True:
             known = self.partitions()
             late = [topic for topic, count in wanted.items() if known.get(topic, 0) < count]
             if not late:
                 return known
-            self._refuse_hidden(late)
-            if time.monotonic() > deadline:
+            waited_s = time.monotonic() - began
+            if not looked and waited_s > _SOON_S:
+                looked = True
+                self._refuse_hidden(late)
+            if waited_s > self.settings.timeout_s:
                 raise SinkSettingError(
                     f"{self.settings.conn_id}: topics {', '.join(late)} do not appear after creation"
                 )

@@ -1,7 +1,4 @@
-"""Mirrors among three sites: each record once on each, and nothing goes round.
-
-Two sites are clusters of their own; the third, "north", is another connection to the western one, with its own names.
-"""
+"""Mirrors among three sites, a cluster each: each record once on each, and nothing goes round."""
 
 from __future__ import annotations
 
@@ -11,47 +8,46 @@ import pytest
 
 from databus import Flow
 from databus.ops.mirror_loops import problems
-from tests.integration import kafka_world as given
-from tests.integration.kafka_world import KafkaWorld, caught_up, records
+from tests.integration.conftest import Started
+from tests.integration.kafka_logs import Logs
+from tests.integration.kafka_world import SERVERS, KafkaWorld, caught_up, records
 from tests.integration.mirrors import mirror_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-world = given.world
+
+
+@pytest.fixture(scope="module")
+def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> KafkaWorld:
+    return KafkaWorld(started(*SERVERS, "kafka-c"), tmp_path_factory.mktemp("three_sites"))
 
 
 class Sites:
-    """A topic on three sites."""
+    """A topic on three sites, under one name."""
 
     def __init__(self, world: KafkaWorld):
         self.world = world
         self.topic = world.east.name("z")
-        self.conn_ids = {"east": "kafka_east", "west": "kafka_west", "north": world.override("kafka_west")}
-        self.logs = {"east": world.east, "west": world.west, "north": world.west}
-        for site in self.logs:
-            self.logs[site].create(self.at(site))
-
-    def at(self, site: str) -> str:
-        return f"{self.topic}.north" if site == "north" else self.topic
+        self.logs = {"east": world.east, "west": world.west, "north": Logs(world.sandbox.address("kafka-c"))}
+        for logs in self.logs.values():
+            logs.create(self.topic)
 
     def mirror(self, source: str, target: str, **options: bool) -> Flow:
-        return mirror_of(
-            self.world, self.at(source), name=f"mirror_{source}_{target}_{uuid.uuid4().hex[:6]}",
-            source=self.conn_ids[source], target=self.conn_ids[target],
-            renames={self.at(source): self.at(target)}, **options,
-        )  # fmt: skip
+        name = f"mirror_{source}_{target}_{uuid.uuid4().hex[:6]}"
+        sites = {"source": f"kafka_{source}", "target": f"kafka_{target}"}
+        return mirror_of(self.world, self.topic, name=name, **sites, **options)
 
     def moved(self, mirrors: list[Flow]) -> list[int]:
         """Write a record on each site, let all mirrors run until nothing moves, and count what each site holds."""
         for site, logs in self.logs.items():
-            logs.write(self.at(site), [{"value": f"of {site}"}])
+            logs.write(self.topic, [{"value": f"of {site}"}])
         for _ in range(2):
             for mirror in mirrors:
                 caught_up(self.world, mirror)
-        return [len(records(logs, self.at(site))) for site, logs in self.logs.items()]
+        return [len(records(logs, self.topic)) for site, logs in self.logs.items()]
 
     def require_one_of_each(self) -> None:
         for site, logs in self.logs.items():
-            found = sorted(r[2] for r in records(logs, self.at(site)))
+            found = sorted(r[2] for r in records(logs, self.topic))
             assert found == [b"of east", b"of north", b"of west"], site
 
 

@@ -81,6 +81,7 @@ _CONNECTIONS: dict[str, tuple[str, Callable[[Endpoint], dict[str, Any]]]] = {
     "mariadb": ("mariadb_shop", _sql),
     "kafka": ("kafka_east", _kafka),
     "kafka-b": ("kafka_west", _kafka),
+    "kafka-c": ("kafka_north", _kafka),
     "kafka-3": ("kafka_three", _kafka),
     "opensearch": ("opensearch_default", _search("opensearch")),
     "elasticsearch": ("elasticsearch_default", _search("elasticsearch")),

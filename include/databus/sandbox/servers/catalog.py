@@ -9,7 +9,7 @@ from databus.sandbox.servers.airflow import AIRFLOW
 from databus.sandbox.servers.apicurio import APICURIO
 from databus.sandbox.servers.debezium import DEBEZIUM
 from databus.sandbox.servers.elasticsearch import ELASTICSEARCH
-from databus.sandbox.servers.kafka import KAFKA, KAFKA_3, KAFKA_B
+from databus.sandbox.servers.kafka import KAFKA, KAFKA_3, KAFKA_B, KAFKA_C
 from databus.sandbox.servers.mariadb import MARIADB
 from databus.sandbox.servers.mysql import MYSQL
 from databus.sandbox.servers.opensearch import OPENSEARCH
@@ -26,6 +26,7 @@ _ALL: tuple[Server, ...] = (
     ZOOKEEPER_3,
     KAFKA,
     KAFKA_B,
+    KAFKA_C,
     KAFKA_3,
     MYSQL,
     MARIADB,

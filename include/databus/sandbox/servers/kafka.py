@@ -189,4 +189,5 @@ def _ignore(_error: object) -> None:
 
 KAFKA = Kafka("kafka", default_kafka_ports(19092, 1))
 KAFKA_B = Kafka("kafka-b", default_kafka_ports(19392, 1))
+KAFKA_C = Kafka("kafka-c", default_kafka_ports(19952, 1))
 KAFKA_3 = Kafka("kafka-3", default_kafka_ports(19592, 3), nodes=3)

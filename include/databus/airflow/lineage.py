@@ -22,8 +22,7 @@ COMPLETE, FAIL = "COMPLETE", "FAIL"
 def window_lineage(flow: Flow, context: Any) -> Iterator[None]:
     """Tell OpenLineage of a window over all attempts of its task: one START, one end.
 
-    An attempt that Airflow will repeat ends nothing. One that is killed cannot tell its end, and neither does Airflow's
-    provider: the next attempt, or the next run, tells both (`close_left_open`).
+    An attempt that Airflow will repeat ends nothing. One that is killed cannot; see `end_failed` and `close_left_open`.
     """
     teller = _teller(flow)
     if teller is None:
@@ -31,7 +30,7 @@ def window_lineage(flow: Flow, context: Any) -> Iterator[None]:
         return
     dag_run, instance = context["dag_run"], context["ti"]
     clear = int(getattr(dag_run, "clear_number", 0) or 0)
-    teller.started(context["run_id"], clear, _parent(flow, dag_run, clear), _attempt(dag_run, instance))
+    teller.started(context["run_id"], clear, _parent(flow, dag_run, clear))
     try:
         yield
     except AirflowSkipException:
@@ -41,10 +40,7 @@ def window_lineage(flow: Flow, context: Any) -> Iterator[None]:
         if isinstance(error, AirflowFailException) or instance.try_number > instance.max_tries:
             teller.ended(context["run_id"], clear, FAIL)
         raise
-    else:
-        teller.ended(context["run_id"], clear, COMPLETE)
-    finally:
-        teller.left(context["run_id"], clear)
+    teller.ended(context["run_id"], clear, COMPLETE)
 
 
 def end_failed(flow: Flow, context: Any) -> None:
@@ -90,17 +86,6 @@ def _parent(flow: Flow, dag_run: Any, clear: int) -> str:
 
     date = dag_run.logical_date or dag_run.run_after
     return str(OpenLineageAdapter.build_dag_run_id(dag_run.dag_id or flow.name, date, clear))
-
-
-def _attempt(dag_run: Any, instance: Any) -> str:
-    """Return the run id by which the provider's listener tells of this attempt."""
-    from airflow.providers.openlineage.plugins.adapter import OpenLineageAdapter
-
-    date = dag_run.logical_date or dag_run.run_after
-    where = {"dag_id": instance.dag_id, "task_id": instance.task_id, "map_index": instance.map_index}
-    return str(
-        OpenLineageAdapter.build_task_instance_run_id(try_number=instance.try_number, logical_date=date, **where)
-    )
 
 
 class LineageOfRun:

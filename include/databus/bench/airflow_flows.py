@@ -102,6 +102,8 @@ class AirflowFlows:
         with ZooKeeperCheckpoints.open(connections.get("zookeeper_default"), SystemClock()) as store:
             for name in self._names:
                 self._api.pause(name, paused=paused)
+                if store.load(name) is None:  # there is nothing to pause before its first run
+                    continue
                 (store.pause if paused else store.resume)(name, "bench", "a turn ends" if paused else "a turn begins")
 
     def _moving(self, name: str) -> bool:

@@ -13,7 +13,7 @@ from databus.core.errors import DatabusError
 from databus.core.flow import Flow
 from databus.core.settings import Settings
 from databus.ops.lineage import declared_lineage, recorded_lineage
-from databus.records.lineage_events import killed_attempt_event, window_event
+from databus.records.lineage_events import window_event
 from databus.records.lineage_runs import ABORT, COMPLETE, FAIL, WindowRun, WindowRuns
 from databus.records.store import RecordStore
 
@@ -44,29 +44,16 @@ class LineageTeller:
     namespace: str
     emit: Callable[[RunEvent], None]
 
-    def started(self, run_id: str, clear: int, parent: str, attempt: str = "") -> None:
-        """Tell that a window began, unless an earlier attempt has told; end what a kill or a clear cut off.
-
-        Args:
-            run_id: Airflow's run id.
-            clear: how often the run has been cleared.
-            parent: run id of the DAG run's own events.
-            attempt: run id by which Airflow's provider tells of this attempt of the task.
-        """
-        run = WindowRun(self.flow.name, run_id, clear, _now(), parent)
-        self._safely(lambda runs: self._started(runs, run, attempt))
-
-    def left(self, run_id: str, clear: int) -> None:
-        """Note that the attempt under way ends by itself: Airflow's provider tells of it."""
-        run = WindowRun(self.flow.name, run_id, clear, _now())
-        self._safely(lambda runs: runs.under_way(run, ""))
+    def started(self, run_id: str, clear: int, parent: str) -> None:
+        """Tell that a window began, unless an earlier attempt has told; end what a clear of the run cut off."""
+        self._safely(lambda runs: self._started(runs, WindowRun(self.flow.name, run_id, clear, _now(), parent)))
 
     def ended(self, run_id: str, clear: int, state: str) -> None:
         """Tell that a window ended with COMPLETE, FAIL or ABORT, unless that has been told."""
         self._safely(lambda runs: self._end(runs, WindowRun(self.flow.name, run_id, clear, _now()), state))
 
     def close_left_open(self, but: str, state_of: Callable[[str], str]) -> None:
-        """End windows and attempts that were killed: nobody else does.
+        """End windows whose last attempt was killed: nobody else does.
 
         Args:
             but: run id of the run that looks.
@@ -77,30 +64,17 @@ class LineageTeller:
             for run in runs.unfinished(self.flow.name):
                 if run.run_id == but:
                     continue
-                end = _ENDS.get(state_of(run.run_id), "")
+                end = run.state or _ENDS.get(state_of(run.run_id), "")
                 if end:
-                    self._killed(runs, run)
-                if end := run.state or end:
                     self._end(runs, run, end)
 
         self._safely(close)
 
-    def _started(self, runs: WindowRuns, run: WindowRun, attempt: str) -> None:
+    def _started(self, runs: WindowRuns, run: WindowRun) -> None:
         for former in runs.unfinished(self.flow.name):
             if former.run_id == run.run_id and former.clear < run.clear:
-                self._killed(runs, former)
                 self._end(runs, former, ABORT)
-        begun = runs.begin(run)
-        self._send_due(runs, begun)
-        if begun.attempt != attempt:
-            self._killed(runs, begun)
-            runs.under_way(run, attempt)
-
-    def _killed(self, runs: WindowRuns, run: WindowRun) -> None:
-        """Tell the end of an attempt that could not."""
-        if run.attempt:
-            self.emit(killed_attempt_event(run, self.namespace, _now()))
-            runs.under_way(run, "")
+        self._send_due(runs, runs.begin(run))
 
     def _end(self, runs: WindowRuns, run: WindowRun, state: str) -> None:
         ended = runs.end(run, state, _now())

@@ -31,8 +31,6 @@ class WindowRun:
         state: "", or COMPLETE, FAIL, ABORT.
         ended_at: when it ended, None while it runs.
         due: events that were not sent for sure: "START", then the state.
-        attempt: run id by which Airflow's provider tells of the attempt that is under way, or was killed; "" when none
-            is.
     """
 
     flow: str
@@ -43,7 +41,6 @@ class WindowRun:
     state: str = ""
     ended_at: datetime | None = None
     due: tuple[str, ...] = ()
-    attempt: str = ""
 
 
 class WindowRuns:
@@ -83,16 +80,10 @@ class WindowRuns:
         with self._store.transaction() as connection:
             connection.execute(t.lineage_runs.update().where(_is(run)).values({column: True}))
 
-    def under_way(self, run: WindowRun, attempt: str) -> None:
-        """Note which attempt is under way, "" when none is any more."""
-        with self._store.transaction() as connection:
-            connection.execute(t.lineage_runs.update().where(_is(run)).values(attempt=attempt))
-
     def unfinished(self, flow: str) -> list[WindowRun]:
-        """Return the windows of a flow that did not end, whose events are due or an attempt is open, oldest first."""
+        """Return the windows of a flow that did not end, or whose events are due, oldest first."""
         c = t.lineage_runs.c
-        open_ = (c.end_sent == sa.false()) | (c.attempt != "")
-        wanted = sa.select(t.lineage_runs).where((c.flow == flow) & open_).order_by(c.id)
+        wanted = sa.select(t.lineage_runs).where((c.flow == flow) & (c.end_sent == sa.false())).order_by(c.id)
         with self._store.transaction() as connection:
             return [_window(row) for row in connection.execute(wanted).mappings()]
 
@@ -113,5 +104,4 @@ def _window(row: Any) -> WindowRun:
         row["state"],
         row["ended_at"],
         due,
-        row["attempt"],
     )

@@ -197,8 +197,6 @@ lineage_runs = sa.Table(
     sa.Column("ended_at", UtcDateTime),
     sa.Column("start_sent", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("end_sent", sa.Boolean, nullable=False, server_default=sa.false()),
-    # Run id by which Airflow's provider tells of the attempt that is under way, "" when none is.
-    sa.Column("attempt", sa.String(50), nullable=False, server_default=""),
     sa.UniqueConstraint("flow", "run_id", "clear"),
     sa.Index("ix_databus_lineage_runs_open", "flow", "end_sent"),
 )

@@ -31,7 +31,6 @@ CONNECTIONS = EnvironmentConnections({
     "AIRFLOW_CONN_EAST": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "k:9092"}}),
 })  # fmt: skip
 PARENT = "01901d2e-5a4c-7000-8000-000000000001"
-FIRST, SECOND, THIRD = (f"01901d2e-5a4c-7000-8000-00000000001{n}" for n in range(3))
 
 
 @dataclass
@@ -163,54 +162,6 @@ def test_a_window_whose_last_attempt_was_killed_is_ended_by_the_next_run(told: T
     told.teller.close_left_open("r2", states.__getitem__)  # its own window is open while it runs
     told.teller.close_left_open("r4", states.__getitem__)
     assert len(told.events) == 5
-
-
-def attempts(told: Told) -> list[tuple[str, str]]:
-    """Ends told in the stead of Airflow's provider, whose job is the task."""
-    return [(e["eventType"], e["run"]["runId"]) for e in told.events if e["job"]["name"].endswith(".transfer")]
-
-
-def test_an_attempt_that_was_killed_is_ended_by_the_next_one(told: Told) -> None:
-    told.teller.started("r1", 0, PARENT, FIRST)  # killed
-    told.teller.started("r1", 0, PARENT, SECOND)  # fails by itself, which the provider tells
-    told.teller.left("r1", 0)
-    told.teller.started("r1", 0, PARENT, THIRD)
-    told.teller.ended("r1", 0, "COMPLETE")
-    told.teller.left("r1", 0)
-    told.teller.close_left_open("r2", lambda _: "success")
-    assert attempts(told) == [("FAIL", FIRST)]
-    assert [e["eventType"] for e in told.events if e["job"]["name"].endswith(".window")] == ["START", "COMPLETE"]
-    (killed,) = (e for e in told.events if e["run"]["runId"] == FIRST)
-    assert set(assert_valid(killed)) >= {"parent", "errorMessage"}
-    assert (killed["job"]["namespace"], killed["job"]["name"]) == ("databus", "orders_to_kafka.transfer")
-    assert killed["run"]["facets"]["parent"]["run"]["runId"] == PARENT
-
-
-def test_a_last_attempt_that_was_killed_is_ended_by_the_next_run(told: Told) -> None:
-    told.teller.started("r1", 0, PARENT, FIRST)
-    told.teller.close_left_open("r2", lambda _: "running")
-    assert attempts(told) == []
-    told.teller.ended("r1", 0, "FAIL")  # the callback of the DAG
-    for _ in range(2):
-        told.teller.close_left_open("r2", lambda _: "failed")
-    assert attempts(told) == [("FAIL", FIRST)]
-    assert told.kinds == ["START", "FAIL", "FAIL"]
-
-
-def test_what_a_clear_killed_is_ended_by_what_follows_it(told: Told) -> None:
-    told.teller.started("r1", 0, PARENT, FIRST)
-    told.teller.started("r1", 1, PARENT, SECOND)
-    told.teller.ended("r1", 1, "COMPLETE")
-    told.teller.left("r1", 1)
-    assert attempts(told) == [("FAIL", FIRST)]
-    assert told.kinds == ["START", "FAIL", "ABORT", "START", "COMPLETE"]
-
-
-def test_an_attempt_whose_end_could_not_be_sent_is_ended_later(told: Told) -> None:
-    told.teller.started("r1", 0, PARENT, FIRST)
-    told.broken.started("r1", 0, PARENT, SECOND)
-    told.teller.close_left_open("r2", lambda _: "failed")
-    assert attempts(told) == [("FAIL", FIRST)]
 
 
 def test_a_cleared_run_is_another_one(told: Told) -> None:

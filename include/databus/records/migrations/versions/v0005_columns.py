@@ -1,4 +1,4 @@
-"""What the outputs of a run are made of, column by column, and which attempt of a window is under way.
+"""What the outputs of a run are made of, column by column.
 
 Revision ID: 0005
 Revises: 0004
@@ -16,7 +16,7 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """Add `databus_run_columns`; of earlier runs nothing is known. Add `attempt` to `databus_lineage_runs`."""
+    """Add `databus_run_columns`; of earlier runs nothing is known."""
     op.create_table(
         "databus_run_columns",
         sa.Column("id", Id, nullable=False),
@@ -29,5 +29,4 @@ def upgrade() -> None:
         ),
         sa.UniqueConstraint("run", "digest", name="uq_databus_run_columns_run_digest"),
     )
-    op.add_column("databus_lineage_runs", sa.Column("attempt", sa.String(50), nullable=False, server_default=""))
     op.execute("UPDATE databus_schema SET version = 5")

@@ -6,7 +6,7 @@ import base64
 import json
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,15 +80,17 @@ class Browser:
         self._root = f"http://127.0.0.1:{port}"
 
     def __enter__(self) -> Page:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self._socket = connect(self._address(), max_size=None, compression=None, open_timeout=60)
-        return Page(self._socket)
+        with ExitStack() as opened:
+            self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            opened.callback(self._process.wait, 60)
+            opened.callback(self._process.terminate)
+            socket = connect(self._address(), max_size=None, compression=None, open_timeout=60)
+            page = Page(opened.enter_context(socket))
+            self._opened = opened.pop_all()
+        return page
 
     def __exit__(self, *_: object) -> None:
-        with suppress(Exception):
-            self._socket.close()
-        self._process.terminate()
-        self._process.wait(60)
+        self._opened.close()
 
     def _address(self) -> str:
         deadline = time.monotonic() + 120

@@ -38,19 +38,22 @@ FLOW = Flow(
 
 @contextmanager
 def destroyed(database: Path) -> Iterator[None]:
-    """Let an SQLite database hold nothing that SQLite can read until the block ends."""
-    content = database.read_bytes()
-    with database.open("r+b") as file:  # the same file: a server that has it open must see it too
-        file.write(b"\xff" * len(content))
+    """Let an SQLite database, its log and that one's index hold nothing that SQLite can read until the block ends."""
+    files = [database, *(database.with_name(database.name + suffix) for suffix in ("-wal", "-shm"))]
+    contents = {file: file.read_bytes() for file in files if file.exists()}
+    for file, content in contents.items():
+        with file.open("r+b") as opened:  # the same file: a server that has it open must see it too
+            opened.write(b"\xff" * len(content))
     try:
         with pytest.raises(sqlite3.DatabaseError), sqlite3.connect(database) as probe:
             probe.execute("SELECT COUNT(*) FROM job")
         probe.close()
         yield
     finally:
-        with database.open("r+b") as file:
-            file.write(content)
-            file.truncate()
+        for file, content in contents.items():
+            with file.open("r+b" if file.exists() else "wb") as opened:
+                opened.write(content)
+                opened.truncate()
 
 
 class Receivers:

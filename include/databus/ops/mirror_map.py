@@ -8,7 +8,7 @@ from typing import Protocol
 from databus.core.checkpoint import HistoryEntry
 from databus.core.checkpoint_store import CheckpointStore
 from databus.core.errors import CheckpointConflictError
-from databus.core.offset_map import Image, Place, Stretch, stretches_of, to_source, to_target
+from databus.core.offset_map import Image, Place, Span, Stretch, stretches_of, to_source, to_target
 from databus.core.offsets import KafkaOffsets
 from databus.records.ledger_pages import LedgerPages
 from databus.records.offset_map import OffsetMapTable
@@ -104,10 +104,11 @@ class KeptMap:
 
     def to_target(self, place: Place, position: int) -> Image | None:
         """See `Map`."""
+        new = [s for s in self._new.living() if s.source == place]
         kept = self._table.around(self._upto, place, position, self._new.incarnation(place))
-        if self._lacks([s.source_range for s in kept], position):
+        if not self._tells([*kept, *new], position):
             kept = [s for s in self._paged() if s.source == place]
-        return to_target([*kept, *(s for s in self._new.living() if s.source == place)], position)
+        return to_target([*kept, *new], position)
 
     def to_source(self, place: Place, position: int) -> Image | None:
         """See `Map`."""
@@ -116,7 +117,7 @@ class KeptMap:
         if source is None:
             return None
         kept = self._table.around_target(self._upto, source, place, position, self._new.incarnation(source))
-        if self._lacks([s.target_range for s in kept], position):
+        if not self._tells([*kept, *new], position, back=True):
             kept = [s for s in self._paged() if s.target == place]
         return to_source([*kept, *new], position, self.goes_on_at)
 
@@ -140,19 +141,26 @@ class KeptMap:
                 found.append(stretch)
         return found
 
-    def _lacks(self, kept: Sequence[tuple[int, int] | None], position: int) -> bool:
-        """Tell whether what holds a position may have been pruned; what is furthest never is."""
-        ranges = [bounds for bounds in kept if bounds is not None]
-        if any(first <= position < upto for first, upto in ranges):
-            return False
-        before_the_end = any(position < upto for _, upto in ranges)
-        return before_the_end and self._table.pruned(self._upto[0])
+    def _tells(self, near: Sequence[Stretch], position: int, *, back: bool = False) -> bool:
+        """Tell whether what was found near a position is all that its image rests on.
+
+        It is where a span with known bounds holds the position, for what was pruned is older than what was not; else
+        where all bounds are known and nothing was pruned.
+        """
+        holders = [s for s in near if any(_holds(span.turned if back else span, position) for span in s.spans)]
+        if holders and holders[-1].target_range is not None:
+            return True
+        return all(s.target_range is not None for s in near) and not self._table.pruned(self._upto[0])
 
     def _paged(self) -> list[Stretch]:
         pages = LedgerPages(self._records).pages(self._flow)
         entries = [page.entry for page in pages if page.entry and page.number <= self._upto[1]]
         stretches = (stretch for entry in entries for stretch in stretches_of(entry))
         return [s for s in stretches if s.incarnation == self._new.incarnation(s.source)]
+
+
+def _holds(span: Span, position: int) -> bool:
+    return span.begin <= position < span.upto
 
 
 def _stand(store: CheckpointStore, table: OffsetMapTable, flow: str) -> tuple[tuple[int, int], OffsetMap]:

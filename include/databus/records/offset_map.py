@@ -83,7 +83,9 @@ class OffsetMapTable:
     def pruned(self, generation: int) -> bool:
         """Tell whether rows of the flow's earlier pages were deleted."""
         c, p = t.offset_map.c, t.ledger.c
-        first = sa.select(sa.func.min(c.number)).where((c.flow == self._flow) & (c.generation == generation))
+        # A row that outlived others tells nothing of its neighbours: only behind all of these is the table complete.
+        whole = (c.flow == self._flow) & (c.generation == generation) & ~c.outlived
+        first = sa.select(sa.func.min(c.number)).where(whole)
         mine = (p.flow == self._flow) & (p.generation == generation) & (p.action == "commit")
         with self._store.transaction() as connection:
             number = connection.execute(first).scalar_one()

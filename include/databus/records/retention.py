@@ -42,6 +42,7 @@ class RecordRetention:
         The newest quality result of each flow stays, however old. A second call deletes nothing.
         """
         gone = {t.runs.name: 0}
+        self._mark_outlived(before)
         for name, old in _old(before).items():
             table, gone[name] = t.metadata.tables[name], 0
             while True:
@@ -53,6 +54,19 @@ class RecordRetention:
                     gone[name] += connection.execute(table.delete().where(table.c.id.in_(ids))).rowcount
                     gone[t.runs.name] += connection.execute(t.runs.delete().where(t.runs.c.id.in_(runs))).rowcount
         return gone
+
+    def _mark_outlived(self, before: datetime) -> None:
+        """Mark the rows of offset maps that stay where others go: before those go, for a kill may come in between."""
+        m, other = t.offset_map, t.offset_map.alias()
+        going = _old(before)[m.name]
+        same = (other.c.flow == m.c.flow) & (other.c.generation == m.c.generation)
+        loses = sa.exists().where(same & other.c.id.in_(going))
+        with self._store.transaction() as connection:
+            staying = sa.select(m.c.id).where((m.c.paged_at < before) & m.c.id.not_in(going) & loses)
+            ids = list(connection.execute(staying).scalars())
+            for begin in range(0, len(ids), _CHUNK):
+                chunk = ids[begin : begin + _CHUNK]
+                connection.execute(m.update().where(m.c.id.in_(chunk)).values(outlived=True))
 
 
 def _old(before: datetime) -> Mapping[str, sa.Select[int]]:

@@ -229,6 +229,7 @@ offset_map = sa.Table(
     sa.Column("target_upto", sa.BigInteger),  # exclusive
     sa.Column("spans", Json, nullable=False),  # [source from, upto, target from, upto, 1 where both count up together]
     sa.Column("paged_at", UtcDateTime, nullable=False),
+    sa.Column("outlived", sa.Boolean, nullable=False, server_default=sa.false()),  # rows before it were deleted
     # Named by hand. A look-up asks for rows that end behind a place, which are few.
     sa.Index("ix_databus_offset_map_source", "flow", "source_topic", "source_partition", "source_upto", "source_from"),
     sa.Index("ix_databus_offset_map_target", "flow", "target_topic", "target_partition", "target_upto", "target_from"),

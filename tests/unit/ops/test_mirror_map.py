@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from databus.core.checkpoint import Epoch, HistoryEntry
@@ -96,6 +96,7 @@ _flows = iter(range(1_000_000))
     steps=st.lists(st.tuples(st.sampled_from("mmmmhlrn"), st.integers(1, 4)), min_size=1, max_size=14),
     paged=st.integers(0, 15), pruned=st.integers(0, 15),
 )  # fmt: skip
+@example(steps=[("m", 1), ("n", 1), ("m", 3), ("m", 3), ("l", 1)], paged=15, pruned=7)
 def test_rows_pages_and_newest_entries_together_answer_as_the_history_does(
     url: str, steps: list[tuple[str, int]], paged: int, pruned: int
 ) -> None:

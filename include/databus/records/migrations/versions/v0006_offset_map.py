@@ -41,6 +41,7 @@ def upgrade() -> None:
         ),
         sa.Column("spans", Json, nullable=False),
         sa.Column("paged_at", UtcDateTime, nullable=False),
+        sa.Column("outlived", sa.Boolean, nullable=False, server_default=sa.false()),
         sa.PrimaryKeyConstraint("id", name="pk_databus_offset_map"),
     )
     for side in ("source", "target"):

@@ -79,22 +79,22 @@ docker-check: $(TOOLS)/composecheck ## Compose file, Dockerfiles, scripts and ve
 	    --hadolint $(abspath $(TOOLS))/venv/bin/hadolint --shellcheck $(abspath $(TOOLS))/venv/bin/shellcheck
 
 bench-decode: setup java ## Rows per CPU-second of decoding (ARGS="--scaling" starts Spark too)
-	$(BIN)/python -m tests.bench.decode $(ARGS)
+	$(BIN)/databus bench decode $(ARGS)
 
 bench-e2e: setup java ## Rows per second from the binlog to Kafka, beside Debezium on the same log
-	$(BIN)/python -m tests.bench.e2e $(ARGS)
+	$(BIN)/databus bench e2e $(ARGS)
 
 bench-catchup: setup java ## Seconds to clear a backlog, beside Debezium (ARGS="--backlog 18000000" is an hour at 5,000 rows/s)
-	$(BIN)/python -m tests.bench.catchup $(ARGS)
+	$(BIN)/databus bench catchup $(ARGS)
 
 bench-freshness: setup java ## Delay from a commit to a read_committed reader, beside Debezium (ARGS="--airflow" for 30 minutes of runs, --flows 5)
-	$(BIN)/python -m tests.bench.freshness $(ARGS)
+	$(BIN)/databus bench freshness $(ARGS)
 
 bench-mirror-delay: setup java ## Delay of a live mirror that Airflow runs for 30 minutes, beside MirrorMaker 2 (ARGS="--minutes 5")
-	$(BIN)/python -m tests.bench.mirror_delay $(ARGS)
+	$(BIN)/databus bench mirror-delay $(ARGS)
 
 bench-mirror: setup java ## Records per second from one Kafka to another, beside MirrorMaker 2 with and without exactly once
-	$(BIN)/python -m tests.bench.mirror $(ARGS)
+	$(BIN)/databus bench mirror $(ARGS)
 
 bench-mirror-link: setup java ## Seconds to catch up after a mirror's link was down for 10 minutes (ARGS="--minutes 1")
 	$(BIN)/databus bench mirror-link $(ARGS)

@@ -8,7 +8,8 @@ import pytest
 
 from tests.faults.model_search import explore
 from tests.faults.model_state import Size
-from tests.faults.mutants import MUTANTS, Mutant, caught_by_model, replace_known
+from tests.faults.mutants import caught_by_model
+from tests.faults.planted_bugs import MUTANTS, Mutant, replace_known
 
 SIZES = {
     "a crash and a lost session": Size(units=1, crashes=1, expiries=1, epochs=3),

@@ -25,7 +25,7 @@ from databus import Flow
 from databus.sandbox import Sandbox
 from databus.sandbox.accounts import ROOT
 from databus.sandbox.connections import airflow_connections
-from tests.faults.tcp_proxy import ProxyGroup
+from databus.testing.tcp_proxy import ProxyGroup
 
 SINGLE = {"zookeeper": "zookeeper_default", "kafka": "kafka_east", "mysql": "mysql_shop"}
 """Servers of the fast loop, and the connections that lead to them."""

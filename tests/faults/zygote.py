@@ -124,7 +124,7 @@ def _warm(command: dict[str, Any]) -> int:
 
 
 def _mutate(name: str) -> None:
-    from tests.faults.mutants import MUTANTS
+    from tests.faults.planted_bugs import MUTANTS
 
     MUTANTS[name].apply()
 

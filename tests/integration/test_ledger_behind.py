@@ -18,7 +18,7 @@ from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.errors import CheckpointError
 from databus.ops.ledger_verify import Verification, verify
 from databus.ops.services import open_services
-from tests.faults.tcp_proxy import TcpProxy
+from databus.testing.tcp_proxy import TcpProxy
 from tests.integration.conftest import World
 from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import Shop

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from databus import Batching, Flow
 from databus.core.errors import DatabusError
-from tests.faults.tcp_proxy import TcpProxy
+from databus.testing.tcp_proxy import TcpProxy
 from tests.integration import kafka_world as given
 from tests.integration.kafka_logs import Logs
 from tests.integration.kafka_world import KafkaWorld, records

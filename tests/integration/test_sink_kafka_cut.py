@@ -12,7 +12,7 @@ from databus.kafka.client import ClientSettings
 from databus.sinks.kafka import session
 from databus.sinks.kafka.markers import Marker, MarkerKey
 from databus.sinks.kafka.session import ProducerSettings, Session
-from tests.faults.tcp_proxy import TcpProxy
+from databus.testing.tcp_proxy import TcpProxy
 from tests.integration.conftest import World
 from tests.integration.kafka_target import make_marker_topic
 

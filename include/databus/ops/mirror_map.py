@@ -144,12 +144,16 @@ class KeptMap:
     def _tells(self, near: Sequence[Stretch], position: int, *, back: bool = False) -> bool:
         """Tell whether what was found near a position is all that its image rests on.
 
-        It is where a span with known bounds holds the position, for what was pruned is older than what was not; else
-        where all bounds are known and nothing was pruned.
+        It is where a span with known bounds holds the position, for what was pruned is older than what was not; where
+        the position lies behind the furthest stretch, which is never pruned, if its bounds are known; else where all
+        bounds are known and nothing was pruned.
         """
         holders = [s for s in near if any(_holds(span.turned if back else span, position) for span in s.spans)]
         if holders and holders[-1].target_range is not None:
             return True
+        if near and position >= _upto(furthest := max(reversed(near), key=lambda s: _upto(s, back=back)), back=back):
+            # On the target a newest stretch without bounds has no end that is known: it may hold the position.
+            return furthest.target_range is not None and (not back or near[-1].target_range is not None)
         return all(s.target_range is not None for s in near) and not self._table.pruned(self._upto[0])
 
     def _paged(self) -> list[Stretch]:
@@ -161,6 +165,12 @@ class KeptMap:
 
 def _holds(span: Span, position: int) -> bool:
     return span.begin <= position < span.upto
+
+
+def _upto(stretch: Stretch, *, back: bool = False) -> int:
+    """Return the offset behind a stretch; 0 for one whose bounds are not known."""
+    bounds = stretch.target_range if back else stretch.source_range
+    return bounds[1] if bounds else 0
 
 
 def _stand(store: CheckpointStore, table: OffsetMapTable, flow: str) -> tuple[tuple[int, int], OffsetMap]:

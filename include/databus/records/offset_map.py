@@ -109,17 +109,14 @@ class OffsetMapTable:
         found: dict[int, sa.Row[Any]] = {}
         with self._store.transaction() as connection:
 
-            def take(condition: sa.ColumnElement[bool], *order: sa.ColumnElement[Any]) -> list[sa.Row[Any]]:
+            def take(condition: sa.ColumnElement[bool], *order: sa.ColumnElement[Any]) -> None:
                 wanted = sa.select(t.offset_map).where(mine & condition)
                 rows = connection.execute(wanted.order_by(*order).limit(1) if order else wanted).all()
                 found.update((row.id, row) for row in rows)
-                return list(rows)
 
             take((begin <= position) & (end > position))
             take(begin > position, begin, c.id.desc())
             take(end.is_not(None), end.desc(), c.id.desc())
-            # Of a stretch whose bounds on the target are not known, its neighbours in the log tell them.
-            for row in take(c.target_from.is_(None)):
-                take(c.target_from.is_not(None) & (c.id < row.id), c.id.desc())
-                take(c.target_from.is_not(None) & (c.id > row.id), c.id)
+            if names is TARGET:  # where it lies on the target is not known: anywhere
+                take(c.target_from.is_(None))
         return [stretch_of(found[number]) for number in sorted(found)]

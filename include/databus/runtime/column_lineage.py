@@ -36,9 +36,10 @@ class ColumnLineage:
             return self._found
         try:
             found = tuple(_lineage(flow, planned.tables))
-        except DatabusError as error:  # a batch that is committed does not fail for it
-            log.warning("flow %s: no column lineage: %s", flow.name, error)
-            return ()
+        except Exception as error:  # of any user's transform: a batch that is committed does not fail for it
+            unexpected = None if isinstance(error, DatabusError) else error
+            log.warning("flow %s: no column lineage: %s", flow.name, error, exc_info=unexpected)
+            found = ()
         self._flow, self._tables, self._found = flow, planned.tables, found
         return found
 

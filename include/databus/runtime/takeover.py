@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from databus.checkpoints.spool import PlanSpool
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import CheckpointStore, Lease
-from databus.core.errors import MarkersAheadError, SinkUnavailableError, StaleEpochError
+from databus.core.errors import (
+    CheckpointError,
+    DatabusError,
+    MarkersAheadError,
+    SinkUnavailableError,
+    StaleEpochError,
+)
 from databus.core.flow import Flow
 from databus.core.marks import ClaimRegister, SlotMark
 from databus.core.plan import Plan
@@ -90,6 +96,26 @@ def take_over(claimed: Claimed) -> Checkpoint | None:
     if ahead:
         raise _behind_sinks(flow.name, checkpoint, ahead)
     return checkpoint
+
+
+def refuse_superseded(store: CheckpointStore, flow: str, lease: Lease, error: DatabusError) -> None:
+    """Tell a holder that was taken over so, whatever it failed with: its successor removes what it still wants to read.
+
+    Raises:
+        StaleEpochError: another run has committed since; `error` is its cause.
+    """
+    if isinstance(error, CheckpointError):
+        return
+    try:
+        checkpoint = store.load(flow)
+    except CheckpointError as unanswered:
+        log.warning("flow %s: whether another run has taken over is not known: %s", flow, unanswered)
+        return
+    if checkpoint is not None and checkpoint.epoch > lease.epoch:
+        raise StaleEpochError(
+            f"flow {flow}: epoch {checkpoint.epoch} has taken over from epoch {lease.epoch}, whose batch then failed: "
+            f"{error.message}"
+        ) from error
 
 
 def slots_ahead(

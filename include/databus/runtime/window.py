@@ -12,7 +12,14 @@ from typing import Any
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
-from databus.core.errors import FlowPausedError, LeaseBusyError, OffsetPurgedError, SinkError, StaleEpochError
+from databus.core.errors import (
+    DatabusError,
+    FlowPausedError,
+    LeaseBusyError,
+    OffsetPurgedError,
+    SinkError,
+    StaleEpochError,
+)
 from databus.core.flow import Mode
 from databus.core.lag import Headroom, eta_s
 from databus.core.report import BatchReport
@@ -23,7 +30,7 @@ from databus.runtime.live import live_lane
 from databus.runtime.page_out import PAGE_EVERY, page_out
 from databus.runtime.purged import note_purged
 from databus.runtime.sinks_behind import SinksBehind
-from databus.runtime.takeover import Claimed, take_over
+from databus.runtime.takeover import Claimed, refuse_superseded, take_over
 from databus.runtime.upkeep import Upkeep
 from databus.runtime.zookeeper_loss import is_detached, outlasting
 
@@ -191,6 +198,9 @@ def _run(session: FlowSession, control: WindowControl) -> WindowResult:
         return window.result
     except OffsetPurgedError as error:
         note_purged(session.store, flow, lease, error, (session.identity.run_id, session.clock.now()))
+        raise
+    except DatabusError as error:
+        refuse_superseded(session.store, flow, lease, error)
         raise
     finally:
         lease.release()

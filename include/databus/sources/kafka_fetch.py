@@ -35,8 +35,6 @@ _SETTINGS = {
     "fetch.wait.max.ms": 50,
     "fetch.error.backoff.ms": 50,
     "queued.max.messages.kbytes": 32_768,
-    # With its queue full librdkafka rests so long, by default a second: longer than the queue lasts.
-    "fetch.queue.backoff.ms": 10,
     "fetch.max.bytes": 16_777_216,
 }
 

@@ -115,6 +115,24 @@ def test_rows_pages_and_newest_entries_together_answer_as_the_history_does(
         assert kept.stretches(T, (0, 10_000)) == kept.stretches(W, (0, 10_000), back=True) == list(whole.living())
 
 
+def test_a_reader_that_has_caught_up_is_translated_without_the_pages_however_much_was_pruned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, entries = f"sqlite:///{tmp_path / 'records.db'}", history([("l", 2), *[("m", 4)] * 8])
+    with RecordStore(url) as store:
+        pages = LedgerPages(store, Clock())
+        for entry in entries:
+            pages.page("mirror", [entry])
+        RecordRetention(store).prune(NOON + timedelta(days=6))
+    whole = OffsetMap(entries)
+    end, target_end = whole.goes_on_at(T), max(s.target_range[1] for s in whole.living() if s.target_range)
+    expected = whole.to_target(T, end), whole.to_source(W, target_end), whole.to_target(T, end - 3)
+    monkeypatch.setattr(LedgerPages, "pages", lambda *_: pytest.fail("the whole ledger was read"))
+    with closing(KeptMap("mirror", services(url, entries))) as kept:
+        assert kept._table.pruned(1)
+        assert (kept.to_target(T, end), kept.to_source(W, target_end), kept.to_target(T, end - 3)) == expected
+
+
 def living(url: str, entries: Sequence[HistoryEntry]) -> list[Stretch]:
     with closing(KeptMap("mirror", services(url, entries))) as kept:
         return kept.stretches(T, (0, 100))

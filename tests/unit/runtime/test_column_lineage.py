@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import pytest
+
 from databus import (
     DropColumns,
     Elasticsearch,
@@ -57,6 +59,15 @@ class Scripted(TransformSpec):
     """Another package's: it may do anything to a row."""
 
     kind: ClassVar[str] = "scripted"
+
+
+class Broken(Scripted):
+    """It fails with an error that is none of ours."""
+
+    kind: ClassVar[str] = "broken"
+
+    def columns_after(self, _changes: Any) -> Any:
+        raise KeyError("amt")
 
     def apply(self, changes: Any) -> Any:
         raise AssertionError("no rows are touched for lineage")
@@ -152,11 +163,22 @@ def test_a_transform_that_does_not_tell_makes_it_unknown() -> None:
     assert found.unknown == "transform 'scripted' does not say which columns its values come from"
 
 
-def test_a_sink_without_columns_has_none_and_an_error_costs_no_batch() -> None:
+def test_a_sink_without_columns_has_none_and_an_error_costs_no_batch(caplog: pytest.LogCaptureFixture) -> None:
     from databus import Memory
 
     assert lineage(sinks=(Memory(),)) == ()
     assert lineage(Mask("order_id")) == ()  # the transform refuses a key column
+    assert lineage(Broken()) == ()
+    assert caplog.text.count("no column lineage") == 2
+
+
+def test_what_failed_is_not_asked_again_for_each_batch(caplog: pytest.LogCaptureFixture) -> None:
+    flow = Flow(
+        name="shop", source=MysqlBinlog(conn_id="shop", tables=("shop.*",)), transforms=(Broken(),), sinks=(KAFKA,)
+    )
+    planned, asked = SourcePlan(OffsetRange(SequenceOffset(0), SequenceOffset(1)), (ORDERS,), 1, 1), ColumnLineage()
+    assert asked.of(flow, planned) == asked.of(flow, planned) == ()
+    assert caplog.text.count("no column lineage") == 1
 
 
 def test_it_is_kept_as_json() -> None:

@@ -14,7 +14,7 @@ from databus.core.errors import (
     SinkUnavailableError,
 )
 from databus.kafka.client import ClientSettings, LastError, sink_error
-from tests.faults.tcp_proxy import TcpProxy
+from databus.testing.tcp_proxy import TcpProxy
 
 SETTINGS = ClientSettings("kafka_east", "a:1")
 

@@ -1,1 +1,0 @@
-"""Benchmarks: each prints its figures with hardware and settings and exits non-zero below its bar."""

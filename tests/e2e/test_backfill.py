@@ -68,6 +68,26 @@ def test_a_triggered_range_arrives_once_beside_the_live_topic(airflow: AirflowWo
     assert live(airflow) == stands
 
 
+def test_cancelled_and_started_twice_at_once_each_row_arrives_once(airflow: AirflowWorld) -> None:
+    airflow.writer.run(20)
+    airflow.catch_up(FLOW)
+    stands = live(airflow)
+    conf = {"from": "earliest", "to": "latest", "mode": "replay", "suffix": ".cancelled"}
+    run = airflow.trigger(DAG, conf)
+    process = run.process("backfill")
+    airflow.api.set_task_state(DAG, run.run_id, "backfill", "failed")
+    process.wait(30)
+    # The same range by two runs at the same time, as two schedulers would start it.
+    other = airflow.trigger(DAG, conf)
+    airflow.api.clear(DAG, run.run_id)
+    until("it runs again", lambda: run.task("backfill")["try_number"] > 1)
+    for each in (run, other):
+        assert each.succeeds().task("backfill")["state"] == "success"
+    seen = fold(topic_records(airflow.sandbox.address("kafka"), f"{FLOW}.cancelled"))
+    assert_arrived_once(airflow.connection, airflow.writer.written, seen)
+    assert live(airflow) == stands
+
+
 def test_a_bad_range_fails_at_once_and_says_why(airflow: AirflowWorld) -> None:
     run = airflow.trigger(DAG, {"from": "2026-01-02", "to": "2026-01-01"})
     assert run.reaches("backfill", "failed")["try_number"] == 1

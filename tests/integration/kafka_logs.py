@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Producer, TopicPartition
@@ -67,13 +68,24 @@ class Logs:
         assert self._producer.flush(DEADLINE_S) == 0
 
     def transaction(self, topic: str, records: Sequence[Mapping[str, Any]], *, commit: bool) -> None:
+        with self.open_transaction(topic, records, commit=commit):
+            pass
+
+    @contextmanager
+    def open_transaction(
+        self, topic: str, records: Sequence[Mapping[str, Any]], *, commit: bool = False
+    ) -> Iterator[None]:
+        """Write records in a transaction that ends with the block."""
         producer = Producer({"bootstrap.servers": self.servers, "transactional.id": self.name("tx")})
         producer.init_transactions(DEADLINE_S)
         producer.begin_transaction()
         for record in records:
             producer.produce(topic, **record)
         producer.flush(DEADLINE_S)
-        (producer.commit_transaction if commit else producer.abort_transaction)(DEADLINE_S)
+        try:
+            yield
+        finally:
+            (producer.commit_transaction if commit else producer.abort_transaction)(DEADLINE_S)
 
     def open(self, **options: Any) -> Source:
         return self.spec(**options).open(

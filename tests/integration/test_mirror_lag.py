@@ -11,6 +11,7 @@ from databus import Batching
 from databus.observe.prometheus import of_flow, render
 from databus.ops.figures import FlowLook
 from databus.ops.head import HeadLook
+from databus.sources import kafka_stable_offsets
 from tests.integration import kafka_world as given
 from tests.integration.commands import Commands
 from tests.integration.kafka_world import KafkaWorld, caught_up
@@ -49,6 +50,31 @@ def test_lag_is_told_by_partition_in_records_and_seconds(
         text = render(of_flow(look.look()))
     assert f'databus_partition_lag_records{{flow="{mirror.name}",partition="1",topic="{topic}"}} 4' in text
     assert f'databus_partition_lag_seconds{{flow="{mirror.name}",partition="0",topic="{topic}"}} 0' in text
+
+
+def test_what_an_open_transaction_keeps_back_is_told(
+    world: KafkaWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(kafka_stable_offsets, "STILL_S", 0.5)
+    monkeypatch.setattr(kafka_stable_offsets, "EVERY_S", 0.2)
+    east = world.east
+    topic = east.create(east.name("g"), 2)
+    mirror = mirror_of(world, topic, policy="prefix", batching=Batching(max_seconds=2.0))
+    east.write(topic, [{"value": "before", "partition": p} for p in (0, 1)])
+    with east.open_transaction(topic, [{"value": "open", "partition": 0}] * 3):
+        caught_up(world, mirror)
+        (tmp_path / "mirrors.py").write_text(
+            f"# databus\nfrom databus.registry import flow_from_json\nflow = flow_from_json({mirror.to_json()!r})\n"
+        )
+        for name, value in world.environment.items():
+            monkeypatch.setenv(name, value)
+        commands = Commands(world, tmp_path, monkeypatch)
+        assert [(r["records"], r["held_back"]) for r in commands.json("mirror", "lag", mirror.name)] == [(0, 3), (0, 0)]
+    told = [r.getMessage() for r in caplog.records if "kept back" in r.getMessage()]
+    assert len(told) == 1
+    assert f"3 records of {topic}[0] from 1 on are kept back by a transaction" in told[0]
+    caught_up(world, mirror)
+    assert [(r["records"], r["held_back"]) for r in commands.json("mirror", "lag", mirror.name)] == [(0, 0), (0, 0)]
 
 
 def test_a_sensor_waits_for_the_lag_of_a_mirror(world: KafkaWorld) -> None:

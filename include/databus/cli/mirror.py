@@ -91,7 +91,10 @@ def lag(
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show how far each topic-partition is behind the source, in records and seconds."""
+    """Show how far each topic-partition is behind the source, in records and seconds, and what cannot be read yet.
+
+    What is held back lies behind a transaction that is still open at the source.
+    """
     with opened(flow, dags) as (spec, services):
         sink = mirror_sink(spec)
         found = measure_partitions(spec, services)
@@ -102,11 +105,13 @@ def lag(
             "target": sink.target(one.topic),
             "records": one.records,
             "seconds": one.seconds,
+            "held_back": one.held_back,
         }
         for one in found
-        if one.records or not behind
+        if one.records or one.held_back or not behind
     ]
-    show_rows(rows, ("topic", "partition", "target", "records", "seconds"), output, empty="nothing is behind")
+    columns = ("topic", "partition", "target", "records", "seconds", "held_back")
+    show_rows(rows, columns, output, empty="nothing is behind")
 
 
 @app.command()

@@ -38,12 +38,14 @@ class PartitionLag:
         records: offsets not yet committed up to where reading ends; control records, and records that compaction took,
             count as well.
         seconds: age of the first of them; 0.0 without any, None where it could not be read in time.
+        held_back: offsets behind them that cannot be read yet, since a transaction is open.
     """
 
     topic: str
     partition: int
     records: int
     seconds: float | None
+    held_back: int = 0
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ WATCH_METRICS = (
         ("lag_rows", _FLOW, "rows not committed, estimated by the bytes that a row took lately"),
         ("partition_lag_records", _PARTITION, "offsets of a topic-partition not committed"),
         ("partition_lag_seconds", _PARTITION, "age in seconds of the first of them; 0 without any"),
+        ("partition_held_back_records", _PARTITION, "offsets that cannot be read, for a transaction is open"),
         ("headroom_seconds", _FLOW, "seconds until the source may delete what the flow needs next"),
         ("headroom_bytes", _FLOW, "log bytes before the flow's place, which the source deletes first"),
         ("checkpoint_age_seconds", _FLOW, "seconds since the checkpoint moved"),

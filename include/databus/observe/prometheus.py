@@ -50,6 +50,7 @@ def of_flow(f: FlowFigures) -> Iterator[Point]:
         yield point("partition_lag_records", lag.records, **place)
         if lag.seconds is not None:
             yield point("partition_lag_seconds", lag.seconds, **place)
+        yield point("partition_held_back_records", lag.held_back, **place)
     for what in f.unreachable:
         yield point("unreachable", 1, flow=f.flow, what=what)
 

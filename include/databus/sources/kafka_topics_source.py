@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import ceil
 
 from databus.core.batching import Batching
 from databus.core.connections import Connection
-from databus.core.errors import DatabusError, OffsetInvalidError, OffsetPurgedError, SourceSettingError
+from databus.core.errors import DatabusError, OffsetInvalidError, SourceSettingError
 from databus.core.findings import Finding, Level
 from databus.core.flow import FlowContext
 from databus.core.lag import Lag, PartitionLag
@@ -19,22 +18,19 @@ from databus.core.offsets import KafkaOffsets, Offset, OffsetRange
 from databus.core.plan import SourcePlan
 from databus.core.tables import TableSchema
 from databus.kafka.client import ClientSettings
-from databus.kafka.cluster import Edge, KafkaCluster, Place, TopicFacts
-from databus.sources.kafka_fetch import Stretch
+from databus.kafka.cluster import KafkaCluster, TopicFacts
+from databus.sources.kafka_gaps import KafkaGaps
 from databus.sources.kafka_positions import (
-    JOINED,
-    TRUNCATED,
     LogState,
-    PartitionGap,
     advanced,
-    behind_gaps,
-    gaps,
     shares,
 )
+from databus.sources.kafka_ranges import backlog_of, kafka_offsets, offsets_at, pieces_of, places_of, stretches_of
 from databus.sources.kafka_raw import RawKafkaSplit
 from databus.sources.kafka_rows import log_name, tables_of
 from databus.sources.kafka_sample import DEFAULT_BYTES, Sample, Sampler
 from databus.sources.kafka_split import KafkaSplit
+from databus.sources.kafka_stable_offsets import StableOffsets
 from databus.sources.kafka_topics import GROUP_PREFIX, OFFSETS_PREFIX, KafkaTopics, named_offsets, utc
 from databus.sources.schema_registry.preflight import registry_findings
 from databus.sources.schema_registry.settings import RegistrySettings
@@ -46,12 +42,6 @@ _IDLE_S = 0.1
 
 _LOOKS_SHARE = 0.25
 """Share of its time that an idle plan looks at most: a look at thousands of partitions takes CPU."""
-
-_CHOICES = (
-    "Nothing was moved. Choose: `databus checkpoint skip FLOW --past-gap --reason … --execute` passes over the range "
-    'knowingly and names it as a gap; on_gap="earliest" or "latest" of the source does so by itself from now on. '
-    "Raise retention.ms of the topic above the longest pause of the flow."
-)
 
 
 class KafkaTopicsSource:
@@ -68,6 +58,8 @@ class KafkaTopicsSource:
             raise SourceSettingError(error.message, hint=error.hint) from error
         self._cluster = KafkaCluster(self._client, spec.isolation)
         self._sampler = Sampler(self._client, spec.isolation, spec.consumer)
+        self._stable = StableOffsets(self._client, self._flow) if spec.isolation == "read_committed" else None
+        self._gaps = KafkaGaps(spec, self._client, self._stable)
         self._turn = 0
         self._said_missing: frozenset[str] = frozenset()
 
@@ -82,11 +74,11 @@ class KafkaTopicsSource:
             if not found:
                 missing = f"no topic matches {', '.join(self._spec.topics)}"
                 return [Finding(name, Level.WARN, missing, "Topics that appear later are read from their start.")]
-            places = _places(found)
+            places = places_of(found)
             self._cluster.ends(places[:1])
             findings = [Finding(name, Level.OK, f"{len(found)} topics, {len(places)} partitions")]
             if start is not None:
-                self._refuse_gaps(_kafka(start), self._state(found))
+                self._gaps.refuse(kafka_offsets(start), self._state(found))
         except DatabusError as error:
             return [Finding(name, Level.ERROR, error.message, error.hint, error.code)]
         return findings
@@ -105,18 +97,19 @@ class KafkaTopicsSource:
     def earliest_offset(self) -> Offset:
         """Return the first offset of each partition."""
         state = self._state(self._topics())
-        return _at(state, state.earliest)
+        return offsets_at(state, state.earliest)
 
     def latest_offset(self) -> Offset:
         """Return the last stable offset of each partition."""
         state = self._state(self._topics())
-        return _at(state, state.ends)
+        return offsets_at(state, state.ends)
 
     def offset_at(self, when: datetime) -> Offset:
         """Return per partition the first offset with a timestamp not before `when`, its end where there is none."""
         state = self._state(self._topics())
         found = self._cluster.at_time(state.ends, ceil(when.timestamp() * 1000))
-        return _at(state, {p: min(end, end if (at := found.get(p)) is None else at) for p, end in state.ends.items()})
+        wanted = {p: end if (at := found.get(p)) is None else min(at, end) for p, end in state.ends.items()}
+        return offsets_at(state, wanted)
 
     def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
         """Return the next range, or a gap to pass over; waits up to `limit.max_seconds` for a record.
@@ -124,17 +117,19 @@ class KafkaTopicsSource:
         Raises:
             OffsetPurgedError: records are gone and the policy is to ask; nothing may be moved before a decision.
         """
-        start, deadline = _kafka(after), time.monotonic() + limit.max_seconds
+        start, deadline = kafka_offsets(after), time.monotonic() + limit.max_seconds
         while True:
             began = time.monotonic()
             state = self._state(self._topics())
             self._say_missing(start, state)
-            if missing := self._refuse_gaps(start, state):
-                return self._passing(start, state, missing)
+            if missing := self._gaps.refuse(start, state):
+                return self._gaps.passing(start, state, missing)
             found = self._next(start, state, limit)
             left = deadline - time.monotonic()
             if found is not None or left <= 0:
                 return found
+            if self._stable is not None:
+                self._stable.watch(state.ends)
             looked = time.monotonic() - began
             time.sleep(min(left, max(_IDLE_S, looked * (1 / _LOOKS_SHARE - 1))))
 
@@ -144,24 +139,24 @@ class KafkaTopicsSource:
         Raises:
             OffsetPurgedError: records of it are gone meanwhile.
         """
-        start, end = _kafka(planned.start), _kafka(planned.end)
+        start, end = kafka_offsets(planned.start), kafka_offsets(planned.end)
         if end.passed:
             return SourcePlan(planned, (), 0, 0, passed="a gap, passed over by the source's policy")
-        stretches = _stretches(start, end)
+        stretches = stretches_of(start, end)
         topics = {s.topic for s in stretches}
         state = self._state(self._cluster.describe(sorted(topics), lambda _name, _internal: True))
         moving = {(s.topic, s.partition) for s in stretches}
-        gone = [gap for gap in self._gaps(start, state) if gap.place in moving]
+        gone = [gap for gap in self._gaps.found(start, state) if gap.place in moving]
         if gone or not topics <= state.ids.keys():
-            raise self._purged(start, state, gone, f"of the planned range {planned} records are gone")
+            raise self._gaps.purged(start, state, gone, f"of the planned range {planned} records are gone")
         behind = any(state.ends[place] > end.positions[place[0]][place[1]] for place in moving)
         return self._describe(planned, self._sampler.look(stretches), more=behind)
 
     def splits(self, plan: SourcePlan, count: int) -> Sequence[KafkaSplit]:
         """Cut the stretches into about equal pieces in the order of the partitions' names; raw records in none."""
-        start, end = _kafka(plan.range.start), _kafka(plan.range.end)
+        start, end = kafka_offsets(plan.range.start), kafka_offsets(plan.range.end)
         # A task of raw records picks its partitions itself, with one consumer for all.
-        pieces = [] if end.passed else _cut(_stretches(start, end), 1 if self._spec.raw else count)
+        pieces = [] if end.passed else pieces_of(stretches_of(start, end), 1 if self._spec.raw else count)
         schemas: dict[str, tuple[TableSchema, ...]] = {}
         for schema in plan.tables:
             schemas[schema.table] = (*schemas.get(schema.table, ()), schema)
@@ -183,12 +178,12 @@ class KafkaTopicsSource:
 
     def lag(self, committed: Offset) -> Lag:
         """Measure the distance to the ends, in bytes by the size of the records that are next."""
-        start = _kafka(committed)
+        start = kafka_offsets(committed)
         state = self._state(self._topics())
         now = datetime.now(UTC)
-        self._refuse_gaps(start, state)
-        head = str(_at(state, state.ends))
-        stretches = _stretches(start, advanced(start, state, _backlog(start, state)))
+        self._gaps.refuse(start, state)
+        head = str(offsets_at(state, state.ends))
+        stretches = stretches_of(start, advanced(start, state, backlog_of(start, state)))
         behind = sum(s.end - s.begin for s in stretches)
         if not behind:
             return Lag(0, 0.0, head, now)
@@ -198,15 +193,17 @@ class KafkaTopicsSource:
 
     def partition_lags(self, committed: Offset) -> tuple[PartitionLag, ...]:
         """Return the distance to the end of each partition, by topic and number."""
-        start = _kafka(committed)
+        start = kafka_offsets(committed)
         state = self._state(self._topics())
-        self._refuse_gaps(start, state)
-        backlog = _backlog(start, state)
-        first = self._sampler.first_times(_stretches(start, advanced(start, state, backlog)))
+        self._gaps.refuse(start, state)
+        backlog = backlog_of(start, state)
+        first = self._sampler.first_times(stretches_of(start, advanced(start, state, backlog)))
         now = datetime.now(UTC)
         ages = {place: max(0.0, (now - when).total_seconds()) for place, when in first.items()}
+        held = self._stable.held_back(state.ends) if self._stable is not None else {}
         return tuple(
-            PartitionLag(*place, left, ages.get(place) if left else 0.0) for place, left in sorted(backlog.items())
+            PartitionLag(*place, left, ages.get(place) if left else 0.0, held.get(place, 0))
+            for place, left in sorted(backlog.items())
         )
 
     def headroom(self, committed: Offset) -> None:
@@ -215,6 +212,8 @@ class KafkaTopicsSource:
     def close(self) -> None:
         """Close the clients; safe to call twice."""
         self._sampler.close()
+        if self._stable is not None:
+            self._stable.close()
         self._cluster.close()
 
     def _topics(self) -> dict[str, TopicFacts]:
@@ -224,7 +223,7 @@ class KafkaTopicsSource:
         return self._cluster.describe(names, lambda name, internal: self._spec.wants(name, internal=internal))
 
     def _state(self, topics: dict[str, TopicFacts]) -> LogState:
-        places = _places(topics)
+        places = places_of(topics)
         ends, earliest = self._cluster.ends(places), self._cluster.earliest(places)
         both = [place for place in places if place in ends and place in earliest]
         return LogState(
@@ -234,47 +233,8 @@ class KafkaTopicsSource:
             {place: ends[place].epoch for place in both},
         )
 
-    def _gaps(self, start: KafkaOffsets, state: LogState) -> list[PartitionGap]:
-        found = gaps(start, state)
-        suspects = [gap.place for gap in found if gap.cause == TRUNCATED]
-        if suspects and self._spec.isolation == "read_committed":
-            # A flow that read uncommitted records before stands behind the last stable offset: that is no truncation.
-            written = KafkaCluster(self._client, "read_uncommitted").ends(suspects)
-            found = [
-                gap for gap in found if gap.cause != TRUNCATED or gap.position > written.get(gap.place, Edge(0)).offset
-            ]
-        return found
-
-    def _refuse_gaps(self, start: KafkaOffsets, state: LogState) -> list[PartitionGap]:
-        """Return the gaps that the policy passes over.
-
-        Raises:
-            OffsetPurgedError: there are others.
-        """
-        found = self._gaps(start, state)
-        if self._spec.on_gap == "fail" and any(gap.cause != JOINED for gap in found):
-            raise self._purged(start, state, found, "records that were still to be read are gone")
-        return found
-
-    def _purged(
-        self, start: KafkaOffsets, state: LogState, missing: Sequence[PartitionGap], what: str
-    ) -> OffsetPurgedError:
-        named = "; ".join(str(gap) for gap in missing[:5]) + (f"; {len(missing) - 5} more" if len(missing) > 5 else "")
-        error = OffsetPurgedError(
-            f"{self._spec.conn_id} ({self._client.servers}): {what}: {named or 'the topic is gone'}", hint=_CHOICES
-        )
-        if missing:
-            error.missing = OffsetRange(start, replace(behind_gaps(start, state, missing, "earliest"), passed=False))
-        return error
-
-    def _passing(self, start: KafkaOffsets, state: LogState, missing: Sequence[PartitionGap]) -> SourcePlan:
-        policy = "earliest" if self._spec.on_gap == "fail" else self._spec.on_gap
-        end = behind_gaps(start, state, missing, policy)
-        named = "; ".join(str(gap) for gap in missing[:5]) + (f"; {len(missing) - 5} more" if len(missing) > 5 else "")
-        return SourcePlan(OffsetRange(start, end), (), 0, 0, more=True, passed=f"on_gap={self._spec.on_gap}: {named}")
-
     def _next(self, start: KafkaOffsets, state: LogState, limit: Batching) -> SourcePlan | None:
-        backlog = _backlog(start, state)
+        backlog = backlog_of(start, state)
         waiting = sum(backlog.values())
         if not waiting:
             return None
@@ -283,15 +243,15 @@ class KafkaTopicsSource:
         sample = Sample(DEFAULT_BYTES, None, None)
         taken = shares(backlog, most, self._turn)
         planned = OffsetRange(start, advanced(start, state, taken))
-        sample = self._sampler.look(_stretches(start, _kafka(planned.end)))
+        sample = self._sampler.look(stretches_of(start, kafka_offsets(planned.end)))
         if (fewer := max(1, limit.max_bytes // sample.record_bytes)) < sum(taken.values()):
             taken = shares(backlog, fewer, self._turn)
             planned = OffsetRange(start, advanced(start, state, taken))
-            sample = self._sampler.look(_stretches(start, _kafka(planned.end)))
+            sample = self._sampler.look(stretches_of(start, kafka_offsets(planned.end)))
         return self._describe(planned, sample, more=sum(taken.values()) < waiting)
 
     def _describe(self, planned: OffsetRange, sample: Sample, *, more: bool) -> SourcePlan:
-        stretches = _stretches(_kafka(planned.start), _kafka(planned.end))
+        stretches = stretches_of(kafka_offsets(planned.start), kafka_offsets(planned.end))
         rows = sum(s.end - s.begin for s in stretches)
         tables = tables_of(self._spec, list(dict.fromkeys(s.topic for s in stretches)))
         return SourcePlan(
@@ -328,7 +288,7 @@ class KafkaTopicsSource:
             raise OffsetInvalidError(
                 f"{self._spec.conn_id}: {what} {log_name(*unknown[0])}, which is not among the topics that are read"
             )
-        return _at(state, {place: wanted.get(place, first) for place, first in state.earliest.items()})
+        return offsets_at(state, {place: wanted.get(place, first) for place, first in state.earliest.items()})
 
     def _say_missing(self, start: KafkaOffsets, state: LogState) -> None:
         missing = frozenset(topic for topic in start.positions if topic not in state.ids and self._spec.wants(topic))
@@ -340,58 +300,3 @@ class KafkaTopicsSource:
                 self._spec.conn_id,
             )
         self._said_missing = missing
-
-
-def _kafka(offset: Offset) -> KafkaOffsets:
-    if not isinstance(offset, KafkaOffsets):
-        raise OffsetInvalidError(
-            f"{offset} is an offset of kind {offset.kind}, not of Kafka topics", hint="Reset the checkpoint."
-        )
-    return offset
-
-
-def _places(topics: dict[str, TopicFacts]) -> list[Place]:
-    return [(topic, partition) for topic, facts in topics.items() for partition in range(facts.partitions)]
-
-
-def _at(state: LogState, offsets: Mapping[Place, int]) -> KafkaOffsets:
-    return advanced(KafkaOffsets({}), state, offsets)
-
-
-def _backlog(start: KafkaOffsets, state: LogState) -> dict[Place, int]:
-    return {
-        (topic, partition): max(0, end - start.positions.get(topic, {}).get(partition, 0))
-        for (topic, partition), end in state.ends.items()
-    }
-
-
-def _stretches(start: KafkaOffsets, end: KafkaOffsets) -> list[Stretch]:
-    """Return what lies between two offsets, in the order in which rows are sorted: short names of logs first."""
-    before = start.positions
-    found = [
-        Stretch(topic, partition, begin, stop, start.epochs.get(topic, {}).get(partition, -1))
-        for topic, partitions in end.positions.items()
-        for partition, stop in partitions.items()
-        if stop > (begin := before.get(topic, {}).get(partition, 0))
-    ]
-    return sorted(found, key=lambda s: (len(name := log_name(s.topic, s.partition)), name))
-
-
-def _cut(stretches: Sequence[Stretch], count: int) -> list[tuple[Stretch, ...]]:
-    total = sum(s.end - s.begin for s in stretches)
-    size = max(1, ceil(total / max(1, count)))
-    pieces: list[list[Stretch]] = [[]]
-    room = size
-    for stretch in stretches:
-        begin = stretch.begin
-        while begin < stretch.end:
-            if not room:
-                pieces.append([])
-                room = size
-            stop = min(stretch.end, begin + room)
-            # The leader epoch is known of the checkpoint's place, not of places behind it.
-            epoch = stretch.epoch if begin == stretch.begin else -1
-            pieces[-1].append(replace(stretch, begin=begin, end=stop, epoch=epoch))
-            room -= stop - begin
-            begin = stop
-    return [tuple(piece) for piece in pieces if piece]

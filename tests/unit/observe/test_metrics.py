@@ -85,12 +85,14 @@ def test_prometheus_text() -> None:
 
 
 def test_lag_of_partitions() -> None:
-    lags = (PartitionLag("t", 0, 0, 0.0), PartitionLag("t", 1, 4, None))
+    lags = (PartitionLag("t", 0, 0, 0.0), PartitionLag("t", 1, 4, None, held_back=7))
     text = render(of_flow(FlowFigures("orders", NOON, partitions=lags)))
     assert [line for line in text.splitlines() if not line.startswith("#")] == [
         'databus_partition_lag_records{flow="orders",partition="0",topic="t"} 0',
         'databus_partition_lag_records{flow="orders",partition="1",topic="t"} 4',
         'databus_partition_lag_seconds{flow="orders",partition="0",topic="t"} 0',
+        'databus_partition_held_back_records{flow="orders",partition="0",topic="t"} 0',
+        'databus_partition_held_back_records{flow="orders",partition="1",topic="t"} 7',
     ]
 
 

@@ -1,0 +1,88 @@
+"""Records of a Kafka source that are gone before they were read: refused by name, or passed over as the flow wants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from databus.core.errors import OffsetPurgedError
+from databus.core.offsets import KafkaOffsets, OffsetRange
+from databus.core.plan import SourcePlan
+from databus.kafka.client import ClientSettings
+from databus.sources.kafka_positions import JOINED, TRUNCATED, LogState, PartitionGap, behind_gaps, gaps
+from databus.sources.kafka_stable_offsets import StableOffsets
+from databus.sources.kafka_topics import KafkaTopics
+
+_CHOICES = (
+    "Nothing was moved. Choose: `databus checkpoint skip FLOW --past-gap --reason … --execute` passes over the range "
+    'knowingly and names it as a gap; on_gap="earliest" or "latest" of the source does so by itself from now on. '
+    "Raise retention.ms of the topic above the longest pause of the flow."
+)
+
+
+class KafkaGaps:
+    """Finds gaps and follows the source's policy.
+
+    Args:
+        spec: the source; its `on_gap` is the policy.
+        client: names the connection and servers.
+        stable: what lies behind the last stable offsets; None for a source that reads uncommitted records.
+    """
+
+    def __init__(self, spec: KafkaTopics, client: ClientSettings, stable: StableOffsets | None):
+        self._spec, self._client, self._stable = spec, client, stable
+
+    def found(self, start: KafkaOffsets, state: LogState) -> list[PartitionGap]:
+        """Return the gaps between an offset and the logs.
+
+        Raises:
+            SourceUnavailableError: no answer in time.
+        """
+        found = gaps(start, state)
+        suspects = [gap.place for gap in found if gap.cause == TRUNCATED]
+        if suspects and self._stable is not None:
+            # A flow that read uncommitted records before stands behind the last stable offset: that is no truncation.
+            written = self._stable.written(suspects)
+            found = [gap for gap in found if gap.cause != TRUNCATED or gap.position > written.get(gap.place, 0)]
+        return found
+
+    def refuse(self, start: KafkaOffsets, state: LogState) -> list[PartitionGap]:
+        """Return the gaps that the policy passes over.
+
+        Raises:
+            OffsetPurgedError: there are others.
+        """
+        found = self.found(start, state)
+        if self._spec.on_gap == "fail" and any(gap.cause != JOINED for gap in found):
+            raise self.purged(start, state, found, "records that were still to be read are gone")
+        return found
+
+    def purged(
+        self, start: KafkaOffsets, state: LogState, missing: Sequence[PartitionGap], what: str
+    ) -> OffsetPurgedError:
+        """Return the error that names gaps, with the range that is missing.
+
+        Args:
+            start: where the flow stands.
+            state: what the logs hold.
+            missing: the gaps, () where a whole topic is gone.
+            what: what happened.
+        """
+        error = OffsetPurgedError(
+            f"{self._spec.conn_id} ({self._client.servers}): {what}: {_named(missing) or 'the topic is gone'}",
+            hint=_CHOICES,
+        )
+        if missing:
+            error.missing = OffsetRange(start, replace(behind_gaps(start, state, missing, "earliest"), passed=False))
+        return error
+
+    def passing(self, start: KafkaOffsets, state: LogState, missing: Sequence[PartitionGap]) -> SourcePlan:
+        """Return a plan that passes over gaps and moves nothing, as the policy wants."""
+        policy = "earliest" if self._spec.on_gap == "fail" else self._spec.on_gap
+        end = behind_gaps(start, state, missing, policy)
+        passed = f"on_gap={self._spec.on_gap}: {_named(missing)}"
+        return SourcePlan(OffsetRange(start, end), (), 0, 0, more=True, passed=passed)
+
+
+def _named(missing: Sequence[PartitionGap]) -> str:
+    return "; ".join(str(gap) for gap in missing[:5]) + (f"; {len(missing) - 5} more" if len(missing) > 5 else "")

@@ -1,0 +1,78 @@
+"""Arithmetic on what lies between two offsets of a Kafka source: places, backlogs, stretches and pieces of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+
+from databus.core.errors import OffsetInvalidError
+from databus.core.offsets import KafkaOffsets, Offset
+from databus.kafka.cluster import Place, TopicFacts
+from databus.sources.kafka_fetch import Stretch
+from databus.sources.kafka_positions import LogState, advanced
+from databus.sources.kafka_rows import log_name
+
+
+def kafka_offsets(offset: Offset) -> KafkaOffsets:
+    """Return an offset as one of Kafka topics.
+
+    Raises:
+        OffsetInvalidError: it is of another kind of source.
+    """
+    if not isinstance(offset, KafkaOffsets):
+        raise OffsetInvalidError(
+            f"{offset} is an offset of kind {offset.kind}, not of Kafka topics", hint="Reset the checkpoint."
+        )
+    return offset
+
+
+def places_of(topics: Mapping[str, TopicFacts]) -> list[Place]:
+    """Return all partitions of topics."""
+    return [(topic, partition) for topic, facts in topics.items() for partition in range(facts.partitions)]
+
+
+def offsets_at(state: LogState, offsets: Mapping[Place, int]) -> KafkaOffsets:
+    """Return the source's offset that stands at these offsets of its partitions."""
+    return advanced(KafkaOffsets({}), state, offsets)
+
+
+def backlog_of(start: KafkaOffsets, state: LogState) -> dict[Place, int]:
+    """Return how many offsets of each partition are to be read."""
+    return {
+        (topic, partition): max(0, end - start.positions.get(topic, {}).get(partition, 0))
+        for (topic, partition), end in state.ends.items()
+    }
+
+
+def stretches_of(start: KafkaOffsets, end: KafkaOffsets) -> list[Stretch]:
+    """Return what lies between two offsets, in the order in which rows are sorted: short names of logs first."""
+    before = start.positions
+    found = [
+        Stretch(topic, partition, begin, stop, start.epochs.get(topic, {}).get(partition, -1))
+        for topic, partitions in end.positions.items()
+        for partition, stop in partitions.items()
+        if stop > (begin := before.get(topic, {}).get(partition, 0))
+    ]
+    return sorted(found, key=lambda s: (len(name := log_name(s.topic, s.partition)), name))
+
+
+def pieces_of(stretches: Sequence[Stretch], count: int) -> list[tuple[Stretch, ...]]:
+    """Cut stretches, in their order, into at most `count` pieces of about as many offsets."""
+    total = sum(s.end - s.begin for s in stretches)
+    size = max(1, ceil(total / max(1, count)))
+    pieces: list[list[Stretch]] = [[]]
+    room = size
+    for stretch in stretches:
+        begin = stretch.begin
+        while begin < stretch.end:
+            if not room:
+                pieces.append([])
+                room = size
+            stop = min(stretch.end, begin + room)
+            # The leader epoch is known of the checkpoint's place, not of places behind it.
+            epoch = stretch.epoch if begin == stretch.begin else -1
+            pieces[-1].append(replace(stretch, begin=begin, end=stop, epoch=epoch))
+            room -= stop - begin
+            begin = stop
+    return [tuple(piece) for piece in pieces if piece]

@@ -34,7 +34,8 @@ class OneProcess(DirectEngine):
 def run_locally(world: World, flow: Flow, run_id: str = "", **limits: Any) -> WindowResult:
     """Run a window of a direct-lane flow until it has caught up."""
     assert may_be_direct(flow)
-    control = WindowControl(WindowLimits(max_seconds=240, until_caught_up=True, lease_wait_s=0, **limits))
+    bounds: dict[str, Any] = {"max_seconds": 240, "until_caught_up": True, "lease_wait_s": 0, **limits}
+    control = WindowControl(WindowLimits(**bounds))
     identity = RunIdentity(run_id or f"local-{next(_NUMBERS)}", "", __version__)
     with open_services(flow, world.connections, world.settings) as services:
         try:

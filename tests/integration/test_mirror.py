@@ -164,7 +164,7 @@ def test_what_cannot_be_mirrored_is_named_before_anything_is_written(world: Kafk
     with pytest.raises(SourceUnavailableError, match=r"127\.0\.0\.1:1"):
         world.run(mirror_of(world, topic, source=away, timeout_s=2.0))
     with pytest.raises(SinkUnavailableError, match=r"127\.0\.0\.1:1"):
-        world.run(mirror_of(world, other, target=away, timeout_s=2.0))
+        world.run(mirror_of(world, other, target=away, timeout_s=2.0), max_seconds=2.0)
     assert records(west, topic) == []
     assert other not in west.admin.list_topics(timeout=30).topics
 

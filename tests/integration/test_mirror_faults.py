@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.mirror.by_hand import Operator
 from tests.faults.mirror.harness import SERVER_FAULTS, MirrorHarness, name_of
 from tests.faults.mirror.world import MirrorWorld, Side
 from tests.faults.schedule import schedule
 from tests.integration import kafka_world as given
-from tests.integration.kafka_world import KafkaWorld
+from tests.integration.kafka_world import KafkaWorld, records
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 world = given.world
@@ -19,6 +20,17 @@ world = given.world
 ROUNDS = int(os.environ.get("DATABUS_FAULT_ROUNDS", "0"))
 SEED = int(os.environ.get("DATABUS_FAULT_SEED", "6"))
 KINDS = ("kill both", "zombie both", "late initialiser", "kill at executor point", "target link down", "source cut")
+
+
+def test_a_transaction_whose_owner_is_gone_is_aborted_by_hand(world: KafkaWorld) -> None:
+    topic, said = world.east.create(world.east.name("g"), 2), list[str]()
+    operator = Operator(world.sandbox, "kafka", {topic: 2}, said.append, hung_s=1.0)
+    with world.east.open_transaction(topic, [{"value": "open", "partition": 1}]):
+        world.east.until(lambda: operator.look() or operator.aborted > 0, "aborted by hand")
+        assert any("Ongoing" in text for text in said), said
+        world.east.write(topic, [{"value": "after", "partition": 1}])
+        assert [record[2] for record in records(world.east, topic)] == [b"after"]
+    operator.close()
 
 
 def test_the_target_holds_what_was_committed_at_the_source(world: KafkaWorld, tmp_path: Path) -> None:

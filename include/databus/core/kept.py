@@ -1,6 +1,8 @@
 """Clients that are dear to open, kept from one piece of work to the next where a process lives for that.
 
-The task of a live job writes many small batches: what one of them opened serves the next. Elsewhere nothing is kept.
+The task of a live job writes many small batches: what one of them opened serves the next. Elsewhere nothing is kept
+here. Transactional producers are kept by `databus.sinks.kafka.session` in every reused worker: one that rested may have
+been fenced since, which its owner finds out.
 """
 
 from __future__ import annotations

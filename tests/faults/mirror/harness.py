@@ -13,6 +13,7 @@ from databus.core.errors import SandboxError
 from databus.sandbox import Sandbox
 from databus.sinks.kafka.markers import MarkerKey
 from tests.faults.harness import Harness
+from tests.faults.mirror.by_hand import Operator
 from tests.faults.mirror.oracle import MirrorOracle
 from tests.faults.mirror.world import SOURCE, TARGET, MirrorWorld
 from tests.faults.mirror.writer import MirrorWriter
@@ -69,6 +70,7 @@ class MirrorHarness(Harness):
         self._writer = MirrorWriter(source.address, topics, seed, replicas=source.brokers)
         oracle = MirrorOracle(source.address, target.address, tuple(topics))
         self._open(world, flow, seed, tell, (self._writer, oracle))
+        self._operator = Operator(source.sandbox, source.server, topics, self.report.note)
         self._brokers = 0
         if source.brokers + target.brokers > 2:
             self.runs.stuck_s = MIXED_STUCK_S  # clusters choose leaders, as in the mixed loop
@@ -89,8 +91,18 @@ class MirrorHarness(Harness):
         except KafkaException as error:
             self.report.note(f"not judged now: {error}")
 
+    def settle(self) -> None:
+        """As ever; how often an operator had to step in is told."""
+        super().settle()
+        self.report.facts["aborted by hand"] = self._operator.aborted
+
+    def _relieve(self) -> None:
+        super()._relieve()
+        self._operator.look()
+
     def _drop(self) -> None:
         """Topics stay: they have names of their own."""
+        self._operator.close()
 
     def _befall(self, server: str, what: str, fault: Fault) -> None:
         side = self.world.sides.get(server)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from databus.bench.mirror_maker import MirrorMaker
 from databus.core.errors import ConfigError
 from databus.kafka.heartbeats import Heartbeat
 from databus.ops.mirror_heartbeats import Seen, newest_heartbeat
@@ -39,6 +41,28 @@ def test_a_heartbeat_tells_the_delay_of_an_idle_mirror(world: KafkaWorld) -> Non
     beats = [Heartbeat.read(r[1], r[2]) for r in records(west, f"{source}.heartbeats")]
     assert [b.at for b in beats if b and (b.source, b.target) == (source, "kafka_west")][-1] == later.written_at
     assert topic not in west.admin.list_topics(timeout=30).topics  # nothing else was written
+
+
+def test_mirror_maker_s_own_are_read_and_written_in_the_same_bytes(world: KafkaWorld, tmp_path: Path) -> None:
+    east, west = world.east, world.west
+    topic = east.create(east.name("h"))
+    peer = MirrorMaker("beats", east.servers, west.servers, topic, exactly_once=False, heartbeats=True)
+
+    def its_own() -> list[tuple[bytes, bytes, Heartbeat]]:
+        wanted = {"east_beats", "west_beats"}
+        return [
+            (key, value, beat)
+            for logs in (east, west)
+            if "heartbeats" in logs.admin.list_topics(timeout=30).topics
+            for _, key, value, *_ in records(logs, "heartbeats")
+            if (beat := Heartbeat.read(key, value)) is not None and {beat.source, beat.target} == wanted
+        ]
+
+    with peer.running(tmp_path, 23_500):
+        east.until(lambda: len(its_own()) > 2, "heartbeats of MirrorMaker 2")
+    for key, value, beat in its_own():
+        assert (beat.key, beat.value) == (key, value)
+        assert abs((datetime.now(UTC) - beat.at).total_seconds()) < 300
 
 
 def test_a_mirror_writes_none_unless_asked(world: KafkaWorld) -> None:

@@ -44,6 +44,7 @@ class MirrorMaker:
         tasks: tasks.max.
         fast: settings for throughput before delay (see `throughput`); else Kafka's defaults, for the least delay.
         compression: compression.type of its producer.
+        heartbeats: whether it writes heartbeats, each second.
     """
 
     name: str
@@ -54,6 +55,7 @@ class MirrorMaker:
     tasks: int = 4
     fast: bool = True
     compression: str = "none"
+    heartbeats: bool = False
 
     @property
     def target_topic(self) -> str:
@@ -79,7 +81,8 @@ class MirrorMaker:
             "tasks.max": self.tasks,
             "refresh.topics.interval.seconds": 5,
             "sync.topic.acls.enabled": "false",
-            "emit.heartbeats.enabled": "false",
+            "emit.heartbeats.enabled": str(self.heartbeats).lower(),
+            "emit.heartbeats.interval.seconds": 1,
             f"{source}.consumer.auto.offset.reset": "earliest",
             f"{to}.producer.compression.type": self.compression,
             "dedicated.mode.enable.internal.rest": str(self.exactly_once).lower(),

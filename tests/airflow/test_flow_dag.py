@@ -14,7 +14,7 @@ from databus.airflow import flow_dag
 from databus.airflow.submit import SubmitTransferOperator
 from databus.airflow.transfer import TransferOperator
 from databus.core.errors import ConfigError
-from databus.runtime.window import WindowLimits
+from databus.runtime.window_limits import WindowLimits
 
 FLOW = Flow(
     name="orders", source=MysqlBinlog(conn_id="m", tables=("shop.orders",)), sinks=(Kafka(conn_id="k", topic="t"),)

@@ -196,7 +196,7 @@ def _move(command: dict[str, Any], tell: _Teller) -> None:
     from databus.ops.services import open_services
     from databus.registry import flow_from_json
     from databus.runtime.context import RunIdentity
-    from databus.runtime.window import WindowControl, WindowLimits
+    from databus.runtime.window_limits import WindowControl, WindowLimits
     from tests.faults.engine import Engine, Executors
     from tests.faults.points import DRIVER_POINTS, EXECUTOR_POINTS, Point, Watched, WatchedStore, install_in_executor
 

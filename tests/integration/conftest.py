@@ -21,7 +21,8 @@ from databus.ops.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
 from databus.runtime.engine import connect_session
-from databus.runtime.window import WindowControl, WindowLimits, WindowResult
+from databus.runtime.window_limits import WindowControl, WindowLimits
+from databus.runtime.window_result import WindowResult
 from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.accounts import ROOT
 from databus.sandbox.connections import airflow_connections

@@ -16,7 +16,8 @@ from databus.ops.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
 from databus.runtime.direct import may_be_direct
-from databus.runtime.window import WindowControl, WindowLimits, WindowResult
+from databus.runtime.window_limits import WindowControl, WindowLimits
+from databus.runtime.window_result import WindowResult
 from tests.direct_engine import DirectEngine, Task
 from tests.integration.conftest import World
 

@@ -22,7 +22,8 @@ from databus.runtime import live
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain
 from databus.runtime.live import LiveLane
-from databus.runtime.window import WindowControl, WindowLimits, WindowResult
+from databus.runtime.window_limits import WindowControl, WindowLimits
+from databus.runtime.window_result import WindowResult
 from tests.integration.conftest import World
 from tests.integration.shop_flow import Shop
 from tests.integration.test_direct_lane import without_checks

@@ -30,7 +30,7 @@ from databus.ops.services import open_services
 from databus.records.lineage import declared, namespace_of
 from databus.runtime.context import RunIdentity
 from databus.runtime.engine import connect_session
-from databus.runtime.window import WindowControl, WindowLimits
+from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.sinks.elasticsearch_client import connect
 from tests.integration.secured_world import CONN_IDS, SecuredShop, SecuredWorld, walk
 

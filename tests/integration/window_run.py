@@ -19,7 +19,7 @@ from databus.registry import flow_from_json
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain, drain_on_signals
 from databus.runtime.engine import connect_session
-from databus.runtime.window import WindowControl, WindowLimits
+from databus.runtime.window_limits import WindowControl, WindowLimits
 from tests.integration.one_process import OneProcess
 
 REFUSED = 3

@@ -23,7 +23,8 @@ from databus.ops.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain
-from databus.runtime.window import WindowControl, WindowLimits, WindowResult
+from databus.runtime.window_limits import WindowControl, WindowLimits
+from databus.runtime.window_result import WindowResult
 from databus.sinks.kafka import session
 from databus.testing.zookeeper_proxy import ZooKeeperProxy
 from tests.integration.conftest import World

@@ -41,7 +41,7 @@ class TransferOperator(LineageOfRun, BaseOperator):
         from databus.ops.run import run_flow
         from databus.ops.services import open_services
         from databus.runtime.engine import connect_session
-        from databus.runtime.window import WindowControl, WindowLimits
+        from databus.runtime.window_limits import WindowControl, WindowLimits
 
         only_warnings_of_libraries()
         limits = WindowLimits.of_a_run(self.window_s, self.flow.mode)

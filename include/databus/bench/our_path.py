@@ -15,7 +15,7 @@ from databus.ops.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
 from databus.runtime.engine import connect_session
-from databus.runtime.window import WindowControl, WindowLimits
+from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections
 

@@ -22,7 +22,7 @@ from databus.ops.run import run_flow
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain, drain_on_signals
 from databus.runtime.engine import classic_session, connect_session
-from databus.runtime.window import WindowControl, WindowLimits
+from databus.runtime.window_limits import WindowControl, WindowLimits
 
 
 def plan(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:

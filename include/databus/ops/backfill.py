@@ -28,7 +28,8 @@ from databus.ops.ledger import read_ledger
 from databus.runtime.backfill import piece_flow, piece_session, require_ranged
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.drain import Drain
-from databus.runtime.window import WindowControl, WindowLimits, run_window
+from databus.runtime.window import run_window
+from databus.runtime.window_limits import WindowControl, WindowLimits
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from databus.ops.mirror_heartbeats import beating
 from databus.ops.mirror_offsets import mirror_sink
 from databus.ops.throttle import Throttle
 from databus.runtime.context import Services
-from databus.runtime.window import WindowControl
+from databus.runtime.window_limits import WindowControl
 
 log = logging.getLogger(__name__)
 

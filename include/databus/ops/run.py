@@ -9,7 +9,9 @@ from databus.core.flow import Flow
 from databus.core.lag import duration_text
 from databus.ops.mirror_duties import with_duties
 from databus.runtime.context import RunIdentity, Services, open_session
-from databus.runtime.window import WindowControl, WindowResult, run_window
+from databus.runtime.window import run_window
+from databus.runtime.window_limits import WindowControl
+from databus.runtime.window_result import WindowResult
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
@@ -20,150 +18,20 @@ from databus.core.errors import (
     SinkError,
     StaleEpochError,
 )
-from databus.core.flow import Mode
-from databus.core.lag import Headroom, eta_s
 from databus.core.report import BatchReport
 from databus.runtime.batch import run_batch
 from databus.runtime.context import FlowSession
-from databus.runtime.drain import Drain
 from databus.runtime.live import live_lane
 from databus.runtime.page_out import PAGE_EVERY, page_out
 from databus.runtime.purged import note_purged
 from databus.runtime.sinks_behind import SinksBehind
 from databus.runtime.takeover import Claimed, refuse_superseded, take_over
 from databus.runtime.upkeep import Upkeep
+from databus.runtime.window_limits import WindowControl
+from databus.runtime.window_result import WindowResult
 from databus.runtime.zookeeper_loss import is_detached, outlasting
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class WindowLimits:
-    """When a window ends.
-
-    Attributes:
-        max_seconds: no new batch is begun after this long.
-        max_batches: no new batch is begun after this many; None for no bound.
-        until_caught_up: end when the source has nothing new.
-        lease_wait_s: how long to wait for another holder's lease before giving up.
-        store_wait_s: how long to wait for a checkpoint store that is away before the run fails; what it has planned
-            stays for the next.
-        hands_over: end at once when another run waits for the lease; without, that one waits for the whole window.
-    """
-
-    max_seconds: float = 50.0
-    max_batches: int | None = None
-    until_caught_up: bool = False
-    lease_wait_s: float = 30.0
-    store_wait_s: float = 60.0
-    hands_over: bool = True
-
-    @classmethod
-    def of_a_run(cls, seconds: float, mode: Mode = "standard") -> WindowLimits:
-        """Return the limits of a scheduled run: it outwaits its predecessor's window, and a dead one's session.
-
-        In economy mode it ends once nothing is new; else it goes on until its successor waits for the lease.
-        """
-        wait_s = max(seconds, cls.lease_wait_s)
-        return cls(max_seconds=seconds, until_caught_up=mode == "economy", lease_wait_s=wait_s)
-
-
-@dataclass(frozen=True)
-class WindowControl:
-    """How a window is steered from outside.
-
-    Attributes:
-        limits: when it ends.
-        drain: asks it to end early.
-        on_batch: called after each committed batch.
-    """
-
-    limits: WindowLimits = field(default_factory=WindowLimits)
-    drain: Drain = field(default_factory=Drain)
-    on_batch: Callable[[BatchReport], None] = lambda _report: None
-
-
-@dataclass
-class WindowResult:
-    """What a window did.
-
-    Attributes:
-        flow: flow name.
-        batches: number of committed batches.
-        rows: rows read.
-        bytes: log bytes read.
-        quarantined: rows held back.
-        checkpoint: where it stands now.
-        drained: a stop was asked for.
-        paused: who paused the flow, and why, when that ended the window; else "".
-        tables: rows read by table.
-        behind: sink that fell behind → where it stands.
-        caught_up: sink that was behind → rows it was given meanwhile.
-        lag_bytes: log bytes behind the head when the window ended, None when unknown.
-        lag_s: age of the oldest uncommitted change then, None when unknown.
-        headroom: how long the source's server then still keeps what the flow needs next, None when unknown.
-        seconds: what the batches took.
-    """
-
-    flow: str
-    checkpoint: Checkpoint
-    batches: int = 0
-    rows: int = 0
-    bytes: int = 0
-    quarantined: int = 0
-    drained: bool = False
-    paused: str = ""
-    tables: dict[str, int] = field(default_factory=dict)
-    behind: dict[str, str] = field(default_factory=dict)
-    caught_up: dict[str, int] = field(default_factory=dict)
-    lag_bytes: int | None = None
-    lag_s: float | None = None
-    headroom: Headroom | None = None
-    seconds: float = 0.0
-
-    @property
-    def eta_s(self) -> float | None:
-        """Seconds in which the rest is moved at this window's rate, None when unknown."""
-        return eta_s(self.lag_bytes, self.bytes, self.seconds)
-
-    def summary(self) -> dict[str, Any]:
-        """Return the figures as plain JSON."""
-        return {
-            "flow": self.flow,
-            "batches": self.batches,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "quarantined": self.quarantined,
-            "tables": dict(self.tables),
-            "offset": str(self.checkpoint.offset),
-            "batch": self.checkpoint.batch,
-            "lag_bytes": self.lag_bytes,
-            "lag_seconds": self.lag_s,
-            "eta_seconds": self.eta_s,
-            "headroom_seconds": self.headroom.seconds if self.headroom else None,
-            "headroom_bytes": self.headroom.bytes if self.headroom else None,
-            "drained": self.drained,
-            "paused": self.paused,
-            "pace": dict(self.checkpoint.pace),
-            "sinks_behind": dict(self.behind),
-            "sinks_caught_up": dict(self.caught_up),
-        }
-
-    def add(self, report: BatchReport) -> None:
-        """Count a committed batch in."""
-        self.batches += 1
-        self.rows += report.rows
-        self.bytes += report.bytes
-        self.seconds += sum(report.durations_ms.values()) / 1000
-        for table, counts in report.tables.items():
-            self.tables[table] = self.tables.get(table, 0) + counts.read
-            self.quarantined += counts.quarantined
-
-    def add_of_sink(self, sink: str, report: BatchReport) -> None:
-        """Count a batch in that a sink behind has committed; its rows were counted when the others took them."""
-        self.batches += 1
-        given = sum(rows for receipt in report.receipts for rows in receipt.rows.values())
-        self.caught_up[sink] = self.caught_up.get(sink, 0) + given
 
 
 def run_window(session: FlowSession, control: WindowControl) -> WindowResult:

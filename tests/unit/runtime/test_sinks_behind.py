@@ -27,7 +27,9 @@ from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.runtime import direct, outage, probe, sinks_behind
 from databus.runtime.context import RunIdentity, Services, open_session
-from databus.runtime.window import WindowControl, WindowLimits, WindowResult, run_window
+from databus.runtime.window import run_window
+from databus.runtime.window_limits import WindowControl, WindowLimits
+from databus.runtime.window_result import WindowResult
 from databus.sinks.kafka.markers import Marker, compare
 from databus.sources.mock import Mock
 from databus.sources.mock_source import MockSplit

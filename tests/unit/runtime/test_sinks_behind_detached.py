@@ -19,7 +19,9 @@ from databus.core.marks import SlotMark
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.runtime.context import RunIdentity, Services, open_session
-from databus.runtime.window import WindowControl, WindowLimits, WindowResult, run_window
+from databus.runtime.window import run_window
+from databus.runtime.window_limits import WindowControl, WindowLimits
+from databus.runtime.window_result import WindowResult
 from databus.sinks.kafka.register import mark_of
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.unit.runtime.test_sinks_behind import (

@@ -1,0 +1,93 @@
+"""What a window did, and how far behind the flow was when it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from databus.core.checkpoint import Checkpoint
+from databus.core.lag import Headroom, eta_s
+from databus.core.report import BatchReport
+
+
+@dataclass
+class WindowResult:
+    """What a window did.
+
+    Attributes:
+        flow: flow name.
+        batches: number of committed batches.
+        rows: rows read.
+        bytes: log bytes read.
+        quarantined: rows held back.
+        checkpoint: where it stands now.
+        drained: a stop was asked for.
+        paused: who paused the flow, and why, when that ended the window; else "".
+        tables: rows read by table.
+        behind: sink that fell behind → where it stands.
+        caught_up: sink that was behind → rows it was given meanwhile.
+        lag_bytes: log bytes behind the head when the window ended, None when unknown.
+        lag_s: age of the oldest uncommitted change then, None when unknown.
+        headroom: how long the source's server then still keeps what the flow needs next, None when unknown.
+        seconds: what the batches took.
+    """
+
+    flow: str
+    checkpoint: Checkpoint
+    batches: int = 0
+    rows: int = 0
+    bytes: int = 0
+    quarantined: int = 0
+    drained: bool = False
+    paused: str = ""
+    tables: dict[str, int] = field(default_factory=dict)
+    behind: dict[str, str] = field(default_factory=dict)
+    caught_up: dict[str, int] = field(default_factory=dict)
+    lag_bytes: int | None = None
+    lag_s: float | None = None
+    headroom: Headroom | None = None
+    seconds: float = 0.0
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds in which the rest is moved at this window's rate, None when unknown."""
+        return eta_s(self.lag_bytes, self.bytes, self.seconds)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures as plain JSON."""
+        return {
+            "flow": self.flow,
+            "batches": self.batches,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "quarantined": self.quarantined,
+            "tables": dict(self.tables),
+            "offset": str(self.checkpoint.offset),
+            "batch": self.checkpoint.batch,
+            "lag_bytes": self.lag_bytes,
+            "lag_seconds": self.lag_s,
+            "eta_seconds": self.eta_s,
+            "headroom_seconds": self.headroom.seconds if self.headroom else None,
+            "headroom_bytes": self.headroom.bytes if self.headroom else None,
+            "drained": self.drained,
+            "paused": self.paused,
+            "pace": dict(self.checkpoint.pace),
+            "sinks_behind": dict(self.behind),
+            "sinks_caught_up": dict(self.caught_up),
+        }
+
+    def add(self, report: BatchReport) -> None:
+        """Count a committed batch in."""
+        self.batches += 1
+        self.rows += report.rows
+        self.bytes += report.bytes
+        self.seconds += sum(report.durations_ms.values()) / 1000
+        for table, counts in report.tables.items():
+            self.tables[table] = self.tables.get(table, 0) + counts.read
+            self.quarantined += counts.quarantined
+
+    def add_of_sink(self, sink: str, report: BatchReport) -> None:
+        """Count a batch in that a sink behind has committed; its rows were counted when the others took them."""
+        self.batches += 1
+        given = sum(rows for receipt in report.receipts for rows in receipt.rows.values())
+        self.caught_up[sink] = self.caught_up.get(sink, 0) + given

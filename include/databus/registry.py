@@ -11,7 +11,8 @@ from typing import Any
 from databus.core.alerts import AlertSpec
 from databus.core.batching import Batching
 from databus.core.errors import UnknownKindError
-from databus.core.flow import CheckSpec, Flow, SinkSpec, SourceSpec, TransformSpec
+from databus.core.flow import Flow
+from databus.core.flow_specs import CheckSpec, SinkSpec, SourceSpec, TransformSpec
 from databus.core.spec import Spec, caller, options_of
 
 SOURCES = {

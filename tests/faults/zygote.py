@@ -92,7 +92,7 @@ def _warm(command: dict[str, Any]) -> int:
 
     from databus.connections.environment import EnvironmentConnections
     from databus.core.batching import Batching
-    from databus.core.flow import FlowContext
+    from databus.core.flow_specs import FlowContext
     from databus.core.plan import Plan, SinkPlan
     from databus.core.settings import Settings
     from databus.observe.clock import SystemClock

@@ -14,7 +14,7 @@ import pymysql
 from pymysql.constants import COMMAND
 
 from databus.core.connections import Connection
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.offsets import BinlogOffset
 from databus.core.settings import Settings
 from databus.sources.mysql_binlog import MysqlBinlog

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from databus.core.connections import Connection
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.plan import Plan
 from databus.core.receipts import WriteReceipt
 from databus.core.settings import Settings

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from databus.core.connections import Connection
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.offsets import offset_from_json
 from databus.core.settings import Settings
 from databus.sources.mysql_binlog import MysqlBinlog

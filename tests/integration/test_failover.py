@@ -24,7 +24,7 @@ import pytest
 from databus.core.batching import Batching
 from databus.core.errors import OffsetPurgedError, SourceDivergedError, SourceUnavailableError
 from databus.core.findings import Level
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.settings import Settings
 from databus.sinks.elasticsearch_version import versioning

@@ -22,7 +22,7 @@ from databus import Flow, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.connections import Connection
 from databus.core.errors import DatabusError
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.ops.doctor import examine_flow
 from databus.ops.preflight import preflight, require_passed
 from databus.ops.run import run_flow

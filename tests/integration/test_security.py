@@ -15,7 +15,7 @@ from kazoo.exceptions import NoAuthError
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.errors import DatabusError
 from databus.core.findings import Level
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.demo.consumers import topic_records
 from databus.demo.oracle import fold, source_state
 from databus.ops.doctor import examine_flow

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from databus.core.connections import Connection
 from databus.core.errors import SinkSettingError
 from databus.core.findings import Level
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.settings import Settings
 from databus.sinks.kafka import Kafka
 from databus.sinks.kafka.markers import MARKER_TOPIC

@@ -12,7 +12,7 @@ import pytest
 from databus.binlog.dump import Dump, DumpRequest
 from databus.core.batching import Batching
 from databus.core.errors import ServerIdTakenError, SourceUnavailableError
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.settings import Settings
 from databus.sandbox import Sandbox
 from databus.sources import range_dumper

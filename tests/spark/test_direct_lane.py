@@ -19,7 +19,7 @@ from databus import AcceptedValues, DropColumns, Flow, InRange, NotNull, Project
 from databus.binlog.table_batch import TableBatch, TableEvent
 from databus.connections.environment import EnvironmentConnections
 from databus.core.connections import Connection
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.plan import Plan, SinkPlan
 from databus.core.receipts import RejectedRow

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from databus.core.connections import Connection
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.plan import Plan, SinkPlan
 from databus.core.settings import Settings

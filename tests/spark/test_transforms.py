@@ -14,7 +14,7 @@ import pytest
 
 from databus.binlog.table_batch import TableBatch, TableEvent
 from databus.core.errors import TransformError
-from databus.core.flow import TransformSpec
+from databus.core.flow_specs import TransformSpec
 from databus.rows.changes import Changes
 from databus.rows.emit import emit_events
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions

@@ -8,7 +8,8 @@ from typing import Any
 
 from airflow.sdk import Asset, AssetAlias
 
-from databus.core.flow import Flow, SinkSpec
+from databus.core.flow import Flow
+from databus.core.flow_specs import SinkSpec
 
 log = logging.getLogger(__name__)
 

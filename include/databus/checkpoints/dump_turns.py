@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class ZooKeeperDumpTurns:
-    """Implements `databus.core.flow.DumpTurns`: one ephemeral node per stretch, gone with the session.
+    """Implements `databus.core.flow_specs.DumpTurns`: one ephemeral node per stretch, gone with the session.
 
     A turn only saves work: while ZooKeeper is away each flow dumps for itself, and waits for nobody.
     """

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class ZooKeeperServerIds:
-    """Implements `databus.core.flow.ServerIds`: one ephemeral node per id, gone with the session."""
+    """Implements `databus.core.flow_specs.ServerIds`: one ephemeral node per id, gone with the session."""
 
     def __init__(self, session: ZooKeeperSession, layout: Layout):
         self._session = session

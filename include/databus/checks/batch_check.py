@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from databus.core.flow import CheckSpec
+from databus.core.flow_specs import CheckSpec
 from databus.core.report import CheckResult
 
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from databus.core.errors import ConfigError
-from databus.core.flow import CheckSpec
+from databus.core.flow_specs import CheckSpec
 from databus.core.tables import ColumnSchema, TableSchema
 from databus.rows.changes import Changes
 from databus.rows.fields import Field

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from databus.core.errors import ConfigError
-from databus.core.flow import Flow, FlowContext
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange
 from databus.core.plan import SourcePlan
 from databus.core.protocols import DirectSplit, Source

@@ -13,7 +13,8 @@ from databus.core.checkpoint import Checkpoint
 from databus.core.connections import ConnectionSource
 from databus.core.errors import DatabusError
 from databus.core.figures import FlowFigures
-from databus.core.flow import Flow, FlowContext
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
 from databus.core.gaps import OPEN
 from databus.core.offsets import Offset, Ordering
 from databus.core.protocols import Clock, PartitionedSource, Source

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from databus.core.errors import LeaseBusyError
-from databus.core.flow import Flow, FlowContext
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
 from databus.core.gaps import Gap
 from databus.ops.targets import missing
 from databus.runtime.context import Services

@@ -10,7 +10,8 @@ from itertools import pairwise
 
 from databus.core.checkpoint import HistoryEntry
 from databus.core.errors import ConfigError
-from databus.core.flow import Flow, FlowContext
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
 from databus.core.lag import Headroom, Lag, PartitionLag, eta_s
 from databus.core.offsets import Offset, Ordering
 from databus.core.protocols import PartitionedSource, Source

@@ -16,7 +16,8 @@ from databus.core.errors import (
     SourceDivergedError,
 )
 from databus.core.evidence import Evidence
-from databus.core.flow import Flow, FlowContext
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
 from databus.core.ledger import Span, SpanState
 from databus.core.offsets import OffsetRange
 from databus.core.protocols import Source

@@ -8,7 +8,8 @@ from databus.core.checkpoint import Checkpoint, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.errors import SinkBackpressureError, SinkUnavailableError
 from databus.core.evidence import Evidence, EvidentSink, SinkClaim
-from databus.core.flow import Flow, FlowContext, SinkSpec
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext, SinkSpec
 from databus.core.offsets import Offset, Ordering
 from databus.core.plan import Plan
 from databus.ops.ledger import LedgerState

@@ -8,7 +8,8 @@ from typing import Any
 
 from databus.core.errors import ConfigError, DatabusError, SinkUnavailableError
 from databus.core.findings import Finding, Level
-from databus.core.flow import Flow, FlowContext
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
 from databus.runtime.context import Services
 
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from databus.core.flow import Flow, FlowContext
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
 from databus.core.offsets import Offset
 from databus.core.plan import SourcePlan
 from databus.core.protocols import Source

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, SinkSettingError
-from databus.core.flow import Flow, FlowContext
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan
 from databus.core.stored_json import canonical_json

@@ -15,7 +15,8 @@ from databus.core.errors import (
     OffsetPurgedError,
     SourceDivergedError,
 )
-from databus.core.flow import Flow, FlowContext
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
 from databus.core.offsets import BinlogOffset, Offset, Ordering, offset_from_json
 from databus.core.protocols import Source
 from databus.registry import flow_from_json

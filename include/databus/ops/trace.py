@@ -13,7 +13,8 @@ from typing import Any
 
 from databus.core.connections import ConnectionSource
 from databus.core.errors import DatabusError, SourceError
-from databus.core.flow import Flow, FlowContext
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
 from databus.core.settings import Settings
 from databus.core.trace import (
     Change,

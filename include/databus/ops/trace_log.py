@@ -9,7 +9,8 @@ from typing import Any
 import fsspec.core
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow import Flow, FlowContext
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange
 from databus.core.protocols import Source
 from databus.core.settings import Settings

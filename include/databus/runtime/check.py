@@ -9,7 +9,8 @@ from databus.checks.decodable import decodable_checks
 from databus.checks.expected import expected_checks
 from databus.core.errors import QualityGateError
 from databus.core.events import RowState
-from databus.core.flow import CheckSpec, Flow
+from databus.core.flow import Flow
+from databus.core.flow_specs import CheckSpec
 from databus.core.plan import SourcePlan
 from databus.core.report import CheckResult
 from databus.rows.changes import Changes

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from databus.checks.row_check import RowCheck
 from databus.core.column_lineage import ColumnStep, FieldLineage, TableLineage
 from databus.core.errors import DatabusError
-from databus.core.flow import Flow, SinkSpec
+from databus.core.flow import Flow
+from databus.core.flow_specs import SinkSpec
 from databus.core.plan import SourcePlan
 from databus.core.tables import TableSchema
 from databus.rows.changes import Changes

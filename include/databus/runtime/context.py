@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from databus.core.backfill import BackfillStore
 from databus.core.checkpoint_store import CheckpointStore
 from databus.core.connections import ConnectionSource
-from databus.core.flow import DumpTurns, Flow, FlowContext, ServerIds, SinkSpec
+from databus.core.flow import Flow
+from databus.core.flow_specs import DumpTurns, FlowContext, ServerIds, SinkSpec
 from databus.core.marks import ClaimRegister
 from databus.core.protocols import Clock, Recorder, Sink, Source
 from databus.core.settings import Settings

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from databus.core.errors import DatabusError
 from databus.core.events import RowState
-from databus.core.flow import Flow, SinkSpec
+from databus.core.flow import Flow
+from databus.core.flow_specs import SinkSpec
 from databus.core.plan import Plan
 from databus.core.protocols import Sink, SlotWriter
 from databus.core.receipts import RejectedRow, WriteReceipt

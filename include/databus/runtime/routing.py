@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from databus.core.flow import Flow, SinkSpec
+from databus.core.flow import Flow
+from databus.core.flow_specs import SinkSpec
 from databus.core.tables import TableSchema
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow import FlowContext, SinkSpec
+from databus.core.flow_specs import FlowContext, SinkSpec
 from databus.core.protocols import Sink
 
 

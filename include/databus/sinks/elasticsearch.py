@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow import FlowContext, Profile, SinkSpec
+from databus.core.flow_specs import FlowContext, Profile, SinkSpec
 
 if TYPE_CHECKING:
     from databus.core.protocols import Sink

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow import FlowContext, SinkSpec
+from databus.core.flow_specs import FlowContext, SinkSpec
 from databus.core.protocols import Sink
 
 _STORES: dict[str, dict[tuple[str, int, int], list[dict[str, Any]]]] = {}

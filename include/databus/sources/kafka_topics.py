@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow import FlowContext, SourceSpec
+from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 from databus.kafka.selection import REGEX_PREFIX, is_name, selects_topic
 from databus.sources.schema_registry.settings import CONN_TYPES, KINDS

@@ -12,7 +12,7 @@ from databus.core.batching import Batching
 from databus.core.connections import Connection
 from databus.core.errors import DatabusError, OffsetInvalidError, SourceSettingError
 from databus.core.findings import Finding, Level
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.lag import Lag, PartitionLag
 from databus.core.offsets import KafkaOffsets, Offset, OffsetRange
 from databus.core.plan import SourcePlan

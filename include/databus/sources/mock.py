@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow import FlowContext, SourceSpec
+from databus.core.flow_specs import FlowContext, SourceSpec
 
 if TYPE_CHECKING:
     from databus.core.protocols import Source

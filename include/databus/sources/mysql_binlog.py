@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from databus.binlog.capture import check_pattern
 from databus.core.connections import ConnectionSource
 from databus.core.errors import ConfigError, OffsetInvalidError
-from databus.core.flow import FlowContext, SourceSpec
+from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.sources.claim_rules import CLAIM_OVER_BYTES, MOST_BYTES
 from databus.sources.row_filters import AnyRowFilter

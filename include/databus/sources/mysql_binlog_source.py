@@ -21,7 +21,7 @@ from databus.core.errors import (
     SourceDivergedError,
 )
 from databus.core.findings import Finding, Level
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.lag import Headroom, Lag
 from databus.core.offsets import BinlogOffset, Offset, OffsetRange, Ordering
 from databus.core.plan import SourcePlan

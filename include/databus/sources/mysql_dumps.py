@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from databus.binlog.dump import Dump, DumpRequest
-from databus.core.flow import ServerIds
+from databus.core.flow_specs import ServerIds
 from databus.core.offsets import BinlogOffset
 from databus.sources.followed_dump import FollowedDump
 from databus.sources.mysql_positions import request_after

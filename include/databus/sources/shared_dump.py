@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from databus.binlog.segments import RangeIndex
-from databus.core.flow import DumpTurns
+from databus.core.flow_specs import DumpTurns
 from databus.core.offsets import BinlogOffset
 from databus.sources.segment_relay import SegmentRelay
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from databus.core.errors import TransformError
-from databus.core.flow import TransformSpec
+from databus.core.flow_specs import TransformSpec
 from databus.rows.changes import Changes
 from databus.rows.selection import EVERY_TABLE
 

@@ -11,7 +11,7 @@ from databus.checks.not_null import NotNull
 from databus.checks.schema import Schema
 from databus.checks.volume import Volume
 from databus.core.errors import ConfigError
-from databus.core.flow import CheckSpec
+from databus.core.flow_specs import CheckSpec
 from databus.core.spec import options_of
 from databus.registry import spec_class
 

@@ -9,7 +9,8 @@ import pytest
 
 from databus.core.batching import Batching
 from databus.core.errors import ConfigError
-from databus.core.flow import CheckSpec, Flow, SinkSpec, SourceSpec, TransformSpec
+from databus.core.flow import Flow
+from databus.core.flow_specs import CheckSpec, SinkSpec, SourceSpec, TransformSpec
 from databus.core.spec import Spec
 
 

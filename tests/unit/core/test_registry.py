@@ -13,7 +13,7 @@ import databus
 from databus import registry
 from databus.core.batching import Batching
 from databus.core.errors import ConfigError, UnknownKindError
-from databus.core.flow import SinkSpec
+from databus.core.flow_specs import SinkSpec
 from databus.registry import GROUPS, flow_from_json, kinds, load_public, public_names, spec_class
 
 ALL = [(group, kind) for group in GROUPS for kind in GROUPS[group][0]]

@@ -23,7 +23,7 @@ from databus import (
     Route,
 )
 from databus.core.column_lineage import ColumnStep, FieldLineage, TableLineage
-from databus.core.flow import TransformSpec
+from databus.core.flow_specs import TransformSpec
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import SourcePlan
 from databus.core.tables import ColumnSchema, TableSchema

@@ -13,7 +13,7 @@ import pytest
 from databus import AcceptedValues, DropColumns, Filter, Flow, InRange, NotNull, Route, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import DecodeError, ReconciliationError, SinkUnavailableError, TransformError
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.receipts import WriteReceipt
 from databus.core.settings import Settings

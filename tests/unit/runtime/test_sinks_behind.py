@@ -19,7 +19,7 @@ from databus import Batching, Flow, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import MarkerDivergedError, SinkSettingError, SinkUnavailableError
 from databus.core.findings import Finding, Level
-from databus.core.flow import SinkSpec
+from databus.core.flow_specs import SinkSpec
 from databus.core.plan import Plan, SinkPlan
 from databus.core.receipts import WriteReceipt
 from databus.core.report import BatchReport

@@ -5,7 +5,7 @@ import pytest
 from databus.core.connections import Connection
 from databus.core.errors import ConfigError, SinkSettingError
 from databus.core.events import Op
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.settings import Settings
 from databus.kafka.client import ClientSettings
 from databus.registry import spec_class

@@ -17,7 +17,7 @@ import pytest
 
 from databus.core.connections import Connection
 from databus.core.errors import ConnectionMissingError, SinkUnavailableError
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan, SinkPlan
 from databus.core.settings import Settings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from databus.core.errors import ConfigError
-from databus.core.flow import TransformSpec
+from databus.core.flow_specs import TransformSpec
 from databus.core.spec import options_of
 from databus.registry import spec_class
 from databus.transforms.drop import DropColumns

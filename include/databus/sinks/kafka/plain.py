@@ -10,7 +10,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 
 from databus.core.errors import SinkUnavailableError
-from databus.core.flow import Profile
+from databus.core.flow_specs import Profile
 from databus.core.plan import Plan
 from databus.core.receipts import WriteReceipt
 from databus.kafka.client import LastError, sink_error

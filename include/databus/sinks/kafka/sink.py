@@ -15,7 +15,7 @@ from databus.core.errors import MarkerDivergedError, SinkAccessError
 from databus.core.events import Op
 from databus.core.evidence import Evidence, SinkClaim
 from databus.core.findings import Finding
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.marks import SlotMark
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder, SlotWriter

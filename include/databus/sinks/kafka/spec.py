@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow import FlowContext, Profile, SinkSpec
+from databus.core.flow_specs import FlowContext, Profile, SinkSpec
 from databus.core.protocols import Sink
 from databus.core.tables import TableSchema
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed

@@ -12,7 +12,7 @@ from databus.core.connections import Connection
 from databus.core.errors import SinkSettingError
 from databus.core.events import Op
 from databus.core.findings import Finding, Level
-from databus.core.flow import FlowContext
+from databus.core.flow_specs import FlowContext
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder, SlotWriter
 from databus.core.tables import TableSchema

@@ -1,0 +1,243 @@
+"""What the parts of a flow promise: sources, transforms, checks and sinks as frozen objects that a DAG file builds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from databus.core.connections import ConnectionSource
+from databus.core.errors import ConfigError
+from databus.core.settings import Settings
+from databus.core.spec import Spec
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from databus.core.plan import SourcePlan
+    from databus.core.protocols import Changes, Sink, Source
+    from databus.core.report import CheckResult
+    from databus.core.tables import TableSchema
+
+
+@dataclass(frozen=True)
+class FlowContext:
+    """What an opened source or sink knows of its surroundings.
+
+    Attributes:
+        flow: flow name.
+        settings: the installation's settings.
+        server_ids: leases replication server ids; None where the source needs none.
+        dump_turns: gives turns to dump a server's log; None where each flow dumps for itself.
+    """
+
+    flow: str
+    settings: Settings
+    server_ids: ServerIds | None = None
+    dump_turns: DumpTurns | None = None
+
+
+class ServerIds(Protocol):
+    """Leases replication server ids so that two readers of one server never clash."""
+
+    def lease(self, server: str) -> int:
+        """Return an id that no other holder has on `server` ("host:port") until it is released or the session ends."""
+        ...
+
+    def release(self, server: str, server_id: int) -> None:
+        """Give an id back; safe to call twice."""
+        ...
+
+
+class DumpTurns(Protocol):
+    """Lets one of several flows dump a stretch of a server's log while the others wait for what it keeps.
+
+    A turn saves work and guards nothing: two holders are harmless.
+    """
+
+    def take(self, server: str, stretch: str) -> bool:
+        """Return whether the turn for a stretch of the log of `server` ("host:port") is ours until it is released."""
+        ...
+
+    def release(self, server: str, stretch: str) -> None:
+        """Give a turn back; safe to call twice."""
+        ...
+
+    def wait(self, server: str, stretch: str, timeout_s: float) -> bool:
+        """Block until nobody holds the turn; False when somebody still did after that time."""
+        ...
+
+
+class SourceSpec(Spec):
+    """Base of all source specs.
+
+    Attributes:
+        direct: whether its splits are `DirectSplit`s.
+        ranged: whether the opened source is a `RangedSource`, so that its flows can be backfilled.
+        login_in_splits: whether its splits carry the connection, which nothing may print.
+    """
+
+    direct: ClassVar[bool] = False
+    ranged: ClassVar[bool] = False
+    login_in_splits: ClassVar[bool] = False
+
+    def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
+        """Connect. Heavy imports happen here, not at construction."""
+        raise NotImplementedError
+
+    def conn_ids(self) -> tuple[tuple[str, str], ...]:
+        """Return (conn_id, expected conn_type) pairs, for preflight and doctor."""
+        return ()
+
+    def undecodable(self) -> tuple[tuple[str, str, str], ...]:
+        """Return (column at the source, reason of a flag, severity) of values that are not delivered flagged."""
+        return ()
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return what it reads, in words: table names or patterns, topics."""
+        return ()
+
+    def row_filter_columns(self, table: TableSchema) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - most read all rows
+        """Return (column, filter in words) of the columns by which rows of a table are left out at the source."""
+        return ()
+
+
+class TransformSpec(Spec):
+    """Base of all transform specs.
+
+    Attributes:
+        by_table: whether it looks at no value: it drops, keeps or renames columns, or sets the route, by table alone.
+        masking: whether the values that it replaces are hidden by that.
+    """
+
+    by_table: ClassVar[bool] = False
+    masking: ClassVar[bool] = False
+
+    def apply(self, changes: Changes) -> Changes:
+        """Return the changed rows; row by row, deterministic, lazy (nothing is computed here)."""
+        raise NotImplementedError
+
+    def reshape(self, changes: Changes) -> Changes:
+        """Return the changes with other columns; asked only where `by_table`, and then `changes` hold no rows."""
+        return self.apply(changes)
+
+    def columns_after(self, changes: Changes) -> Changes:
+        """Return the changes with the columns that it leaves, for column lineage; `changes` hold no rows.
+
+        Raises:
+            NotImplementedError: it looks at values, and does not say which column of its output comes from which.
+        """
+        if not self.by_table:
+            raise NotImplementedError
+        return self.reshape(changes)
+
+    def judges(self, changes: Changes, table: TableSchema) -> tuple[str, ...]:  # noqa: ARG002 - most keep all rows
+        """Return the source's names of the columns by whose values it leaves rows of a table out."""
+        return ()
+
+    def route(self, table: str, route: str) -> str:  # noqa: ARG002 - most transforms leave it
+        """Return the route of rows of `table` (`database.table`) that came with `route`."""
+        return route
+
+
+class CheckSpec(Spec):
+    """Base of all check specs.
+
+    Attributes:
+        severity: "warn" counts, "quarantine" holds the row back, "fail" fails the batch before anything is dispatched.
+    """
+
+    severity: Literal["warn", "quarantine", "fail"] = "quarantine"
+
+    @property
+    def check_name(self) -> str:
+        """Name with its arguments, e.g. "not_null(order_id)"; unique inside a flow."""
+        return self.kind
+
+    def violation(self, changes: Changes) -> Any:
+        """Return a boolean Column, true where a row violates; None for checks of the whole batch."""
+        raise NotImplementedError
+
+    def applies_to(self, table: str) -> bool:
+        """Tell whether rows of `database.table` are looked at."""
+        raise NotImplementedError
+
+    @property
+    def looks_at_rows(self) -> bool:
+        """Whether `violation` looks at single rows; else `evaluate` looks at the batch as a whole."""
+        return True
+
+    def evaluate(self, planned: SourcePlan, now: datetime) -> CheckResult:
+        """Judge a whole batch by what the source knows of it and the plan's clock."""
+        raise NotImplementedError
+
+
+class SinkSpec(Spec):
+    """Base of all sink specs.
+
+    Attributes:
+        name: name of the sink inside the flow; the kind by default. Part of markers and znodes: renaming starts anew.
+        routes: patterns (fnmatch) of routes this sink takes; a row's route is `database.table` unless a Route sets it.
+        direct: whether the opened sink is a `DirectSink`.
+    """
+
+    direct: ClassVar[bool] = False
+
+    name: str = ""
+    routes: tuple[str, ...] = ("*",)
+
+    @property
+    def sink_name(self) -> str:
+        """The name, or the kind when none was given."""
+        return self.name or self.kind
+
+    def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:
+        """Connect. Heavy imports happen here, not at construction."""
+        raise NotImplementedError
+
+    def conn_ids(self) -> tuple[tuple[str, str], ...]:
+        """Return (conn_id, expected conn_type) pairs, for preflight and doctor."""
+        return ()
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return what it writes, in words: topic or index names or templates."""
+        return ()
+
+    def output_of(self, table: TableSchema, route: str, flow: str) -> str | None:  # noqa: ARG002 - kinds without outputs
+        """Return the topic or index that rows of a table go to; None where the sink knows no columns."""
+        return None
+
+    def image_fields(self, column: str) -> tuple[str, ...]:
+        """Return the fields of its output that hold a column of the row's images."""
+        return (column,)
+
+    def key_fields(self, column: str) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - not every output has a key
+        """Return (field, step in words) of the fields that hold a primary key column as the row's key.
+
+        Args:
+            column: name at the source.
+
+        Returns:
+            Fields of its output; the step is "" where the value is handed on as it is.
+        """
+        return ()
+
+    def beside(self, flow: str, suffix: str) -> SinkSpec:
+        """Return the spec of a backfill's sink: a flow of another name that writes where `flow` does, or beside it.
+
+        Args:
+            flow: name that stands for {flow} in the names of outputs.
+            suffix: put behind the names of outputs; "" for the flow's own.
+
+        Raises:
+            ConfigError: this kind of sink has no outputs beside the flow's.
+        """
+        if suffix:
+            raise ConfigError(
+                f"flow {flow}: sink {self.sink_name} of kind {self.kind} has no outputs beside the flow's own",
+                hint="Replay into the live outputs knowingly, or leave this sink out by a flow of another name.",
+            )
+        return self
+
+
+Profile = Literal["exactly_once", "at_least_once", "throughput_first"]
+"""What a sink promises: each row once; each row, some twice after a failure; most rows per second (see each sink)."""

@@ -18,7 +18,8 @@ import pytest
 
 from databus import AlertWhen, Email, Flow, Webhook
 from databus.checkpoints.session import start_client
-from databus.core.alerts import AlertEvent, AlertKind, AlertState
+from databus.core.alert_book import AlertState
+from databus.core.alerts import AlertEvent, AlertKind
 from databus.core.errors import CheckpointFormatError
 from databus.core.settings import Settings
 from databus.observe.alerts.hysteresis import Verdict

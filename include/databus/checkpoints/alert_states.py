@@ -9,7 +9,7 @@ from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.layout import Layout
 from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.transaction import OutcomeUnknownError, RefusedError, create, set_data
-from databus.core.alerts import AlertState, Noted
+from databus.core.alert_book import AlertState, Noted
 
 
 class ZooKeeperAlertBook:

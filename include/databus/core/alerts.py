@@ -1,12 +1,12 @@
-"""Alerts: what an operator is told about a flow, and what is remembered so that it is told once."""
+"""Alerts: what an operator is told about a flow, and who tells it."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from databus.core.connections import ConnectionSource
 from databus.core.spec import Spec
@@ -148,123 +148,6 @@ class Alert:
             data["run_url"],
             data["runbook"],
         )
-
-
-@dataclass(frozen=True)
-class Owed:
-    """An alert that some channels have not been given yet.
-
-    Attributes:
-        alert: the alert.
-        channels: names of those channels.
-    """
-
-    alert: Alert
-    channels: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class AlertState:
-    """What is remembered of one alert of a flow.
-
-    Attributes:
-        raised: whether it is on.
-        number: how often it was raised.
-        over_since: since when the rule is violated without a break, None while it is not; an alert that has to hold
-            for a while is raised after that.
-        since: when it was last raised.
-        told_at: when the last raise or reminder was decided.
-        owed: what channels were not given yet, oldest first.
-        teller: who is giving it to them; "" for nobody.
-        teller_until: until then everybody else leaves it to the teller, or waits before trying again.
-    """
-
-    raised: bool = False
-    number: int = 0
-    over_since: datetime | None = None
-    since: datetime | None = None
-    told_at: datetime | None = None
-    owed: tuple[Owed, ...] = ()
-    teller: str = ""
-    teller_until: datetime | None = None
-
-    def given(self, alert: Alert, channel: str) -> AlertState:
-        """Return the state after a channel was given an alert."""
-        left = [
-            replace(o, channels=tuple(c for c in o.channels if c != channel)) if o.alert == alert else o
-            for o in self.owed
-        ]
-        return replace(self, owed=tuple(o for o in left if o.channels))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return versioned JSON."""
-        return {
-            "v": FORMAT_VERSION,
-            "raised": self.raised,
-            "number": self.number,
-            "over_since": _text(self.over_since),
-            "since": _text(self.since),
-            "told_at": _text(self.told_at),
-            "owed": [{"alert": o.alert.to_json(), "channels": list(o.channels)} for o in self.owed],
-            "teller": self.teller,
-            "teller_until": _text(self.teller_until),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> AlertState:
-        """Read what `to_json` wrote."""
-        require_version(data, "alert state")
-        return cls(
-            data["raised"],
-            data["number"],
-            _time(data["over_since"]),
-            _time(data["since"]),
-            _time(data["told_at"]),
-            tuple(Owed(Alert.from_json(o["alert"]), tuple(o["channels"])) for o in data["owed"]),
-            data["teller"],
-            _time(data["teller_until"]),
-        )
-
-
-def _text(when: datetime | None) -> str | None:
-    return when.isoformat() if when else None
-
-
-def _time(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
-
-
-@dataclass(frozen=True)
-class Noted:
-    """A state as it was read.
-
-    Attributes:
-        state: the state.
-        version: to be given back when it is replaced; None for a state that is not stored yet.
-    """
-
-    state: AlertState
-    version: int | None
-
-
-class AlertBook(Protocol):
-    """Remembers alert states for all who evaluate rules: tasks of two schedulers, their retries, `databus watch`."""
-
-    def load(self, flow: str) -> Mapping[str, Noted]:
-        """Return the flow's states by "kind" or "kind/subject".
-
-        Raises:
-            CheckpointError: the store does not answer, or holds what is not ours.
-        """
-        ...
-
-    def swap(self, flow: str, key: str, version: int | None, state: AlertState) -> int | None:
-        """Replace a state that nobody changed since it was read; return its new version, None when somebody did.
-
-        Raises:
-            CheckpointError: the store does not answer; the state was replaced, or not.
-        """
-        ...
 
 
 class AlertSpec(Spec):

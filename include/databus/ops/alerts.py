@@ -6,7 +6,8 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from databus.core.alerts import Alert, AlertBook, AlertKind, ChannelSpec
+from databus.core.alert_book import AlertBook
+from databus.core.alerts import Alert, AlertKind, ChannelSpec
 from databus.core.connections import ConnectionSource
 from databus.core.errors import DatabusError
 from databus.core.figures import FlowFigures

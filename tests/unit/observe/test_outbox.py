@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databus.core.alerts import Alert, AlertEvent, AlertKind, AlertState, ChannelSpec, Noted
+from databus.core.alert_book import AlertState, Noted
+from databus.core.alerts import Alert, AlertEvent, AlertKind, ChannelSpec
 from databus.core.connections import ConnectionSource
 from databus.core.errors import AlertingError
 from databus.core.settings import Settings

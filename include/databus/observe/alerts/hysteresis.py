@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from databus.core.alerts import AlertEvent, AlertState
+from databus.core.alert_book import AlertState
+from databus.core.alerts import AlertEvent
 
 
 class Verdict(enum.Enum):

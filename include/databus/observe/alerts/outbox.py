@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from databus.core.alerts import Alert, AlertBook, AlertEvent, AlertKind, AlertState, ChannelSpec, Noted, Owed
+from databus.core.alert_book import AlertBook, AlertState, Noted, Owed
+from databus.core.alerts import Alert, AlertEvent, AlertKind, ChannelSpec
 from databus.core.connections import ConnectionSource
 from databus.core.errors import DatabusError
 from databus.core.protocols import Clock

@@ -25,7 +25,9 @@ from databus.core.errors import SandboxError
 from databus.sandbox import Sandbox
 
 SERVERS = ("zookeeper", "kafka", "kafka-b", "spark")
-BARS = (*turns.bars("mm2"), HANDOVERS)
+BARS = (*turns.BARS, HANDOVERS)
+"""MirrorMaker 2's delays stand beside them: always on, at least once, it waits for no transaction's end."""
+
 NAME = "bench_mirror"
 TOPIC = "fresh_records"
 _PORTS_APART = 200

@@ -55,9 +55,12 @@ class Turn:
 _SLOWEST = 40
 
 
+BARS = (Bar("p50_s", at_most=0.15), Bar("p99_s", at_most=1.0))
+
+
 def bars(peer: str) -> tuple[Bar, ...]:
-    """Return the bars of our delays, one of them beside those of a peer."""
-    return (Bar("p50_s", at_most=0.15), Bar("p99_s", at_most=1.0), Bar(f"p50_to_{peer}", at_most=1.0))
+    """Return the bars of our delays, one of them beside those of a peer that promises as much."""
+    return (*BARS, Bar(f"p50_to_{peer}", at_most=1.0))
 
 
 def percentile(ascending: Sequence[float], share: float) -> float:

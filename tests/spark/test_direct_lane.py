@@ -201,8 +201,8 @@ class Recorder:
         self.reports: list[BatchReport] = []
         self.held: list[RejectedRow] = []
 
-    def record(self, report: BatchReport) -> None:
-        self.reports.append(report)
+    def record(self, *reports: BatchReport) -> None:
+        self.reports += reports
 
     def paged(self, flow: str) -> int:
         return 0

@@ -254,11 +254,11 @@ class DirectSink(Sink, Protocol):
 class Recorder(Protocol):
     """Stores reports; may lag, never fails a batch."""
 
-    def record(self, report: BatchReport) -> None:
-        """Store the report; idempotent by (flow, batch).
+    def record(self, *reports: BatchReport) -> None:
+        """Store reports, all or none; idempotent by (flow, batch).
 
         Raises:
-            RecordingError: it could not be stored; the caller logs and goes on.
+            RecordingError: they could not be stored; the caller logs and goes on.
         """
         ...
 

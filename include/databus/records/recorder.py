@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from databus.core.checkpoint import HistoryEntry
+from databus.core.column_lineage import TableLineage
 from databus.core.protocols import Clock
 from databus.core.receipts import RejectedRow
 from databus.core.report import BatchReport
@@ -50,31 +51,20 @@ class SqlRecorder:
         """
         return cls(RecordStore(url), clock)
 
-    def record(self, report: BatchReport) -> None:
-        """Store the report in one transaction; a report that is there already (flow, batch, plan) is left as it is.
+    def record(self, *reports: BatchReport) -> None:
+        """Store reports in one transaction; a report that is there already (flow, batch, plan) is left as it is.
 
         But receipts of a sink that it lacks are added: one that fell behind takes the plan in flight by itself. And a
         report that was filled in from history meanwhile knows less: it is replaced.
 
         Raises:
-            RecordingError: it could not be stored.
+            RecordingError: they could not be stored.
         """
         with self.store.transaction() as connection:
-            run = run_number(self.store, connection, report.plan.flow, report.run_id, report.run_url)
-            put_columns(self.store, connection, run, report.columns)
-            columns = ("flow", "batch", "plan_hash")
-            row = _batch_row(report, run)
-            insert = self.store.upsert(t.batches, [row], columns, ())
-            number = connection.execute(insert.returning(t.batches.c.id)).scalar_one_or_none()
-            if number is None:
-                number = _emptied(connection, row, report)
-            if number is None:
-                log.debug("flow %s: report of batch %d is there already", report.plan.flow, report.plan.batch)
-                _add_receipts(connection, row, report)
-                return
-            for table, rows in _children(report):
-                if rows:
-                    connection.execute(table.insert(), [{**row, "batch": number} for row in rows])
+            told = _Told(self.store, connection)
+            for report in reports:
+                told.put(report)
+            told.flush()
 
     def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
         """Store rows held back, one entry per flow, event and stage; a row held back again updates its entry.
@@ -117,6 +107,46 @@ class SqlRecorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _Told:
+    """Reports on their way into one transaction: what hangs on several of them goes in by one statement per table."""
+
+    def __init__(self, store: RecordStore, connection: sa.Connection):
+        self._store, self._connection = store, connection
+        self._runs: dict[tuple[str, str, str], int] = {}
+        self._columns: dict[int, Sequence[TableLineage]] = {}
+        self._children: dict[sa.Table, list[dict[str, Any]]] = {}
+
+    def put(self, report: BatchReport) -> None:
+        row = _batch_row(report, self._run(report))
+        insert = self._store.upsert(t.batches, [row], ("flow", "batch", "plan_hash"), ())
+        number = self._connection.execute(insert.returning(t.batches.c.id)).scalar_one_or_none()
+        if number is None:
+            self.flush()  # what is there is looked at now
+            number = _emptied(self._connection, row, report)
+        if number is None:
+            log.debug("flow %s: report of batch %d is there already", report.plan.flow, report.plan.batch)
+            _add_receipts(self._connection, row, report)
+            return
+        for table, rows in _children(report):
+            self._children.setdefault(table, []).extend({**row, "batch": number} for row in rows)
+
+    def flush(self) -> None:
+        for table, rows in self._children.items():
+            if rows:
+                self._connection.execute(table.insert(), rows)
+        self._children = {}
+
+    def _run(self, report: BatchReport) -> int:
+        key = (report.plan.flow, report.run_id, report.run_url)
+        if key not in self._runs:
+            self._runs[key] = run_number(self._store, self._connection, *key)
+        run = self._runs[key]
+        if self._columns.get(run) != report.columns:
+            put_columns(self._store, self._connection, run, report.columns)
+            self._columns[run] = report.columns
+        return run
 
 
 def _add_receipts(connection: sa.Connection, row: Mapping[str, Any], report: BatchReport) -> None:

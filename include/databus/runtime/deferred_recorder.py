@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 import logging
+import math
 import queue
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +23,20 @@ _MOST_WAITING = 200
 """A store that is slower than the batches slows them down from here on."""
 
 
+_TOGETHER_S = 0.5
+"""Reports of so long a time are stored together: one of each of ten batches a second costs more than the batches' own
+steps do."""
+
+_TOGETHER = 20
+
+
+class _Now(enum.Enum):
+    """What is put into the queue beside reports."""
+
+    STORE = enum.auto()
+    END = enum.auto()
+
+
 class DeferredRecorder:
     """A `Recorder` that stores reports in a thread, in their order; all else waits for them first.
 
@@ -28,22 +45,23 @@ class DeferredRecorder:
 
     def __init__(self, recorder: Recorder):
         self._recorder = recorder
-        self._reports: queue.Queue[BatchReport | None] = queue.Queue(_MOST_WAITING)
+        self._reports: queue.Queue[BatchReport | _Now] = queue.Queue(_MOST_WAITING)
         self._thread = threading.Thread(target=self._store, name="databus-recorder", daemon=True)
         self._thread.start()
 
-    def record(self, report: BatchReport) -> None:
-        """Store the report soon; a failure is logged."""
-        self._reports.put(report)
+    def record(self, *reports: BatchReport) -> None:
+        """Store the reports soon; a failure is logged."""
+        for report in reports:
+            self._reports.put(report)
 
     def paged(self, flow: str) -> int:
         """Return the number of the newest history entry that has a ledger page."""
-        self._reports.join()
+        self._stored()
         return self._recorder.paged(flow)
 
     def page(self, flow: str, entries: Sequence[HistoryEntry]) -> int:
         """Write ledger pages, after the reports of the batches that they tell of."""
-        self._reports.join()
+        self._stored()
         return self._recorder.page(flow, entries)
 
     def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
@@ -53,18 +71,43 @@ class DeferredRecorder:
     def close(self) -> None:
         """Store what waits, and end the thread; safe to call twice. The recorder stays open."""
         if self._thread.is_alive():
-            self._reports.put(None)
+            self._reports.put(_Now.END)
             self._thread.join()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._recorder, name)
 
+    def _stored(self) -> None:
+        self._reports.put(_Now.STORE)
+        self._reports.join()
+
     def _store(self) -> None:
-        while (report := self._reports.get()) is not None:
-            try:
-                record(self._recorder, report)
-            except Exception:
-                log.exception("flow %s: report of batch %d not stored", report.plan.flow, report.plan.batch)
-            finally:
+        ended = False
+        while not ended:
+            reports, others = list[BatchReport](), list[_Now]()
+            deadline = math.inf
+            while not others and len(reports) < _TOGETHER:
+                try:
+                    found = self._reports.get(timeout=max(0.0, deadline - time.monotonic()) if reports else None)
+                except queue.Empty:
+                    break
+                if isinstance(found, _Now):
+                    others.append(found)
+                else:
+                    reports.append(found)
+                    deadline = min(deadline, time.monotonic() + _TOGETHER_S)
+            self._put(reports)
+            for _ in (*reports, *others):
                 self._reports.task_done()
-        self._reports.task_done()
+            ended = _Now.END in others
+
+    def _put(self, reports: Sequence[BatchReport]) -> None:
+        try:
+            if reports:
+                record(self._recorder, *reports)
+        except Exception:
+            if len(reports) == 1:
+                log.exception("flow %s: report of batch %d not stored", reports[0].plan.flow, reports[0].plan.batch)
+            else:  # the others shall not miss for one
+                for report in reports:
+                    self._put((report,))

@@ -12,12 +12,13 @@ from databus.core.report import BatchReport
 log = logging.getLogger(__name__)
 
 
-def record(recorder: Recorder, report: BatchReport) -> None:
-    """Store the report; a failure is logged with its cause and the batch stays committed."""
+def record(recorder: Recorder, *reports: BatchReport) -> None:
+    """Store reports of a flow; a failure is logged with its cause and the batches stay committed."""
     try:
-        recorder.record(report)
+        recorder.record(*reports)
     except RecordingError as error:
-        log.warning("flow %s: report of batch %d not stored: %s", report.plan.flow, report.plan.batch, error)
+        batches = ", ".join(str(report.plan.batch) for report in reports)
+        log.warning("flow %s: report of batch %s not stored: %s", reports[0].plan.flow, batches, error)
 
 
 def log_batch(report: BatchReport) -> None:

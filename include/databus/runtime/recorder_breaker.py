@@ -35,9 +35,9 @@ class RecorderBreaker:
         self._recorder, self._monotonic = recorder, monotonic
         self._open_until = float("-inf")
 
-    def record(self, report: BatchReport) -> None:
-        """Store a report (see `Recorder.record`)."""
-        self._try(lambda: self._recorder.record(report))
+    def record(self, *reports: BatchReport) -> None:
+        """Store reports (see `Recorder.record`)."""
+        self._try(lambda: self._recorder.record(*reports))
 
     def paged(self, flow: str) -> int:
         """Return the number of the newest page (see `Recorder.paged`)."""

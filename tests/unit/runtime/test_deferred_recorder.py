@@ -19,13 +19,14 @@ class Slow:
         self.may = threading.Event()
         self.done: list[Any] = []
 
-    def record(self, report: Any) -> None:
+    def record(self, *reports: Any) -> None:
         self.may.wait()
-        if report.plan.batch == 2:
+        batches = [report.plan.batch for report in reports]
+        if 2 in batches:
             raise RecordingError("the database is away")
-        if report.plan.batch == 3:
+        if 3 in batches:
             raise ZeroDivisionError
-        self.done.append(report.plan.batch)
+        self.done += batches
 
     def page(self, flow: str, entries: Any) -> int:
         self.done.append(("page", flow, len(entries)))
@@ -46,14 +47,18 @@ def report(batch: int) -> Any:
 def test_reports_are_stored_later_and_a_failure_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     slow = Slow()
     recorder = DeferredRecorder(cast("Any", slow))
-    for batch in range(1, 5):
-        recorder.record(report(batch))
+    recorder.record(report(1), report(2))
     recorder.quarantine("orders", 5, ())
     assert slow.done == [("quarantine", 5)]
     slow.may.set()
     assert recorder.paged("orders") == 5
-    assert slow.done[1:] == [1, 4, "paged"]
+    assert slow.done[1:] == ["paged"]
+    for batch in (3, 4, 6):
+        recorder.record(report(batch))
+    assert recorder.paged("orders") == 5
+    assert slow.done[2:] == [4, 6, "paged"]
     assert [r.levelname for r in caplog.records] == ["WARNING", "ERROR"]
+    assert "report of batch 1, 2 not stored" in caplog.text
     recorder.close()
 
 
@@ -67,3 +72,21 @@ def test_pages_and_the_end_wait_for_the_reports() -> None:
     recorder.close()
     recorder.close()
     assert slow.done == [1, ("page", "orders", 1), 4]
+
+
+def test_reports_of_half_a_second_are_stored_together() -> None:
+    class Counted(Slow):
+        calls = 0
+
+        def record(self, *reports: Any) -> None:
+            self.calls += 1
+            super().record(*reports)
+
+    counted = Counted()
+    counted.may.set()
+    recorder = DeferredRecorder(cast("Any", counted))
+    for batch in range(10, 60):
+        recorder.record(report(batch))
+    recorder.close()
+    assert counted.done == list(range(10, 60))
+    assert counted.calls <= 4

@@ -20,7 +20,7 @@ class _Recorder:
     def monotonic(self) -> float:
         return self.now
 
-    def record(self, _report: Any) -> None:
+    def record(self, *_reports: Any) -> None:
         self._answer("record")
 
     def paged(self, _flow: str) -> int:

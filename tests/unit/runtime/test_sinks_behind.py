@@ -172,8 +172,8 @@ class Reports:
     def __init__(self) -> None:
         self.all: list[BatchReport] = []
 
-    def record(self, report: BatchReport) -> None:
-        self.all.append(report)
+    def record(self, *reports: BatchReport) -> None:
+        self.all += reports
 
     def paged(self, flow: str) -> int:
         return 0

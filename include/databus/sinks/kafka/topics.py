@@ -19,6 +19,9 @@ from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES
 DEFAULT_RETENTION_S = 7 * 24 * 3600.0
 """Kafka's default of offsets.retention.minutes, in seconds."""
 
+_KNOWN_S = 1.0
+"""What the brokers say of topics that are there holds so long: a live flow asks before each of ten batches a second."""
+
 _PATIENCE_S = 2.0
 _SOON_S = 1.0
 """A topic that was made shows within this, as a rule."""
@@ -31,6 +34,8 @@ class Topics:
         self.settings = settings
         self.seen = LastError()
         self._admin: AdminClient | None = None
+        self._counts: tuple[float, Mapping[str, int]] = (-_KNOWN_S, {})
+        self._limits: tuple[float, Mapping[str, int]] = (-_KNOWN_S, {})
 
     @property
     def admin(self) -> AdminClient:
@@ -88,17 +93,22 @@ class Topics:
             raise mapped from error
 
     def ensure(self, wanted: Sequence[NewTopic]) -> dict[str, int]:
-        """Create what is missing and return topic → partition count of all that were wanted."""
-        known = self.partitions()
-        missing = [topic for topic in wanted if topic.topic not in known]
-        for topic in missing:
-            self.create(topic)
-        if missing:
-            known = self._await({topic.topic: 1 for topic in missing})
+        """Create what is missing and return topic → partition count of all that were wanted, as of a second ago."""
+        names = [topic.topic for topic in wanted]
+        known = _fresh(self._counts, names)
+        if known is None:
+            known = self.partitions()
+            missing = [topic for topic in wanted if topic.topic not in known]
+            for topic in missing:
+                self.create(topic)
+            if missing:
+                known = self._await({topic.topic: 1 for topic in missing})
+            self._counts = (time.monotonic(), known)
         return {topic.topic: known[topic.topic] for topic in wanted}
 
     def grow(self, topic: str, partitions: int) -> None:
         """Raise a topic's partition count."""
+        self._counts = (-_KNOWN_S, {})
         futures = self.admin.create_partitions([NewPartitions(topic, partitions)])
         try:
             futures[topic].result()
@@ -120,14 +130,19 @@ class Topics:
             raise self.error(f"read the settings of {', '.join(names)}", error) from error
 
     def max_message_bytes(self, topics: Sequence[str]) -> dict[str, int]:
-        """Return topic → the largest record batch in bytes; Kafka's default where settings may not be read."""
-        if not topics:
-            return {}
-        try:
-            found = self.configs(ConfigResource.Type.TOPIC, topics)
-        except SinkAccessError:
-            return dict.fromkeys(topics, DEFAULT_MAX_MESSAGE_BYTES)
-        return {topic: int(found[topic].get("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)) for topic in topics}
+        """Return topic → the largest record batch in bytes, as of a second ago.
+
+        It is Kafka's default where settings may not be read.
+        """
+        known = _fresh(self._limits, topics)
+        if known is None:
+            try:
+                found = self.configs(ConfigResource.Type.TOPIC, topics) if topics else {}
+            except SinkAccessError:
+                found = {topic: {} for topic in topics}
+            known = {topic: int(found[topic].get("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)) for topic in topics}
+            self._limits = (time.monotonic(), known)
+        return {topic: known[topic] for topic in topics}
 
     def offsets_retention_s(self) -> float:
         """Return for how long the brokers keep the offsets of a group without members."""
@@ -185,3 +200,9 @@ class Topics:
                 mapped = self.error(f"look at topic {name}", error)
                 if isinstance(mapped, SinkAccessError):
                     raise mapped from error
+
+
+def _fresh(known: tuple[float, Mapping[str, int]], names: Sequence[str]) -> Mapping[str, int] | None:
+    """Return what was learnt a moment ago if it tells of all these topics, else None."""
+    at, found = known
+    return found if time.monotonic() - at < _KNOWN_S and all(name in found for name in names) else None

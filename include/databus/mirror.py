@@ -32,6 +32,7 @@ _OF_SINK = frozenset(
         "too_large",
         "heartbeat_s",
         "chunk_rows",
+        "timeout_s",
     }
 )
 _BATCHING = Batching(max_rows=500_000, max_bytes=512 << 20)

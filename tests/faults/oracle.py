@@ -93,13 +93,11 @@ class TopicReader:
             if known.error is not None or not known.partitions:
                 return False
             self._partitions = len(known.partitions)
-            self._consumer.assign([TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in known.partitions])
             self._assigned = True
-        else:
-            # An end of partition is told once: a seek to it makes it told again. The consumer's own position is not
-            # known any more when nothing came since the last seek.
-            for partition, offset in self._next.items():
-                self._consumer.seek(TopicPartition(self._topic, partition, offset))
+        # An end of partition is told once: assigned anew it is told again. A seek would do as well, but waits for ever
+        # where a broker was killed under it (librdkafka), and with it the writer, the mirror and the rounds.
+        places = range(self._partitions)
+        self._consumer.assign([TopicPartition(self._topic, p, self._next.get(p, OFFSET_BEGINNING)) for p in places])
         return True
 
 

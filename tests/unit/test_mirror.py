@@ -33,6 +33,11 @@ def test_a_mirror_is_a_flow_of_raw_records_in_the_direct_lane() -> None:
     assert flow_from_json(made.to_json()) == made
 
 
+def test_what_is_said_to_be_for_both_sides_reaches_both() -> None:
+    flow = Mirror(name="m", source="east", target="west", topics="t", timeout_s=7.0)
+    assert [part.timeout_s for part in (flow.source, *flow.sinks)] == [7.0, 7.0]  # type: ignore[attr-defined]
+
+
 def test_what_a_mirror_follows_is_said_or_left_out() -> None:
     assert (sink().follow_settings, sink(two_way="back").follow_settings) == (True, False)
     assert sink(two_way="back", follow_settings=True).follow_settings

@@ -26,7 +26,7 @@ def test_a_transaction_whose_owner_is_gone_is_aborted_by_hand(world: KafkaWorld)
     topic, said = world.east.create(world.east.name("g"), 2), list[str]()
     operator = Operator(world.sandbox, "kafka", {topic: 2}, said.append, hung_s=1.0)
     with world.east.open_transaction(topic, [{"value": "open", "partition": 1}]):
-        world.east.until(lambda: operator.look() or operator.aborted > 0, "aborted by hand")
+        world.east.until(lambda: operator.look() or operator.aborted > 0, f"aborted by hand: {said}")
         assert any("Ongoing" in text for text in said), said
         world.east.write(topic, [{"value": "after", "partition": 1}])
         assert [record[2] for record in records(world.east, topic)] == [b"after"]

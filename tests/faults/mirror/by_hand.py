@@ -36,7 +36,7 @@ class Operator:
         hung_s: a stable offset that stood so long with records behind it belongs to a transaction that hangs.
 
     Attributes:
-        aborted: transactions that were ended by hand, by partition.
+        aborted: partitions that could be read on after a transaction had been aborted by hand.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Operator:
         client = ClientSettings.of(connection, 5.0)
         self._readable, self._stable = KafkaCluster(client), StableOffsets(client, "operator")
         self._stands: dict[Place, tuple[int, float]] = {}
+        self._tried: dict[Place, int] = {}
         self._looked = 0.0
         self.aborted = 0
 
@@ -65,6 +66,8 @@ class Operator:
         except Exception as error:  # noqa: BLE001 - brokers are killed all the time
             self._note(f"the operator got no answer: {error}")
             return
+        self.aborted += sum(ends[place] > offset for place, offset in self._tried.items())
+        self._tried = {place: offset for place, offset in self._tried.items() if ends[place] <= offset}
         before = self._stands
         self._stands = {p: before[p] if before.get(p, (-1, 0.0))[0] == ends[p] else (ends[p], now) for p in held}
         for place, (offset, since) in self._stands.items():
@@ -80,15 +83,17 @@ class Operator:
     def _abort(self, place: Place, offset: int) -> None:
         where = ("--topic", place[0], "--partition", str(place[1]))
         try:
-            self._note(self._transactions("list"))
-            self._note(self._transactions("describe-producers", *where))
-            self._note(self._transactions("abort", *where, "--start-offset", str(offset)) or f"{place} is aborted")
-            self.aborted += 1
+            over = ("CompleteCommit", "CompleteAbort", "Empty")
+            listed = [line for line in self._transactions("list") if not any(state in line for state in over)]
+            told = self._transactions("describe-producers", *where)
+            told += self._transactions("abort", *where, "--start-offset", str(offset)) or [f"{place} is aborted"]
+            self._note("\n".join([*listed, *told]))
+            self._tried[place] = offset
         except (subprocess.SubprocessError, KafkaException) as error:
             self._note(f"by hand: {error}")
 
-    def _transactions(self, *arguments: str) -> str:
-        """Run kafka-transactions.sh's program."""
+    def _transactions(self, *arguments: str) -> list[str]:
+        """Run kafka-transactions.sh's program; return the lines that it writes."""
         (pid,) = (server.pid for server in self._sandbox.status() if server.name == self._server)
         command: Sequence[str] = psutil.Process(pid).cmdline()
         class_path = command[command.index("-cp") + 1]
@@ -100,4 +105,4 @@ class Operator:
         errors = [
             line for line in done.stderr.splitlines() if line and "SLF4J" not in line and "StatusLogger" not in line
         ]
-        return "\n".join([*done.stdout.splitlines(), *errors][-20:])
+        return [*done.stdout.splitlines(), *errors]

@@ -94,8 +94,8 @@ class TopicReader:
                 return False
             self._partitions = len(known.partitions)
             self._assigned = True
-        # An end of partition is told once: assigned anew it is told again. A seek would do as well, but waits for ever
-        # where a broker was killed under it (librdkafka), and with it the writer, the mirror and the rounds.
+        # An end of partition is told once: assigned anew it is told again. A seek would do as well, but one did
+        # not return after a broker had been killed (librdkafka), and with it stood the writer, the mirror and the rounds.
         places = range(self._partitions)
         self._consumer.assign([TopicPartition(self._topic, p, self._next.get(p, OFFSET_BEGINNING)) for p in places])
         return True

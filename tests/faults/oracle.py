@@ -95,7 +95,7 @@ class TopicReader:
             self._partitions = len(known.partitions)
             self._assigned = True
         # An end of partition is told once: assigned anew it is told again. A seek would do as well, but one did
-        # not return after a broker had been killed (librdkafka), and with it stood the writer, the mirror and the rounds.
+        # not return after a broker had been killed (librdkafka), and with it the writer and the rounds stood still.
         places = range(self._partitions)
         self._consumer.assign([TopicPartition(self._topic, p, self._next.get(p, OFFSET_BEGINNING)) for p in places])
         return True

@@ -15,6 +15,8 @@ TOOLS := build/docker-check
 COMPOSE := docker compose --env-file include/databus/sandbox/versions.env --env-file docker/secrets.env -f docker/compose.yaml
 # Arguments for pytest, the demo, the benchmark: make test ARGS="-k kafka -x"
 ARGS ?=
+# Processes of the test run, each with servers of its own; 0 runs the tests in pytest's own process.
+PROCESSES ?= 2
 
 .PHONY: help
 help: ## Print this help
@@ -36,8 +38,8 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 
 ##@ Check it
 .PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
-test: setup java ## The whole suite, on real servers that it starts itself
-	$(BIN)/python -m pytest $(ARGS)
+test: setup java ## The whole suite, on real servers that it starts itself (PROCESSES=0: one by one)
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadscope --no-loadscope-reorder $(ARGS)
 
 test-unit: setup ## Unit tests only: no servers, no Spark
 	$(BIN)/python -m pytest tests/unit $(ARGS)
@@ -64,10 +66,11 @@ faults-zombies: setup java ## 200 zombies (paused runs, orphaned tasks), half of
 mutants: setup java ## Plant bugs one by one; each must be caught by the protocol model, the fault harness or a named test
 	$(BIN)/python -m tests.faults.mutants $(ARGS)
 
-lint: setup ## ruff, mypy (strict), import-linter
+lint: setup ## ruff, mypy (strict; of the tests, that what they name is there), import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests
 	$(BIN)/lint-imports
 
 format: setup ## Format the code, and repair what ruff can

@@ -6,11 +6,8 @@ so that importing this package loads neither pyspark nor airflow.
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from databus.core.batching import Batching
-from databus.core.flow import Flow
 
 if TYPE_CHECKING:
     from databus.checks.accepted_values import AcceptedValues as AcceptedValues
@@ -20,7 +17,9 @@ if TYPE_CHECKING:
     from databus.checks.not_null import NotNull as NotNull
     from databus.checks.schema import Schema as Schema
     from databus.checks.volume import Volume as Volume
+    from databus.core.batching import Batching as Batching
     from databus.core.expectations import Expectations as Expectations
+    from databus.core.flow import Flow as Flow
     from databus.mirror import Mirror as Mirror
     from databus.observe.alerts.email import Email as Email
     from databus.observe.alerts.notifier import Notifier as Notifier
@@ -46,17 +45,33 @@ if TYPE_CHECKING:
     from databus.transforms.rename import RenameColumns as RenameColumns
     from databus.transforms.route import Route as Route
 
-try:
-    __version__ = version("databus")
-except PackageNotFoundError:  # a checkout that was not installed
-    __version__ = "0+unknown"
+    __version__: str
+
+_OWN = {"Batching": "databus.core.batching", "Flow": "databus.core.flow"}
 
 __all__ = ["Batching", "Flow", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name.startswith("_") or not name[0].isupper():
         raise AttributeError(f"module 'databus' has no attribute {name!r}")
+    if name in _OWN:
+        globals()[name] = getattr(import_module(_OWN[name]), name)
+        return globals()[name]
     from databus.registry import load_public
 
     return load_public(name)
+
+
+def _version() -> str:
+    """Return the version and keep it; looking it up loads what reads the metadata of packages."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("databus")
+    except PackageNotFoundError:  # a checkout that was not installed
+        found = "0+unknown"
+    globals()["__version__"] = found
+    return found

@@ -7,8 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.exceptions import ParamValidationError as ServerParamValidationError
+from airflow.sdk import Param
 from airflow.sdk.definitions.dag import DAG
+from airflow.sdk.definitions.param import process_params
 from airflow.sdk.exceptions import ParamValidationError
+from airflow.serialization.serialized_objects import DagSerialization
 
 from databus import Flow, Kafka, MysqlBinlog, Noop
 from databus.airflow import flow_dag
@@ -62,6 +66,35 @@ def test_every_field_of_the_form_has_a_type_a_title_and_a_help_text() -> None:
     assert params["order"].schema["enum"] == ["in_order", "parallel"]
     with pytest.raises(ParamValidationError):
         params["mode"].resolve("everything")
+
+
+def test_a_run_gets_the_form_and_the_server_refuses_other_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    dag = made(monkeypatch)["orders_backfill"]
+    kept = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    asked = {"mode": "replay", "from": "earliest"}
+    given = process_params(dag, dag.task_dict["backfill"], asked, suppress_exception=False)
+    assert given == {name: param.value for name, param in backfill_params().items()} | asked
+    with pytest.raises(ParamValidationError):
+        process_params(dag, dag.task_dict["backfill"], {"mode": "everything"}, suppress_exception=False)
+    assert kept.params.dump() == {name: param.value for name, param in backfill_params().items()}
+    assert kept.params.deep_merge({"mode": "replay"}).validate()["mode"] == "replay"
+    with pytest.raises(ServerParamValidationError, match="everything"):
+        kept.params.deep_merge({"mode": "everything"}).validate()
+
+
+def test_parsing_a_file_checks_each_field_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each check of a Param's schema costs a millisecond of each parse of each flow's file."""
+    checks: list[Param] = []
+    resolve = Param.resolve
+
+    def counted(param: Param, *given: Any, **named: Any) -> Any:
+        checks.append(param)
+        return resolve(param, *given, **named)
+
+    monkeypatch.setattr(Param, "resolve", counted)
+    for dag in made(monkeypatch).values():
+        DagSerialization.to_dict(dag)
+    assert len(checks) <= len(backfill_params())
 
 
 @pytest.mark.parametrize(("start", "end"), [(None, None), ("2026-01-01", None), (None, "2026-01-01")])

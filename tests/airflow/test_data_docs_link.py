@@ -8,6 +8,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from databus import Expectations, Flow, Mock, Noop
 from databus.airflow import flow_dag
 from databus.core.errors import ConfigError
+from databus.core.flow import Mode
 
 
 def flow(action: str) -> Flow:
@@ -15,15 +16,16 @@ def flow(action: str) -> Flow:
     return Flow(name="orders", source=Mock(rows=1), sinks=(Noop(),), expectations=unique)
 
 
-def test_the_audit_has_the_button() -> None:
-    dag = flow_dag(flow("warn"))
-    audit = dag.task_dict["audit"]
+@pytest.mark.parametrize(("mode", "task"), [("standard", "audit"), ("economy", "transfer")])
+def test_the_audit_has_the_button(mode: Mode, task: str) -> None:
+    dag = flow_dag(flow("warn"), mode=mode)
+    audit = dag.task_dict[task]
     (link,) = audit.operator_extra_links
 
     assert (link.name, link.get_link(audit, ti_key=None)) == ("Data Docs", "")
     audit.data_docs = "https://docs/page"
     assert link.get_link(audit, ti_key=None) == "https://docs/page"
-    stored = next(t for t in DagSerialization.to_dict(dag)["dag"]["tasks"] if t["__var"]["task_id"] == "audit")
+    stored = next(t for t in DagSerialization.to_dict(dag)["dag"]["tasks"] if t["__var"]["task_id"] == task)
     assert stored["__var"]["_operator_extra_links"] == {"Data Docs": link.xcom_key}
     assert "expect_column_values_to_be_unique(id) (warn)" in (dag.doc_md or "")
 

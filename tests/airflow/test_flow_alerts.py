@@ -45,6 +45,12 @@ def test_one_line_of_alerts_sets_callbacks_and_a_deadline() -> None:
     assert flow_from_json(deadline.callback.kwargs["flow"]) == FLOW
 
 
+def test_a_run_in_one_task_judges_what_three_would() -> None:
+    task = flow_dag(FLOW, mode="economy").task_dict["transfer"]
+    assert kinds(task, "on_failure_callback") == [(AlertKind.FAILURE, ())]
+    assert kinds(task, "on_success_callback") == [(None, ("preflight", "transfer", "audit"))]
+
+
 def test_a_flow_without_channels_has_none() -> None:
     for flow in (PLAIN, PLAIN.model_copy(update={"alerts": (AlertWhen(run_minutes=3),)})):
         dag = flow_dag(flow)

@@ -1,19 +1,21 @@
-"""A flow becomes a DAG of three tasks; a wrong argument is refused with the file and the line."""
+"""A flow becomes a DAG of three tasks, or of one; a wrong argument is refused with the file and the line."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
-from airflow.sdk import DeltaDataIntervalTimetable
 from airflow.serialization.serialized_objects import DagSerialization
 
 from databus import Flow, Kafka, MysqlBinlog
 from databus.airflow import flow_dag
 from databus.airflow.submit import SubmitTransferOperator
+from databus.airflow.timetable import staggered
 from databus.airflow.transfer import TransferOperator
+from databus.airflow.whole_run import WholeRunOperator
 from databus.core.errors import ConfigError
+from databus.core.flow import Mode
 from databus.runtime.window_limits import WindowLimits
 
 FLOW = Flow(
@@ -45,14 +47,65 @@ def test_a_live_window_waits_for_a_late_successor_which_waits_for_no_audit() -> 
 
 def test_a_flow_is_woken_by_changes_that_nobody_moves() -> None:
     dag = flow_dag(FLOW, every=timedelta(hours=1), mode="economy", wake=timedelta(seconds=30))
-    assert dag.timetable.timetable == DeltaDataIntervalTimetable(timedelta(hours=1))
+    assert dag.timetable.timetable == staggered("orders", timedelta(hours=1))
     (asset,) = dag.timetable.asset_condition.objects
     (watcher,) = asset.watchers
     path, arguments = watcher.trigger.serialize()
     assert path == "databus.airflow.triggers.ChangesTrigger"
     assert (arguments["flow"]["name"], arguments["apart_s"], arguments["once"]) == ("orders", 30, False)
-    assert dag.max_active_runs == 3  # a dead worker's run is counted for minutes
+    assert arguments["begun_only"]
     assert DagSerialization.to_dict(dag)["dag"]["timetable"]
+
+
+@pytest.mark.parametrize(
+    ("options", "together"),
+    [
+        ({"mode": "economy"}, True),
+        ({"mode": "economy", "tasks": "separate"}, False),
+        ({"mode": "economy", "engine": "submit"}, False),
+        ({"mode": "live"}, False),
+        ({"mode": "live", "tasks": "together"}, True),
+        ({}, False),
+    ],
+)
+def test_many_quiet_flows_have_one_task_a_run(options: dict[str, Any], *, together: bool) -> None:
+    dag = flow_dag(FLOW, **options)
+    assert set(dag.task_dict) == ({"transfer"} if together else {"preflight", "transfer", "audit"})
+    transfer = dag.task_dict["transfer"]
+    assert isinstance(transfer, WholeRunOperator) is together
+    assert [outlet.name for outlet in transfer.outlets] == (["databus:orders"] if together else [])
+
+
+@pytest.mark.parametrize(
+    ("mode", "wake", "runs"),
+    [
+        ("live", None, 3),  # one moves, one waits, one is audited
+        ("live", timedelta(0), 4),  # a dead worker's run is counted for minutes
+        ("standard", None, 2),
+        ("standard", timedelta(0), 3),
+        ("economy", None, 2),  # one, and a dead worker's
+        ("economy", timedelta(0), 2),
+    ],
+)
+def test_runs_that_may_go_on_at_a_time(mode: Mode, wake: timedelta | None, runs: int) -> None:
+    assert flow_dag(FLOW, mode=mode, wake=wake).max_active_runs == runs
+
+
+def test_what_moves_rows_soonest_goes_first_and_what_began_is_finished() -> None:
+    weights = {mode: flow_dag(FLOW, mode=mode, tasks="separate") for mode in get_args(Mode)}
+    order = sorted(
+        ((mode, task.task_id) for mode, dag in weights.items() for task in dag.tasks),
+        key=lambda one: -weights[one[0]].task_dict[one[1]].priority_weight,
+    )
+    tasks = ("audit", "transfer", "preflight")
+    assert order == [(mode, task) for mode in ("live", "standard", "economy") for task in tasks]
+    for dag in weights.values():
+        assert {str(task.weight_rule) for task in dag.tasks} == {"absolute"}
+
+
+def test_a_weight_that_a_person_gives_stays() -> None:
+    dag = flow_dag(FLOW, default_args={"priority_weight": 7})
+    assert {task.priority_weight for task in dag.tasks} == {7}
 
 
 @pytest.mark.parametrize("options", [{"wake": timedelta(seconds=-1)}, {"wake": timedelta(0), "schedule": None}])
@@ -79,7 +132,7 @@ def test_engines() -> None:
 
 def test_the_mode_is_the_flows_unless_the_dag_says_otherwise() -> None:
     live = FLOW.model_copy(update={"mode": "live"})
-    modes = [flow_dag(FLOW), flow_dag(live), flow_dag(live, mode="economy")]
+    modes = [flow_dag(FLOW), flow_dag(live), flow_dag(live, mode="economy", tasks="separate")]
     assert [dag.task_dict["transfer"].flow.mode for dag in modes] == ["standard", "live", "economy"]
     assert [dag.task_dict["audit"].flow.mode for dag in modes] == ["standard", "live", "economy"]
     assert "mode: live" in (modes[1].doc_md or "")
@@ -99,6 +152,8 @@ def test_a_mode_decides_when_a_run_ends_and_never_what_comes_out() -> None:
         ({"flow": "orders"}, "needs a Flow, got str"),
         ({"flow": FLOW, "engine": "flink"}, "engine='flink' is unknown"),
         ({"flow": FLOW, "mode": "lively"}, "mode='lively' is unknown"),
+        ({"flow": FLOW, "tasks": "four"}, "tasks='four' cannot be with engine='connect'"),
+        ({"flow": FLOW, "tasks": "together", "engine": "submit"}, "tasks='together' cannot be with engine='submit'"),
         ({"flow": FLOW, "every": timedelta(seconds=1)}, "shorter than the 5 seconds"),
     ],
 )

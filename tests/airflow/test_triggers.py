@@ -23,7 +23,10 @@ def place(committed: str, behind: int, *, running: bool = False) -> Place:
 
 
 def fired(trigger: Any, seen: Sequence[Place | Exception], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    async def given(_flow: Flow, _poll_s: float, _patience: int | None) -> AsyncIterator[Place]:
+    async def given(
+        _flow: Flow, _poll_s: float, _patience: int | None, *, of_changes: bool = False
+    ) -> AsyncIterator[Place]:
+        assert of_changes == isinstance(again, triggers.ChangesTrigger)
         for one in seen:
             if isinstance(one, Exception):
                 raise one
@@ -56,6 +59,31 @@ def test_a_flow_is_woken_once_for_a_place_and_not_while_it_moves(monkeypatch: py
 def test_a_place_at_which_the_woken_run_failed_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
     told = fired(triggers.ChangesTrigger(FLOW, again_s=0), [place("a:4", 5), place("a:4", 5)], monkeypatch)
     assert len(told) == 2
+
+
+def test_a_flow_that_has_not_begun_is_woken_unless_somebody_else_begins_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = [place("", 0), place("a:4", 5)]
+    assert len(fired(triggers.ChangesTrigger(FLOW), seen, monkeypatch)) == 2
+    (told,) = fired(triggers.ChangesTrigger(FLOW, begun_only=True), seen, monkeypatch)
+    assert told["place"]["committed"] == "a:4"
+
+
+def test_the_same_place_is_told_ever_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks each 5 s over an hour and a half: a run that does not begin is not answered with more runs."""
+    clock = 0.0
+    monkeypatch.setattr(triggers.time, "monotonic", lambda: clock)  # type: ignore[attr-defined]
+
+    async def given(*_: Any, **__: Any) -> AsyncIterator[Place]:
+        nonlocal clock
+        for second in range(0, 5400, 5):
+            clock = float(second)
+            yield place("a:4" if second < 5000 else "a:9", 5)
+
+    async def collect() -> list[float]:
+        return [clock async for _ in triggers.ChangesTrigger(FLOW, again_s=60).run()]
+
+    monkeypatch.setattr(triggers, "places", given)
+    assert asyncio.run(collect()) == [0, 60, 180, 420, 900, 1800, 2700, 3600, 4500, 5000, 5060, 5180]
 
 
 @pytest.mark.parametrize(("apart_s", "places"), [(0, ["a:4", "a:6", "a:8"]), (3600, ["a:4"])])

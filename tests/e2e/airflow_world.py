@@ -61,7 +61,8 @@ def flow_file(
 
     The latter's runs end when they have caught up: in standard mode each would wait for a successor that never comes.
     """
-    options = {"schedule": None} if every_s is None else {"is_paused_upon_creation": True}
+    triggered = {"schedule": None, "tasks": "separate"}
+    options = triggered if every_s is None else {"is_paused_upon_creation": True}
     mode = "economy" if every_s is None else "standard"
     text = FLOW_FILE.format(
         name=name,

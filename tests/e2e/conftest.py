@@ -12,8 +12,8 @@ from databus.demo.airflow_api import AirflowApi
 from databus.demo.shop import ShopWriter, create_shop
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.e2e.airflow_world import AirflowWorld, flow_file, shop_connection
-from tests.integration.conftest import SPARK_CONF
 from tests.integration.kafka_target import forget_kept
+from tests.ports import ports_from
 
 SERVERS = ("zookeeper", "kafka", "kafka-b", "mysql", "spark", "airflow")
 ROOT = Path(__file__).parents[2]
@@ -49,11 +49,9 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
     home = Path(kept) if kept else tmp_path_factory.mktemp("airflow")
     dags = Path(os.environ["DATABUS_TEST_DAGS"]) if kept else tmp_path_factory.mktemp("dags")
     write_dags(dags)
-    options = SandboxOptions(
-        dags_folder=dags, plugins_folder=ROOT / "plugins", airflow_env=ENVIRONMENT, spark_conf=SPARK_CONF
-    )
+    options = SandboxOptions(dags_folder=dags, plugins_folder=ROOT / "plugins", airflow_env=ENVIRONMENT)
     # Below the range from which the kernel takes ports of outgoing connections (32768 on).
-    sandbox = Sandbox(home, ports_from=25_000, options=options)
+    sandbox = Sandbox(home, ports_from=ports_from(25_000), options=options)
     try:
         sandbox.up(SERVERS)
         with shop_connection(sandbox) as connection, AirflowApi(sandbox.address("airflow")) as api:

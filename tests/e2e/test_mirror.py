@@ -10,7 +10,8 @@ import pytest
 from databus import Mirror
 from tests.e2e.airflow_world import AirflowWorld, until
 from tests.integration.kafka_logs import Logs
-from tests.integration.kafka_world import records
+from tests.integration.kafka_target import consume
+from tests.integration.kafka_world import facts, records
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(600)]
 
@@ -96,6 +97,26 @@ def test_while_it_is_paused_sensors_wait_and_once_resumed_they_go_on(
         waits.reaches("lag", "success")
     assert records(west, topic) == records(east, topic)
     assert len(records(west, topic)) == 55
+
+
+def test_a_range_is_backfilled_beside_what_was_mirrored(airflow: AirflowWorld, sides: tuple[Logs, Logs]) -> None:
+    east, west = sides
+    topic = f"{FLOW}.orders"
+    with airflow.store() as store:
+        stands = store.load(FLOW)
+    airflow.api.pause(f"{FLOW}_backfill", paused=False)
+    try:
+        conf = {"from": "earliest", "to": f"offsets:{topic}:0:20,{topic}:1:10", "mode": "replay"}
+        assert "is done" in airflow.trigger(f"{FLOW}_backfill", conf).succeeds().log("backfill")
+    finally:
+        airflow.api.pause(f"{FLOW}_backfill", paused=True)
+    # Each partition as it was up to its own place, which counts what was aborted and the ends of transactions.
+    offsets = {0: 20, 1: 10}
+    wanted = [facts(m) for m in consume(east.servers, topic) if (m.offset() or 0) < offsets[m.partition() or 0]]
+    assert records(west, f"{topic}.replay") == wanted
+    assert len(wanted) < len(records(east, topic))
+    with airflow.store() as store:
+        assert store.load(FLOW) == stands
 
 
 def _transfers(airflow: AirflowWorld, state: str) -> list[dict[str, Any]]:

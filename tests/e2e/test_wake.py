@@ -57,6 +57,14 @@ def kill_worker(run: Run) -> None:
     psutil.wait_procs([task, worker], timeout=30)
 
 
+def assert_all_three_were_done(run: Run) -> None:
+    """An economy run is one task; what it found, moved and audited is in its log."""
+    assert set(run.api.graph(run.dag)) == {"transfer"}
+    log = run.log("transfer")
+    assert "OK: " in log
+    assert f"asset databus://kafka_east/{NAME}" in log
+
+
 @pytest.fixture
 def _flow(airflow: AirflowWorld) -> Iterator[None]:
     """The flow, until the test ends: rows of other tests are not to wake it."""
@@ -82,6 +90,7 @@ def test_it_is_woken_by_rows_and_taken_over_from_a_dead_worker(
     fresh_s = time.monotonic() - at
     until("its run ends", lambda: idle(airflow))
     assert len(runs(airflow, "asset_triggered")) == woken + 1
+    assert_all_three_were_done(next(Run(airflow.api, NAME, run) for run in runs(airflow, "asset_triggered")))
 
     with airflow.store() as store:
         before = store.load(NAME)

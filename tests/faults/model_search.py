@@ -108,7 +108,7 @@ def _fixed_identity() -> Iterator[None]:
     """Host and process id stand in leases; states that differ in nothing else must be equal."""
     logging.disable(logging.WARNING)
     try:
-        with mock.patch.object(claimant.os, "getpid", int), mock.patch.object(claimant.socket, "gethostname", str):
+        with mock.patch.object(claimant.os, "getpid", int), mock.patch.object(claimant.socket, "gethostname", str):  # type: ignore[attr-defined]
             yield
     finally:
         logging.disable(logging.NOTSET)

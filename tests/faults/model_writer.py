@@ -24,6 +24,10 @@ def writer_steps(writer: Writer, slot: Slot, plan: Plan) -> Iterator[tuple[str, 
         slot = slot._replace(producer=slot.producer + 1)
         yield f"{name}: init_transactions", writer._replace(step="marker", producer=slot.producer, kept=False), slot
     elif writer.step == "marker":
+        fenced = slot.producer != writer.producer
+        if writer.kept and (fenced or _is_before(_parsed(slot.marker), plan, writer.slot)):
+            # In a live job: the marker that it has committed itself is not read again, also by one that was fenced.
+            yield f"{name}: goes on from its own marker", writer._replace(step="follow", chunk=0, done=0), slot
         try:
             resume = markers.compare(_parsed(slot.marker), plan, SINK, writer.slot)
         except DatabusError as error:
@@ -31,11 +35,13 @@ def writer_steps(writer: Writer, slot: Slot, plan: Plan) -> Iterator[tuple[str, 
             return
         if resume.finished:
             yield f"{name}: written already", True, slot
-        elif writer.kept and slot.producer != writer.producer:
+        elif writer.kept and fenced:
             yield f"{name}: kept producer is stale", writer._replace(step="init"), slot
         else:
             done = resume.marker.done if resume.marker else 0
             yield f"{name}: is due", writer._replace(step="chunk", chunk=resume.chunk, done=done), slot
+    elif slot.producer != writer.producer and writer.step == "follow":
+        yield f"{name}: fenced, begins anew", writer._replace(step="init"), slot
     elif slot.producer != writer.producer:
         yield f"{name}: fenced", False, slot
     else:
@@ -62,6 +68,10 @@ def unit_of(offset: Any) -> int:
 def rows_of(slot: int, start: int, end: int) -> list[int]:
     """Return the units behind `start`, up to `end`, that have a row for a slot."""
     return [unit for unit in range(start + 1, end + 1) if unit % (slot + 1) == 0]
+
+
+def _is_before(marker: Marker | None, plan: Plan, slot: int) -> bool:
+    return marker is not None and marker.last and marker.batch == plan.sinks[SINK].prev[slot]
 
 
 def _parsed(text: str) -> Marker | None:

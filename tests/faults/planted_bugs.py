@@ -72,10 +72,10 @@ def _no_epoch_read(plant: Callable[[Any, str, Any], None]) -> None:
 
 
 def _multi_without_epoch(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.checkpoints import zookeeper
+    from databus.checkpoints import batch_writes
     from databus.checkpoints.transaction import Operation, OperationKind
 
-    plant(zookeeper, "check", lambda path, version: Operation(OperationKind.CHECK, path))
+    plant(batch_writes, "check", lambda path, version: Operation(OperationKind.CHECK, path))
 
 
 def _epoch_not_raised(plant: Callable[[Any, str, Any], None]) -> None:
@@ -127,10 +127,10 @@ def _unfinished_is_finished(plant: Callable[[Any, str, Any], None]) -> None:
 
 
 def _plan_stays(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.checkpoints import zookeeper
+    from databus.checkpoints import batch_writes
     from databus.checkpoints.transaction import Operation, OperationKind
 
-    plant(zookeeper, "delete", lambda path, version=-1: Operation(OperationKind.CHECK, path))
+    plant(batch_writes, "delete", lambda path, version=-1: Operation(OperationKind.CHECK, path))
 
 
 def _plan_rewritten(plant: Callable[[Any, str, Any], None]) -> None:
@@ -153,12 +153,12 @@ def _commit_before_dispatch(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.runtime import batch
     from databus.runtime.pace import Pace
 
-    right_plan, right_commit, right_move = batch.next_plan, batch.commit, batch._move
+    right_plan, right_commit, right_move = batch.next_plan, batch.commit, batch._move  # type: ignore[attr-defined]
     held: list[Any] = []
 
-    def next_plan(session: Any, lease: Any, checkpoint: Any) -> Any:
+    def next_plan(session: Any, lease: Any, checkpoint: Any, **told: Any) -> Any:
         held[:] = [lease]
-        return right_plan(session, lease, checkpoint)
+        return right_plan(session, lease, checkpoint, **told)
 
     def move(session: Any, planned: Any, times: Any) -> Any:
         held.append(right_commit(session, held[0], planned, {}, (), Pace()))
@@ -245,7 +245,7 @@ def _receipts_not_checked(plant: Callable[[Any, str, Any], None]) -> None:
 def _quarantine_after_commit(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.runtime import batch
 
-    right = batch.commit
+    right = batch.commit  # type: ignore[attr-defined]
 
     def commit(session: Any, lease: Any, planned: Any, tables: Any, receipts: Any, pace: Any) -> Any:
         done = right(session, lease, planned, tables, receipts, pace)

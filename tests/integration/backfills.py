@@ -7,19 +7,24 @@ import itertools
 import json
 import os
 import random
+import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from databus import __version__
+import pytest
+
+from databus import Flow, __version__
 from databus.checkpoints.session import start_client
 from databus.core.backfill import Aim, Mode
+from databus.core.errors import SinkUnavailableError
 from databus.ops.backfill import Run, Wanted, run_backfill
 from databus.ops.backfill_status import BackfillState
 from databus.ops.services import open_services
+from databus.runtime import batch as batch_module
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.drain import Drain
 from tests.integration.conftest import World
@@ -91,20 +96,12 @@ class BackfillShop:
 
     @contextmanager
     def services(self) -> Iterator[Services]:
-        with open_services(self.shop.flow, self.world.connections, self.world.settings) as services:
-            yield replace(services, clock=Later())
+        with past_services(self.world, self.shop.flow) as services:
+            yield services
 
     def backfill(self, start: str, end: str, aim: Aim | None = None, **how: Any) -> BackfillState:
         """Run a backfill as a task of Airflow would."""
-        drain = how.pop("drain", Drain())
-        wait_s = how.pop("lease_wait_s", 30.0)
-        wanted = Wanted(start, end, aim or Aim(Mode.REPLAY, ".replay"), **how)
-        identity = RunIdentity(f"backfill-{next(_NUMBERS)}", "", __version__)
-        with self.services() as services:
-            try:
-                return run_backfill(self.shop.flow, services, wanted, Run(OneProcess, identity, drain, wait_s))
-            finally:
-                gc.collect()
+        return run_range(self.world, self.shop.flow, start, end, aim, **how)
 
     def messages(self, suffix: str = "") -> list[Any]:
         return [m for m in consume(self.world.sandbox.address("kafka"), self.name + suffix) if m.value() is not None]
@@ -123,13 +120,56 @@ class BackfillShop:
         return found
 
     def live_nodes(self) -> dict[str, tuple[bytes, int]]:
-        """Return what ZooKeeper holds of the live flow, byte by byte with its version, replays and backfills apart."""
-        client = start_client(self.world.connections.get("zookeeper_default"))
+        """Return what ZooKeeper holds of the live flow, replays and backfills apart."""
+        return live_nodes(self.world, self.name)
+
+
+@contextmanager
+def past_services(world: World, flow: Flow) -> Iterator[Services]:
+    """Open a flow's services with a clock that is past all chosen commit times."""
+    with open_services(flow, world.connections, world.settings) as services:
+        yield replace(services, clock=Later())
+
+
+def run_range(world: World, flow: Flow, start: str, end: str, aim: Aim | None = None, **how: Any) -> BackfillState:
+    """Run a backfill of a flow as a task of Airflow would."""
+    drain = how.pop("drain", Drain())
+    wait_s = how.pop("lease_wait_s", 30.0)
+    wanted = Wanted(start, end, aim or Aim(Mode.REPLAY, ".replay"), **how)
+    identity = RunIdentity(f"backfill-{next(_NUMBERS)}", "", __version__)
+    with past_services(world, flow) as services:
         try:
-            return dict(_nodes(client, f"/databus/flows/{self.name}"))
+            return run_backfill(flow, services, wanted, Run(OneProcess, identity, drain, wait_s))
         finally:
-            client.stop()
-            client.close()
+            gc.collect()
+
+
+def at_once(count: int, run: Callable[[], object]) -> list[BaseException]:
+    """Do something several times at the same time; return what failed."""
+    failed: list[BaseException] = []
+
+    def one() -> None:
+        try:
+            run()
+        except BaseException as error:  # noqa: BLE001 - for the caller to judge
+            failed.append(error)
+
+    threads = [threading.Thread(target=one) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failed
+
+
+def live_nodes(world: World, flow: str) -> dict[str, tuple[bytes, int]]:
+    """Return what ZooKeeper holds of a flow, byte by byte with its version, replays and backfills apart."""
+    client = start_client(world.connections.get("zookeeper_default"))
+    try:
+        return dict(_nodes(client, f"/databus/flows/{flow}"))
+    finally:
+        client.stop()
+        client.close()
 
 
 def _nodes(client: Any, path: str) -> Iterable[tuple[str, tuple[bytes, int]]]:
@@ -138,3 +178,19 @@ def _nodes(client: Any, path: str) -> Iterable[tuple[str, tuple[bytes, int]]]:
     for name in sorted(client.get_children(path)):
         if name not in {"replays", "backfills", "boundaries"}:
             yield from _nodes(client, f"{path}/{name}")
+
+
+def cut_off_twice(monkeypatch: pytest.MonkeyPatch, drain: Drain) -> None:
+    """Let the second batch that is written die before its commit, and the fourth be the last one that is begun."""
+    commit, done = batch_module.commit, 0  # type: ignore[attr-defined]
+
+    def cut_before_the_commit(*arguments: Any) -> Any:
+        nonlocal done
+        done += 1
+        if done == 2:
+            raise SinkUnavailableError("the task is killed here, the batch is written and not committed")
+        if done == 4:
+            drain.request()
+        return commit(*arguments)
+
+    monkeypatch.setattr(batch_module, "commit", cut_before_the_commit)

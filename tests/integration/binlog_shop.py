@@ -81,11 +81,11 @@ class Shop:
 
     def send(self, statement: str) -> None:
         """Begin a statement without waiting for it; `receive` waits."""
-        self._sql._execute_command(COMMAND.COM_QUERY, statement)
+        self._sql._execute_command(COMMAND.COM_QUERY, statement)  # type: ignore[attr-defined]
 
     def receive(self) -> None:
         """Wait for the statement that `send` began."""
-        self._sql._read_query_result()
+        self._sql._read_query_result()  # type: ignore[attr-defined]
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Wait until something holds."""

@@ -30,10 +30,9 @@ from tests.integration.binlog_shop import Shop
 from tests.integration.kafka_target import forget_kept
 from tests.integration.replicated_pair import Pair, Server, replicated_servers
 from tests.integration.secured_world import secured, secured_shop  # noqa: F401 - fixtures for all modules
+from tests.ports import ports_from
 
 SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark")
-# Else each flow's session gets Python workers of its own, which import everything anew; `secured` keeps that.
-SPARK_CONF = {"spark.sql.artifact.isolation.enabled": "false"}
 Started = Callable[..., Sandbox]
 _NUMBERS = itertools.count(1)
 
@@ -98,7 +97,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Give the session's sandbox with some servers up: each is started by the first test that asks, and shared."""
     kept = os.environ.get("DATABUS_TEST_WORLD")  # home of a sandbox that stays up between runs
     home = Path(kept) if kept else tmp_path_factory.mktemp("world")
-    sandbox = Sandbox(home, ports_from=31_000, options=SandboxOptions(spark_conf=SPARK_CONF))
+    sandbox = Sandbox(home, ports_from=ports_from(31_000))
 
     def start(*names: str) -> Sandbox:
         sandbox.up(names)
@@ -138,7 +137,7 @@ def database(world: World) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A MySQL and a MariaDB, apart from the rest: they are restarted and reconfigured; tests use names of their own."""
-    sandbox = Sandbox(tmp_path_factory.mktemp("databases"), ports_from=22_100, options=SandboxOptions())
+    sandbox = Sandbox(tmp_path_factory.mktemp("databases"), ports_from=ports_from(22_100), options=SandboxOptions())
     try:
         sandbox.up(("mysql", "mariadb"))
         yield sandbox

@@ -18,7 +18,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.plan import Plan
 from databus.core.receipts import WriteReceipt
 from databus.core.settings import Settings
-from databus.sinks.kafka import Kafka, session
+from databus.sinks.kafka import Kafka, kept_sessions
 from databus.sinks.kafka.markers import MARKER_TOPIC
 from databus.sinks.kafka.sink import KafkaSink
 from tests.contract.sink_contract import Change, SinkAdapter
@@ -180,8 +180,8 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 def forget_kept() -> None:
     """Make the next writer open a producer of its own, as one in another process does."""
-    while session._kept:
-        session._kept.popitem()[1].discard()
+    while kept_sessions._kept:
+        kept_sessions._kept.popitem()[1].discard()
 
 
 class PausedWrite:

@@ -68,10 +68,10 @@ def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> KafkaWo
 
 def records(logs: Logs, topic: str) -> list[tuple[Any, ...]]:
     """Return all that makes a record what it is, by partition, in order; offsets are each cluster's own."""
-    return [_facts(message) for message in consume(logs.servers, topic)]
+    return [facts(message) for message in consume(logs.servers, topic)]
 
 
-def _facts(message: Message) -> tuple[Any, ...]:
+def facts(message: Message) -> tuple[Any, ...]:
     return message.partition(), message.key(), message.value(), message.headers(), message.timestamp()
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from databus.core.connections import Connection
 from databus.sandbox import Sandbox, SandboxOptions
+from tests.ports import ports_from
 
 DEADLINE_S = 30.0
 
@@ -109,12 +110,12 @@ class Pair:
 @contextmanager
 def replicated_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, Sandbox]]:
     """Run a MySQL and a MariaDB in one sandbox, and in another those that are to be their replicas."""
-    first = Sandbox(tmp_path_factory.mktemp("source"), ports_from=28_000, options=SandboxOptions())
+    first = Sandbox(tmp_path_factory.mktemp("source"), ports_from=ports_from(28_000), options=SandboxOptions())
     own = {"log-bin": "promoted-bin"}
     options = SandboxOptions(
         sql_options={"mysql": {**own, "server-id": "2002"}, "mariadb": {**own, "server-id": "1002"}}
     )
-    second = Sandbox(tmp_path_factory.mktemp("replica"), ports_from=28_100, options=options)
+    second = Sandbox(tmp_path_factory.mktemp("replica"), ports_from=ports_from(28_100), options=options)
     try:
         first.up(("mysql", "mariadb"))
         second.up(("mysql", "mariadb"))

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -52,6 +53,12 @@ class Target:
         self.flow = f"flow_{os.getpid()}_{next(NUMBERS)}"
         self.spec = spec
         self.sink = ElasticsearchSink(spec, connection, self.flow)
+        self.readers = []
+
+    def reader(self):
+        """Open what a trace reads documents with: each document is read once."""
+        self.readers.append(self.spec.tracing(SimpleNamespace(get=lambda _: self.connection)))
+        return self.readers[-1]
 
     def index(self, table=ORDERS):
         return f"{self.flow}-{table.table}".lower()
@@ -82,6 +89,8 @@ def target(client, connection):
     yield make
     for each in made:
         each.sink.close()
+        for reader in each.readers:
+            reader.close()
         made_by_it = client.indices.get(index=f"{each.flow}*")
         if made_by_it:
             client.indices.delete(index=",".join(made_by_it))

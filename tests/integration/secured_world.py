@@ -24,6 +24,7 @@ from databus.demo.shop import ShopWriter, create_shop
 from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.certificates import Authority, authority
 from databus.sandbox.connections import airflow_connections, secured_connections
+from tests.ports import ports_from
 
 SERVERS = ("zookeeper-tls", "kafka-tls", "mysql-tls", "mariadb-tls", "opensearch-tls", "spark")
 CONN_IDS = ("mysql_secured", "kafka_secured", "opensearch_secured", "zookeeper_secured")
@@ -211,7 +212,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredWorld]:
     events = home / "spark-events"
     events.mkdir(parents=True, exist_ok=True)
     conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
-    sandbox = Sandbox(home / "home", ports_from=29_200, options=SandboxOptions(spark_conf=conf))
+    sandbox = Sandbox(home / "home", ports_from=ports_from(29_200), options=SandboxOptions(spark_conf=conf))
     try:
         sandbox.up(SERVERS)
         yield SecuredWorld(sandbox)

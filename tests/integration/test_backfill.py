@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,9 +28,8 @@ from databus.ops.backfill_status import status
 from databus.ops.mediation import Said
 from databus.ops.services import open_services
 from databus.ops.targets import Target
-from databus.runtime import batch as batch_module
 from databus.runtime.drain import Drain
-from tests.integration.backfills import BackfillShop, Later
+from tests.integration.backfills import BackfillShop, Later, at_once, cut_off_twice
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
 from tests.integration.one_process import OneProcess
@@ -71,20 +69,7 @@ def test_a_range_once_also_when_it_is_run_again_or_twice_at_the_same_time(world:
     shop.commit_at(0, 10)
     shop.commit_at(1, 10)
     shop.live()
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            shop.backfill(shop.at(0), shop.at(1), lease_wait_s=60)
-        except BaseException as error:  # noqa: BLE001 - judged below
-            failed.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
+    assert at_once(3, lambda: shop.backfill(shop.at(0), shop.at(1), lease_wait_s=60)) == []
     shop.backfill(shop.at(0), shop.at(1))
     assert shop.ids(".replay") == Counter(dict.fromkeys(shop.by_minute()[0], 1))
     shop.backfill(shop.at(0), shop.at(1), Aim(Mode.REPLAY, ".replay", "again"))
@@ -98,18 +83,8 @@ def test_cut_off_anywhere_it_goes_on_where_it_stands(world: World, monkeypatch: 
     shop.commit_at(0, 30)
     shop.commit_at(1)
     shop.live()
-    commit, drain, done = batch_module.commit, Drain(), 0
-
-    def cut_before_the_commit(*arguments: Any) -> Any:
-        nonlocal done
-        done += 1
-        if done == 2:
-            raise SinkUnavailableError("the task is killed here, the batch is written and not committed")
-        if done == 4:
-            drain.request()
-        return commit(*arguments)
-
-    monkeypatch.setattr(batch_module, "commit", cut_before_the_commit)
+    drain = Drain()
+    cut_off_twice(monkeypatch, drain)
     with pytest.raises(SinkUnavailableError):
         shop.backfill(shop.at(0), shop.at(1))
     with pytest.raises(BackfillIncompleteError, match="is not done"):

@@ -10,7 +10,7 @@ from databus.bench.options import TraceOptions
 from databus.core.errors import ReconciliationError
 from databus.records.provenance import Provenance
 from databus.records.ranges import SOURCE
-from databus.records.store import RecordStore
+from databus.records.reader import RecordReader
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
 
@@ -33,8 +33,8 @@ def test_every_way_of_asking_is_measured_among_the_recorded_changes(started: Sta
     asked = {bar.key for bar in bench.BARS} - {"document_seconds"}
     assert asked <= set(result.figures)
     assert all(value > 0 for value in result.figures.values())
-    with RecordStore(world.settings.records_url) as store:
-        provenance = Provenance(store)
+    with RecordReader(world.settings.records_url) as records:
+        provenance = Provenance(records)
         (stream,) = provenance.streams(bench.NAME, SOURCE)
         after, upto = provenance.bounds(bench.NAME, SOURCE, stream) or (0, 0)
         assert upto - after > 55_000 * 400  # the log places of what was recorded only

@@ -155,7 +155,7 @@ def test_the_ledger_of_a_flow_adds_up(place: Place) -> None:
     assert (shown["rows"]["quarantined"], tables["customers"]["quarantined"]) == (1, 1)
     assert tables["orders"]["dispatched"] == written["orders"]
     start, end = found.state.ledger.start, found.state.ledger.end
-    assert str(start) == place.shop.flow.source.start
+    assert str(start) == place.shop.flow.source.start  # type: ignore[attr-defined]
     assert start.file == end.file
     assert shown["bytes"] == end.pos - start.pos
     assert sum(shown["bytes_by_state"].values()) == shown["bytes"]

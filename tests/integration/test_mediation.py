@@ -140,7 +140,7 @@ def test_every_kind_of_place_is_found(world: World) -> None:
     (fourth,) = in_batches(world, shop, 1)
     for target, wanted in (
         (Target(str(second.offset)), second),
-        (Target(f"gtid:{second.offset.gtids}"), second),
+        (Target(f"gtid:{second.offset.gtids}"), second),  # type: ignore[attr-defined]
         (Target(json.dumps(first.offset.to_json())), first),
         (Target(batches=1), third),
         (Target(batches=3), first),
@@ -148,20 +148,20 @@ def test_every_kind_of_place_is_found(world: World) -> None:
     ):
         move = look(world, shop, "rewind", target)
         assert move.end.compare(wanted.offset) is Ordering.EQUAL, target
-        assert move.end.gtids == wanted.offset.gtids, target
+        assert move.end.gtids == wanted.offset.gtids, target  # type: ignore[attr-defined]
         assert (move.back, move.next_batch) == (True, fourth.batch + 1)
     assert look(world, shop, "restore", Target(entry=2)).end == first.offset
     between = look(world, shop, "rewind", Target(str(second.offset)))
-    assert between.bytes == fourth.offset.pos - second.offset.pos
+    assert between.bytes == fourth.offset.pos - second.offset.pos  # type: ignore[attr-defined]
     assert between.passed.complete
     assert between.passed.batches == 2
     for wrong, error in (
         (Target(batches=5), ConfigError),
-        (Target(f"{second.offset.file}:{second.offset.pos + 1}"), OffsetInvalidError),
+        (Target(f"{second.offset.file}:{second.offset.pos + 1}"), OffsetInvalidError),  # type: ignore[attr-defined]
         (Target("last tuesday"), ConfigError),
         (Target('{"kind": "binlog"}'), ConfigError),
         (Target("latest"), CheckpointConflictError),
-        (Target(json.dumps({**first.offset.to_json(), "gtids": second.offset.gtids})), OffsetInvalidError),
+        (Target(json.dumps({**first.offset.to_json(), "gtids": second.offset.gtids})), OffsetInvalidError),  # type: ignore[attr-defined]
     ):
         with pytest.raises(error):
             look(world, shop, "rewind", wrong)
@@ -311,14 +311,14 @@ def test_a_pause_drains_the_window_and_lets_none_begin(world: World, monkeypatch
     shop.flow = shop.flow.model_copy(update={"batching": Batching(max_rows=20, max_seconds=1)})
     shop.writer.run(200)
     begun, results = threading.Event(), []
-    real = window_module.run_batch
+    real = window_module.move_batch  # type: ignore[attr-defined]
 
-    def noticed(*arguments: Any) -> Any:
-        report = real(*arguments)
+    def noticed(*arguments: Any, **told: Any) -> Any:
+        moved = real(*arguments, **told)
         begun.set()
-        return report
+        return moved
 
-    monkeypatch.setattr(window_module, "run_batch", noticed)
+    monkeypatch.setattr(window_module, "move_batch", noticed)
     thread = threading.Thread(target=lambda: results.append(run_locally(world, shop.flow)))
     thread.start()
     assert begun.wait(120)

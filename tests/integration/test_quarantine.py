@@ -128,7 +128,7 @@ def test_a_mended_mapping_and_a_lifted_check_replay_once(desk: Desk) -> None:
     assert desk.world.checkpoint(desk.flow) == committed
     assert sum(c.quarantined for c in committed.counts.values()) == 2
     with desk.services() as services:
-        assert services.store.list_flows().count(desk.flow.name) == 1
+        assert services.store.list_flows().count(desk.flow.name) == 1  # type: ignore[attr-defined]
         assert [e.action for e in services.store.history(f"{desk.flow.name}.quarantine", 10)][:4] == ["commit"] * 4
 
 

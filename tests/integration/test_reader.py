@@ -13,6 +13,7 @@ import pytest
 from databus.binlog import LogReader, read_file, read_server
 from databus.core.errors import OffsetInvalidError, SourceAccessError
 from databus.sandbox import Sandbox
+from tests.ports import ports_from
 
 pytestmark = pytest.mark.integration
 
@@ -46,7 +47,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("reader"), ports_from=27_400)
+    sandbox = Sandbox(tmp_path_factory.mktemp("reader"), ports_from=ports_from(27_400))
     try:
         sandbox.up(["mysql", "mariadb"])
         yield sandbox

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -16,18 +17,22 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from databus.core.errors import RecordingError
+from databus.records.database import SCHEMA_VERSION, VERSION_TABLE
+from databus.records.provenance import Provenance
 from databus.records.quality import evaluate_run
+from databus.records.ranges import SOURCE
+from databus.records.reader import RecordReader
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
-from databus.records.schema import VERSION_TABLE
 from databus.records.store import RecordStore
 from databus.records.summary import summarize
-from databus.records.tables import SCHEMA_VERSION, metadata, schema_version
+from databus.records.tables import metadata, schema_version
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import postgres_url
 from tests.contract.ledger_pages import LedgerPagesContract
 from tests.contract.record_samples import NOON, check, held, report
 from tests.contract.records_v1 import insert_batch, statements
+from tests.ports import ports_from
 
 pytestmark = pytest.mark.integration
 PASSWORD = "p@ss/w%rd$HOME:x"
@@ -36,7 +41,7 @@ RUN = "scheduled__2026-11-21T12:00:00+00:00"
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory):
-    sandbox = Sandbox(tmp_path_factory.mktemp("postgres"), ports_from=25_400)
+    sandbox = Sandbox(tmp_path_factory.mktemp("postgres"), ports_from=ports_from(25_400))
     sandbox.up(["postgres"])
     yield sandbox
     sandbox.destroy()
@@ -88,6 +93,28 @@ def test_reports_quarantine_and_sums_are_the_same_on_both(url):
         assert len(rows) == 600
         assert {row.cause for row in rows} == {"ü\n'x'"}
         assert reports.newest("orders_to_kafka")[0].batch == 2
+
+
+def test_a_batch_is_looked_up_by_plain_sql_on_both(url, monkeypatch):
+    with SqlRecorder.open(url) as recorder:
+        recorder.record(report(1))
+        recorder.quarantine("orders_to_kafka", 1, [held("e1", "100% 'x' :y")])
+        (stored,) = Reports(recorder.store).newest("orders_to_kafka")
+    monkeypatch.setattr("databus.records.store.RecordStore", None)  # nothing is left to SQLAlchemy
+    with RecordReader(url) as reader:
+        provenance = Provenance(reader)
+        (stream,) = provenance.streams(stored.flow, SOURCE)
+        after, upto = provenance.bounds(stored.flow, SOURCE, stream)
+        assert after < upto == provenance.first_where(stored.flow, stream, lambda end: end == stored.end)
+        assert provenance.read(stored.flow, stream, upto) == [stored]
+        assert set(provenance.outputs(stored.flow)) == {receipt["sink"] for receipt in stored.receipts}
+        (row,) = provenance.held(stored.flow, ["e1", "e2"])
+        assert (row["event_id"], row["cause"], row["last_held_at"].tzinfo) == ("e1", "100% 'x' :y", UTC)
+        assert provenance.held(stored.flow, []) == []
+        with pytest.raises(RecordingError, match="nowhere"), reader.snapshot() as select:
+            select("SELECT * FROM nowhere")
+        assert provenance.flows() == [stored.flow]  # the connection goes on
+        assert PASSWORD not in repr(reader)
 
 
 def test_great_expectations_judges_the_metrics_where_they_are(url):

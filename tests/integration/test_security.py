@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from databus.demo.oracle import fold, source_state
 from databus.ops.doctor import examine_flow
 from databus.sandbox.accounts import REPLICATION
 from databus.sinks.elasticsearch_client import connect
+from databus.sinks.elasticsearch_tracing import DocumentReader
 from databus.sources.mysql_server import MysqlServer
 from tests.integration.secured_world import CONN_IDS, SecuredShop, SecuredWorld, walk
 from tests.integration.shop_flow import assert_arrived_once
@@ -283,6 +285,48 @@ class TestRefusals:
 def mutual(secured: SecuredWorld) -> str:
     """Return the address of Kafka's listener that wants a client certificate."""
     return f"127.0.0.1:{secured.sandbox.status_of('kafka-tls').ports['mutual-1']}"
+
+
+class TestLookup:
+    """A trace reads documents without the client library: over the same TLS, with the same names of what is wrong."""
+
+    @staticmethod
+    def look(secured: SecuredWorld, conn_id: str, index: str) -> list[str]:
+        with closing(DocumentReader("search", secured.connections.get(conn_id), shared=False)) as reader:
+            return [seen.place for seen in reader.newest([index], '{"id":1}', "")]
+
+    def test_a_document_is_read_over_tls(self, secured: SecuredWorld) -> None:
+        with connect(secured.connections.get("opensearch_secured")) as client:
+            client.index(index="looked-up", id="1", body={}, params={"version": 1 << 40, "version_type": "external"})
+        try:
+            assert self.look(secured, "opensearch_secured", "looked-up") == ["looked-up/1"]
+            assert self.look(secured, "opensearch_secured", "not-there") == []
+            unchecked = secured.override(
+                "opensearch_secured", "search_unchecked", {"verify_certs": False, "ca_certs": None}
+            )
+            assert self.look(secured, unchecked, "looked-up") == ["looked-up/1"]
+        finally:
+            with connect(secured.connections.get("opensearch_secured")) as client:
+                client.indices.delete(index="looked-up")
+
+    @pytest.mark.parametrize(
+        ("extra", "password", "code"),
+        [
+            ({"ca_certs": None}, "", "tls_ca_unknown"),
+            ({"ca_certs": "/nowhere/ca.pem"}, "", "tls_files"),
+            ({"ssl_assert_hostname": "elsewhere.example"}, "", "tls_host_mismatch"),
+            ({}, "search", "sink_access_denied"),
+        ],
+    )
+    def test_what_is_wrong_is_named(
+        self, secured: SecuredWorld, extra: dict[str, Any], password: str, code: str
+    ) -> None:
+        fields = {"password": secured.wrong(password)} if password else {}
+        conn_id = secured.override("opensearch_secured", f"search_{code}", extra, **fields)
+        error = refused(lambda: self.look(secured, conn_id, "looked-up"))
+        assert error.code == code, error
+        assert error.hint
+        assert not [word for word in secured.secrets if word in f"{error!r} {error}"]
 
 
 class TestDoctor:

@@ -22,8 +22,9 @@ from databus.core.errors import (
     SinkUnavailableError,
 )
 from databus.core.plan import Plan
-from databus.sinks.kafka import session
+from databus.sinks.kafka import kept_sessions
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker
+from databus.sinks.kafka.session import Session
 from databus.sinks.kafka.sink import KafkaSink
 from tests.contract.sink_contract import Change, inserts, source_plan
 from tests.integration.kafka_target import (
@@ -49,7 +50,7 @@ class TestMarks:
         adapter.write(sink, adapter.plan(sink, 1, 0), inserts(range(3), 1500))
         forget_kept()
         hasty = adapter.make_sink(timeout_s=3.0)
-        holder = session.Session(sink.key, 0, sink._producer({}))
+        holder = Session(sink.key, 0, sink._producer({}))
         try:
             holder.begin(Marker(2, "next"))
             (before,) = hasty.marks(1, settled=False)
@@ -69,7 +70,7 @@ class TestMarks:
         adapter.write(sink, adapter.plan(sink, 1, 0), inserts(range(3), 1500))
         forget_kept()
         hasty = adapter.make_sink(timeout_s=3.0)
-        own = session.Session(hasty.key, 0, hasty._producer({}))
+        own = Session(hasty.key, 0, hasty._producer({}))
         # One of another transactional.id: no initialisation of the slot's writer ends it, as with one the broker lost.
         foreign = Producer({"bootstrap.servers": adapter.servers, "transactional.id": f"lost.{adapter.flow}"})
         foreign.init_transactions(30)
@@ -85,7 +86,7 @@ class TestMarks:
             own.discard()
 
 
-def _batch(own: session.Session) -> int:
+def _batch(own: Session) -> int:
     marker = own.marker()
     return marker.batch if marker else 0
 
@@ -141,11 +142,11 @@ class TestZombies:
     def test_a_kept_producer_that_was_fenced_is_replaced_before_input_is_read(self, adapter: KafkaAdapter) -> None:
         sink = adapter.make_sink()
         adapter.write(sink, adapter.plan(sink, 1, 0), inserts([1], 1500))
-        kept = dict(session._kept)
-        session._kept.clear()
+        kept = dict(kept_sessions._kept)
+        kept_sessions._kept.clear()
         adapter.write(sink, adapter.plan(sink, 2, 1), inserts([2], 2500))
         forget_kept()
-        session._kept.update(kept)
+        kept_sessions._kept.update(kept)
         adapter.write(sink, adapter.plan(sink, 3, 2), inserts([3], 3500))
         assert adapter.read_back() == {1: 0, 2: 0, 3: 0}
         assert len(adapter.delivered()) == 3

@@ -66,7 +66,7 @@ def test_a_broker_that_is_away_is_named(servers: str, profile: str) -> None:
     away = adapter.make_unreachable_sink()
     batches = adapter.encode(inserts(range(5), 1500), plan)
     there = adapter.make_sink().writer(plan)
-    unreachable = type(there)(there.sink, plan, away._producer({}), {}, profile)  # type: ignore[call-arg, arg-type]
+    unreachable = type(there)(there.sink, plan, away._producer({}), {}, profile)  # type: ignore[call-arg, arg-type, attr-defined]
     with pytest.raises(SinkUnavailableError, match="unacknowledged"):
         unreachable.write(batches, 0)
 

@@ -85,7 +85,7 @@ def test_offsets_of_no_transaction_are_refused(
     bad = dataclasses.replace(shop.begin, **change(shop.begin))
     with pytest.raises(error, match=shop.connection.conn_id) as caught:
         source.plan(bad, IMPATIENT)
-    assert caught.value.hint
+    assert caught.value.hint  # type: ignore[attr-defined]
     findings = [f for f in source.preflight(bad) if f.subject.endswith("start")]
     assert [f.level for f in findings] == [
         Level.OK if change(shop.begin).get("pos") == shop.begin.pos + 3 else Level.ERROR

@@ -13,6 +13,7 @@ from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.servers.spark_cluster import cluster_state
 from tests.integration.conftest import World
 from tests.integration.test_kill import Run, finish, in_mid_batch, killable, writing
+from tests.ports import ports_from
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -22,7 +23,7 @@ NAME = "spark-cluster"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     options = SandboxOptions(spark_driver_memory="1g")
-    sandbox = Sandbox(tmp_path_factory.mktemp("cluster"), ports_from=23_400, options=options)
+    sandbox = Sandbox(tmp_path_factory.mktemp("cluster"), ports_from=ports_from(23_400), options=options)
     try:
         sandbox.up([NAME])
         yield sandbox

@@ -140,7 +140,7 @@ def test_a_record_leads_to_its_place_in_the_log_its_batch_and_its_run(traced: Tr
         assert (change.event_id, change.key, places(journey)) == (record.event_id, record.key, twins)
         assert record.event_id == f"{change.gtid}:{change.ordinal}:{record.event_id.rpartition(':')[2]}"
         (batch,) = journey.batches
-        assert batch.start.pos < change.position <= batch.end.pos
+        assert batch.start.pos < change.position <= batch.end.pos  # type: ignore[attr-defined]
         assert (batch.run_id, batch.code_version != "", batch.spec_hash != "") == (
             f"run of {traced.shop.name}",
             True,
@@ -148,7 +148,7 @@ def test_a_record_leads_to_its_place_in_the_log_its_batch_and_its_run(traced: Tr
         )
         ends = {(row[0], row[4]) for row in traced.sql(f"SHOW BINLOG EVENTS IN '{change.file}'") if row[2] == "Xid"}
         assert (change.file, change.position) in ends  # the server says that a transaction ends there
-        if traced.shop.flow.sinks[0].envelope == "debezium":
+        if traced.shop.flow.sinks[0].envelope == "debezium":  # type: ignore[attr-defined]
             source = record.value["source"]
             assert (change.file, change.position, change.ordinal) == (source["file"], source["pos"], source["row"])
             assert (change.table, change.op) == (f"{source['db']}.{source['table']}", record.value["op"])
@@ -186,7 +186,7 @@ def test_column_lineage_names_what_a_consumer_sees_and_the_columns_of_the_tables
         traced.shop.flow, traced.world.connections, f"run of {traced.shop.name}", traced.world.settings
     )
     assert {dataset.name for dataset in lineage.outputs} == {f"{traced.shop.name}.{t[5:]}" for t in TABLES}
-    values = lineage.run_facets["databus"].values
+    values = lineage.run_facets["databus"].values  # type: ignore[attr-defined]
     assert values["columns_unknown"] == []
     query = "SELECT column_name FROM information_schema.columns WHERE table_schema = 'shop' AND table_name = "
     for dataset in lineage.outputs:

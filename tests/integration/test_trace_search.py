@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from databus import Flow, MysqlBinlog
 from databus.connections.environment import EnvironmentConnections
+from databus.core.errors import SinkUnavailableError
 from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.plan import SinkPlan
 from databus.core.settings import Settings
@@ -17,7 +19,7 @@ from databus.core.trace import Sought, TraceExpiredError, TraceNotRecordedError
 from databus.ops.trace import trace
 from databus.ops.trace_query import recognise
 from databus.records.recorder import SqlRecorder
-from databus.sinks.elasticsearch_tracing import place_of
+from databus.sinks.elasticsearch_tracing import DocumentReader, place_of
 from databus.sinks.elasticsearch_version import source_version
 from tests.contract.record_samples import report
 from tests.integration import search_target as given
@@ -36,17 +38,48 @@ def test_a_document_tells_the_place_of_the_change_it_shows(target: Any) -> None:
     to = target()
     to.prepare()
     to.write(change("c", 1, {"n": 1}, 100), change("u", 1, {"n": 2}, 250, file="bin.000002"), change("c", 2, {}, 300))
-    seen = to.sink.sighting(f"{to.index()}/1")
+    seen = to.reader().sighting(f"{to.index()}/1")
     assert (seen.kind, seen.change.file, seen.change.position) == ("document", ".000002", 250)
-    (by_key,) = to.sink.newest([to.index()], '{"id":2}', "")
+    (by_key,) = to.reader().newest([to.index()], '{"id":2}', "")
     assert (by_key.place, by_key.change.position) == (f"{to.index()}/2", 300)
-    assert to.sink.sightings({to.index(): {}}, Sought(key='{"id":9}')) == []
+    assert to.reader().sightings({to.index(): {}}, Sought(key='{"id":9}')) == []
     to.write(change("d", 2, None, 400))
     with pytest.raises(TraceExpiredError, match=f"index {to.index()} has no document 2"):
-        to.sink.sighting(f"{to.index()}/2")
+        to.reader().sighting(f"{to.index()}/2")
     to.client.index(index=to.index(), id="7", body={"by": "hand"})
     with pytest.raises(TraceNotRecordedError, match="no place of a log"):
-        to.sink.sighting(f"{to.index()}/7")
+        to.reader().sighting(f"{to.index()}/7")
+
+
+def test_documents_that_are_expected_are_read_by_one_request_and_tell_the_same(target: Any) -> None:
+    to = target()
+    to.prepare()
+    to.write(*(change("c", n, {"n": n}, 100 + n) for n in range(1, 40)))
+    to.write(change("d", 7, None, 400))
+    index, keys = to.index(), [f'{{"id":{n}}}' for n in range(1, 42)]
+    one_by_one = [to.reader().newest([index], key, "") for key in keys]
+    reader = to.reader()
+    asked: list[str] = []
+    get = reader._lookup._ask
+    reader._lookup._ask = lambda path, body, place: asked.append(path) or get(path, body, place)
+    reader.expect([index, f"{index}-gone"], [(key, "") for key in keys])
+    assert [reader.newest([index], key, "") for key in keys] == one_by_one
+    assert reader.newest([f"{index}-gone"], keys[0], "") == []
+    assert asked == [f"/{index}/_mget", f"/{index}-gone/_mget"]
+    assert [bool(found) for found in one_by_one] == [n not in (7, 40, 41) for n in range(1, 42)]
+
+
+def test_a_node_that_is_away_is_passed_over_and_one_that_is_nowhere_is_named(target: Any) -> None:
+    to = target()
+    to.prepare()
+    to.write(change("c", 1, {"n": 1}, 100))
+    here = f"{to.connection.host}:{to.connection.port}"
+    both = to.connection.model_copy(update={"host": f"127.0.0.1:1,{here}"})
+    with closing(DocumentReader("search", both, shared=False)) as reader:
+        assert reader.newest([to.index()], '{"id":1}', "")
+    away = DocumentReader("search", to.connection.model_copy(update={"host": "127.0.0.1:1"}), shared=False)
+    with pytest.raises(SinkUnavailableError, match=r"127\.0\.0\.1:1\): reading .* no answer \(ConnectionRefusedError"):
+        away.newest([to.index()], '{"id":1}', "")
 
 
 def test_keys_of_several_columns_and_kept_deletes(target: Any) -> None:
@@ -54,7 +87,7 @@ def test_keys_of_several_columns_and_kept_deletes(target: Any) -> None:
     to.prepare()
     key = {"order": 1, "line": "a"}
     to.write(change("c", key, {"n": 1}, 100), change("d", key, None, 200))
-    (seen,) = to.sink.newest([to.index()], json.dumps(key, separators=(",", ":")), "shop.Orders")
+    (seen,) = to.reader().newest([to.index()], json.dumps(key, separators=(",", ":")), "shop.Orders")
     assert seen.place == f'{to.index()}/shop.Orders:[1,"a"]'
     assert (seen.change.op, seen.change.position) == ("d", 200)
 

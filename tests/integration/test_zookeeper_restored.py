@@ -25,6 +25,7 @@ from tests.integration.conftest import World
 from tests.integration.kafka_target import consume
 from tests.integration.test_zookeeper_loss import dies
 from tests.integration.zookeeper_away import Away, Killed
+from tests.ports import ports_from
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -54,7 +55,7 @@ class Backup:
 
 @pytest.fixture(scope="module")
 def backup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backup]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("restored"), ports_from=30_060)
+    sandbox = Sandbox(tmp_path_factory.mktemp("restored"), ports_from=ports_from(30_060))
     sandbox.up(["zookeeper"])
     yield Backup(sandbox, tmp_path_factory.mktemp("copy") / "data")
     sandbox.destroy()

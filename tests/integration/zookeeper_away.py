@@ -25,7 +25,7 @@ from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain
 from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.runtime.window_result import WindowResult
-from databus.sinks.kafka import session
+from databus.sinks.kafka import kept_sessions
 from databus.testing.zookeeper_proxy import ZooKeeperProxy
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id, wait_until
@@ -95,7 +95,7 @@ class Away:
 
         Killed tasks leave their producers behind, as in another process; a new run opens its own.
         """
-        session._kept.clear()
+        kept_sessions._kept.clear()
         flow = self.flow.model_copy(update={"zookeeper": zookeeper or self.cut})
         limits = WindowLimits(
             600, until_caught_up=True, lease_wait_s=wait_s, store_wait_s=control.pop("store_wait_s", 60)

@@ -168,7 +168,7 @@ def hanging_up() -> Iterator[int]:
 
 
 # Where the other end has hung up before the socket is wrapped, ssl.SSLSocket._create raises, and leaves it to the
-# garbage collector (CPython 3.11.5 and later); it comes to that about once in thousands of handshakes.
+# garbage collector (where its recv is reset); a whole run of the suite has met it once.
 @pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
 def test_who_ends_every_connection_says_nothing_about_tls() -> None:
     """Else a server that is down behind a load balancer would count as one that refuses plain connections."""

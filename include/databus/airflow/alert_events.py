@@ -40,7 +40,7 @@ def over(kind: AlertKind, subject: str) -> Observation:
     return Observation(kind, Verdict.CLEAR, f"{kind} of {subject} is over", subject)
 
 
-def add_callbacks(flow: Flow, options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def callbacks(flow: Flow, options: dict[str, Any], *, together: bool = False) -> dict[str, dict[str, Any]]:
     """Add to a DAG what the flow's alerts need; callbacks that the author set are kept.
 
     A task that has failed for good is told at once. Rules are judged after each preflight and audit.
@@ -48,6 +48,7 @@ def add_callbacks(flow: Flow, options: dict[str, Any]) -> dict[str, dict[str, An
     Args:
         flow: the flow; one without channels adds nothing.
         options: arguments of the DAG, with `default_args`; a deadline is added.
+        together: whether `transfer` is the only task, and does what the others would.
 
     Returns:
         Further arguments of the tasks, by task id.
@@ -70,10 +71,12 @@ def add_callbacks(flow: Flow, options: dict[str, Any]) -> dict[str, dict[str, An
             "on_failure_callback": AlertNotifier(flow, "failure", ("transfer",)),
         },
     }
+    if together:
+        told = {"transfer": {**told["transfer"], "on_success_callback": AlertNotifier(flow, None, tuple(told))}}
     own = options.get("default_args", {})
     return {
-        task: {name: [*listed(own.get(name)), callback] for name, callback in callbacks.items()}
-        for task, callbacks in told.items()
+        task: {name: [*listed(own.get(name)), callback] for name, callback in of_task.items()}
+        for task, of_task in told.items()
     }
 
 

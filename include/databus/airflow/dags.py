@@ -1,20 +1,21 @@
-"""Turn a flow into a DAG: preflight → transfer → audit."""
+"""Turn a flow into a DAG: preflight → transfer → audit, as three tasks or in one."""
 
 from __future__ import annotations
 
-import inspect
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Literal, get_args
 
-from airflow.sdk import DAG, DeltaDataIntervalTimetable
+from airflow.sdk import DAG
 
+from databus.airflow.timetable import staggered
 from databus.checks.expected import expected_checks
 from databus.core.errors import ConfigError
 from databus.core.flow import Flow, Mode
 from databus.core.spec import caller
 
 Engine = Literal["connect", "submit"]
+Tasks = Literal["separate", "together"]
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -26,6 +27,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     wake: timedelta | None = None,
     engine: Engine = "connect",
     spark_conn_id: str | None = None,
+    tasks: Tasks | None = None,
     backfill_every: timedelta | None = timedelta(days=1),
     **dag_options: Any,
 ) -> DAG:
@@ -38,7 +40,8 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
 
     Args:
         flow: the flow; its name becomes the DAG id.
-        every: time between runs, and about the length of a window.
+        every: time between runs, and about the length of a window. Runs of different flows begin at different moments,
+            by their names, within `every` or ten minutes: many flows do not start in one second.
         mode: "live", "standard" or "economy", see `Flow.mode`; None takes the flow's. In live mode the next run holds a
             Spark task slot of its own while it waits for the lease; in economy mode a run ends once nothing is new.
         wake: a run also begins when there are changes that no run moves: an idle economy flow is woken, and a dead
@@ -46,6 +49,8 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             far apart. Without, a run begins every `every` only.
         engine: "connect" runs on a warm Spark Connect server, "submit" starts a Spark application per window.
         spark_conn_id: the Spark connection; `spark_connect_default` or `spark_default` by engine.
+        tasks: "separate" makes three tasks, "together" does all three in `transfer`: on a small machine a task costs
+            Airflow more than a second of CPU. None is together in economy mode on Spark Connect, else separate.
         backfill_every: length of a data interval of the backfill DAG, which runs on Spark Connect whatever the engine;
             None for no such DAG.
         **dag_options: further arguments of `airflow.sdk.DAG`, e.g. start_date, tags, default_args, callbacks.
@@ -58,6 +63,11 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
         raise ConfigError(f"{caller()}: flow_dag needs a Flow, got {type(flow).__name__}")
     if engine not in ("connect", "submit"):
         raise ConfigError(f"{caller()}: engine={engine!r} is unknown", hint="Known: connect, submit.")
+    if tasks not in (None, *get_args(Tasks)) or (tasks == "together" and engine != "connect"):
+        raise ConfigError(
+            f"{caller()}: tasks={tasks!r} cannot be with engine={engine!r}",
+            hint="Known: separate, and with engine='connect' together.",
+        )
     if mode is not None:
         if mode not in get_args(Mode):
             raise ConfigError(f"{caller()}: mode={mode!r} is unknown", hint=f"Known: {', '.join(get_args(Mode))}.")
@@ -69,15 +79,15 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             f"{caller()}: wake={wake} is to be 0 or more, and goes with `every`, not with a schedule of your own"
         )
     expected_checks(flow)
-    defaults = {"retries": 5, "retry_delay": timedelta(seconds=5), "owner": "databus"}
+    defaults = {"retries": 5, "retry_delay": timedelta(seconds=5), "owner": "databus", "weight_rule": "absolute"}
     defaults.update(dag_options.pop("default_args", {}))
     options = {
         "dag_id": flow.name,
         "description": flow.description or f"{', '.join(flow.source.datasets())} → {_targets(flow)}",
-        "schedule": DeltaDataIntervalTimetable(every),
+        "schedule": staggered(flow.name, every),
         "start_date": _START,
         "catchup": False,
-        "max_active_runs": (_LIVE_ACTIVE_RUNS if flow.mode == "live" else _ACTIVE_RUNS) + (wake is not None),
+        "max_active_runs": _active_runs(flow.mode, woken=wake is not None),
         "tags": {"databus", flow.source.kind, *(s.kind for s in flow.sinks)},
         "default_args": defaults,
         "doc_md": _documentation(flow),
@@ -87,57 +97,79 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
         from databus.airflow.wake import woken
 
         options["schedule"] = woken(flow, options["schedule"], wake)
-    from databus.airflow.alert_events import add_callbacks, listed
-    from databus.airflow.audit import AuditOperator
+    from databus.airflow.alert_events import callbacks, listed
     from databus.airflow.lineage import end_failed
-    from databus.airflow.preflight import PreflightOperator
 
-    tasks = add_callbacks(flow, options)
+    together = tasks == "together" or (tasks is None and flow.mode == "economy" and engine == "connect")
+    of_tasks = _weighted(flow.mode, callbacks(flow, options, together=together), defaults)
     failed = [*listed(options.get("on_failure_callback")), partial(end_failed, flow)]
     with DAG(**{**options, "on_failure_callback": failed}) as dag:
-        transfer = _transfer(flow, every, engine, spark_conn_id, tasks.get("transfer", {}))
-        preflight = PreflightOperator(task_id="preflight", flow=flow, **tasks.get("preflight", {}))
-        preflight >> transfer >> AuditOperator(task_id="audit", flow=flow, **tasks.get("audit", {}))
+        if together:
+            from databus.airflow.whole_run import WholeRunOperator
+
+            _transfer(WholeRunOperator, flow, every, spark_conn_id or "spark_connect_default", of_tasks["transfer"])
+        else:
+            _three_tasks(flow, every, engine, spark_conn_id, of_tasks)
     beside = []
     if backfill_every is not None and flow.source.ranged:
         from databus.airflow.backfill import backfill_dag
 
         conn_id = (spark_conn_id if engine == "connect" else None) or "spark_connect_default"
         beside = [backfill_dag(flow, backfill_every, conn_id, options)]
-    frame = inspect.currentframe()
-    if frame is not None and frame.f_back is not None:
-        for made in (dag, *beside):
-            made.fileloc = frame.f_back.f_code.co_filename
+    for made in (dag, *beside):
+        made.fileloc = caller().rpartition(":")[0]
     return dag
 
 
-def _transfer(flow: Flow, every: timedelta, engine: Engine, spark_conn_id: str | None, options: dict[str, Any]) -> Any:
+def _three_tasks(
+    flow: Flow, every: timedelta, engine: Engine, conn_id: str | None, options: dict[str, dict[str, Any]]
+) -> None:
+    from databus.airflow.audit import AuditOperator
+    from databus.airflow.preflight import PreflightOperator
+
+    if engine == "connect":
+        from databus.airflow.transfer import TransferOperator as Operator
+    else:
+        from databus.airflow.submit import SubmitTransferOperator as Operator
+    default = "spark_connect_default" if engine == "connect" else "spark_default"
+    transfer = _transfer(Operator, flow, every, conn_id or default, options["transfer"])
+    preflight = PreflightOperator(task_id="preflight", flow=flow, **options["preflight"])
+    preflight >> transfer >> AuditOperator(task_id="audit", flow=flow, **options["audit"])
+
+
+def _transfer(operator: Any, flow: Flow, every: timedelta, conn_id: str, options: dict[str, Any]) -> Any:
     interval_s = every.total_seconds()
     window_s = interval_s + (_LIVE_OVERLAP_S if flow.mode == "live" else min(_OVERLAP_S, interval_s))
-    if engine == "connect":
-        from databus.airflow.transfer import TransferOperator
-
-        return TransferOperator(
-            task_id="transfer",
-            flow=flow,
-            window_s=window_s,
-            conn_id=spark_conn_id or "spark_connect_default",
-            **options,
-        )
-    from databus.airflow.submit import SubmitTransferOperator
-
-    return SubmitTransferOperator(
-        task_id="transfer", flow=flow, window_s=window_s, conn_id=spark_conn_id or "spark_default", **options
-    )
+    return operator(task_id="transfer", flow=flow, window_s=window_s, conn_id=conn_id, **options)
 
 
-_ACTIVE_RUNS = 2
-"""The one that moves rows, and its successor in preflight or waiting for the lease; audits overlap as well.
+def _active_runs(mode: Mode, *, woken: bool) -> int:
+    """Return how many runs of a flow Airflow may have going.
 
-Where a run may be woken there is room for one more: Airflow goes on counting a dead worker's for minutes."""
+    The one that moves rows, and its successor in preflight or waiting for the lease; audits overlap as well. In live
+    mode one more, whose audit goes on: a successor that waited for it would come late. Where a run may be woken there
+    is room for one more: Airflow goes on counting a dead worker's for minutes. An economy run has no successor that
+    waits: its second is for a dead worker's, and many flows do not pile up runs where Airflow has too much to do.
+    """
+    if mode == "economy":
+        return 2
+    return (3 if mode == "live" else 2) + woken
 
-_LIVE_ACTIVE_RUNS = 3
-"""And one whose audit goes on: a successor that waited for the audit of the run before would come late."""
+
+_WEIGHT = {"live": 20, "standard": 10, "economy": 2}
+"""Airflow's default lets a task wait for all that come before it in other runs: with many flows every preflight would
+go before any transfer. Here what moves rows soonest goes first, and what has begun is finished before more begins: a
+run whose audit waits is a running one to Airflow, and `max_active_runs` of them keep the flow's next from starting."""
+
+
+def _weighted(mode: Mode, tasks: dict[str, dict[str, Any]], defaults: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return each task's options with its weight in Airflow's queue; one that a person gave stays."""
+    weights = {name: _WEIGHT[mode] + place for place, name in enumerate(("preflight", "transfer", "audit"))}
+    given = "priority_weight" in defaults
+    return {
+        name: ({} if given else {"priority_weight": weight}) | tasks.get(name, {}) for name, weight in weights.items()
+    }
+
 
 _OVERLAP_S = 20.0
 """A window outlasts the interval by so much at most, so that it ends by hand-over; without a successor by itself."""
@@ -159,6 +191,6 @@ def _documentation(flow: Flow) -> str:
         f"* source: {flow.source.kind} {', '.join(flow.source.datasets())}\n"
         f"* mode: {flow.mode}\n* transforms: {transforms}\n* checks: {checks}\n* expectations: {expectations}\n"
         f"* sinks: {_targets(flow)}\n\n"
-        "Tasks: `preflight` probes servers and settings, `transfer` moves micro-batches under the flow's lease, "
-        "`audit` reconciles the run's counts and stores its quality result."
+        "`preflight` probes servers and settings, `transfer` moves micro-batches under the flow's lease, "
+        "`audit` reconciles the run's counts and stores its quality result; where there is one task, it does all three."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from datetime import timedelta
 from typing import Any
 
@@ -28,8 +27,4 @@ def mirror_dag(mirror: Flow, *, every: timedelta = timedelta(minutes=1), **optio
     if not isinstance(mirror, Flow) or [sink.kind for sink in mirror.sinks] != ["kafka_mirror"]:
         raise ConfigError(f"{caller()}: mirror_dag needs a Mirror", hint="For other flows there is flow_dag.")
     tags = {"databus", "mirror", *options.pop("tags", ())}
-    dag = flow_dag(mirror, every=every, tags=tags, **options)
-    frame = inspect.currentframe()
-    if frame is not None and frame.f_back is not None:
-        dag.fileloc = frame.f_back.f_code.co_filename
-    return dag
+    return flow_dag(mirror, every=every, tags=tags, **options)

@@ -17,20 +17,19 @@ from databus.core.findings import Level
 from databus.core.flow import Flow
 
 
-class PreflightOperator(BaseOperator):
-    """Probes settings, grants, retention, connections and outputs of a flow; changes nothing.
+class ProbeOfFlow:
+    """Mixin of the operators that probe before anything moves."""
 
-    An ERROR finding fails the task with the first finding's code; warnings are logged.
-    """
+    flow: Flow
+    log: Any
 
-    ui_color = "#e8f0fe"
+    def probed(self, context: Any) -> dict[str, int]:
+        """Log what is found; return how many findings there are of each level.
 
-    def __init__(self, *, flow: Flow, **options: Any) -> None:
-        super().__init__(**options)
-        self.flow = flow
-
-    def execute(self, context: Any) -> dict[str, int]:
-        """Probe and return how many findings there are of each level."""
+        Raises:
+            AirflowException: a retry may mend what was found, as of `airflow_outcome`.
+            AirflowFailException: only a person can.
+        """
         from databus.ops.gaps import note_gap
         from databus.ops.mirror_loops import findings_beside
         from databus.ops.preflight import preflight, require_passed
@@ -50,3 +49,20 @@ class PreflightOperator(BaseOperator):
                 note_gap(self.flow, services, run_identity(context).run_id)
             require_passed(self.flow, findings)
         return {level: sum(f.level is level for f in findings) for level in Level}
+
+
+class PreflightOperator(ProbeOfFlow, BaseOperator):
+    """Probes settings, grants, retention, connections and outputs of a flow; changes nothing.
+
+    An ERROR finding fails the task with the first finding's code; warnings are logged.
+    """
+
+    ui_color = "#e8f0fe"
+
+    def __init__(self, *, flow: Flow, **options: Any) -> None:
+        super().__init__(**options)
+        self.flow = flow
+
+    def execute(self, context: Any) -> dict[str, int]:
+        """Probe and return how many findings there are of each level."""
+        return self.probed(context)

@@ -34,7 +34,7 @@ class _FlowSensor(BaseOperator):
         with airflow_outcome():
             look = HeadLook(self.flow, AirflowConnections())
             try:
-                place = look.place()
+                place = self.looked(look)
             finally:
                 look.close()
         if not self.is_met(place):
@@ -55,6 +55,10 @@ class _FlowSensor(BaseOperator):
         self.log.info("flow %s: %s", self.flow.name, found)
         return found
 
+    def looked(self, look: HeadLook) -> Place:
+        """Return where the flow stands."""
+        return look.place()
+
     def is_met(self, place: Place) -> bool:
         """Tell whether there is nothing to wait for."""
         raise NotImplementedError
@@ -65,7 +69,11 @@ class _FlowSensor(BaseOperator):
 
 
 class ChangesSensor(_FlowSensor):
-    """Waits until a flow's source has changes that the flow has not committed."""
+    """Waits until a flow's source has changes that the flow has not committed: of a shared log, of its own tables."""
+
+    def looked(self, look: HeadLook) -> Place:
+        """Return where the flow stands, and whether there are changes."""
+        return look.change()
 
     def is_met(self, place: Place) -> bool:
         """Tell whether there are changes."""

@@ -28,14 +28,18 @@ _CLASS = "databus.airflow.triggers"
 PATIENCE = 5
 """Looks in a row that may fail before an error that a retry can mend is handed on."""
 
+_AGAIN_AT_MOST_S = 900.0
+"""Seconds between two events for one place: how far waiting ever longer goes."""
 
-async def places(flow: Flow, poll_s: float, patience: int | None) -> AsyncIterator[Place]:
+
+async def places(flow: Flow, poll_s: float, patience: int | None, *, of_changes: bool = False) -> AsyncIterator[Place]:
     """Yield a flow's place every `poll_s` seconds.
 
     Args:
         flow: the flow.
         poll_s: seconds between looks.
         patience: failed looks in a row after which the error is raised; None for never.
+        of_changes: whether only changes of the flow's own count, and the lag does not matter.
 
     Raises:
         DatabusError: see `patience`, or an error that no retry can mend.
@@ -47,7 +51,7 @@ async def places(flow: Flow, poll_s: float, patience: int | None) -> AsyncIterat
     try:
         while True:
             try:
-                place = await asyncio.to_thread(look.place)
+                place = await asyncio.to_thread(look.change if of_changes else look.place)
             except DatabusError as error:
                 failed += 1
                 if patience is not None and (failed >= patience or not error.retryable):
@@ -106,15 +110,17 @@ class ChangesTrigger(BaseEventTrigger):
 
     For an AssetWatcher it goes on for ever: it fires when there are changes and no run holds the flow's lease, so a
     flow whose DAG is scheduled on that asset is woken when rows come, and left alone while it moves them. For one place
-    of the flow it fires again after `again_s` only: by then a run that was woken and failed is over. On a server where
-    others write too there are changes all the time: `apart_s` bounds how often it fires. A triggerer that starts anew
-    may fire once more.
+    of the flow it fires again after `again_s` only: by then a run that was woken and failed is over. Each further time
+    it waits twice as long, up to a quarter of an hour: where a run has not begun yet, since Airflow has too much to do,
+    more runs of it would not help. On a server where others write too there are changes all the time: `apart_s` bounds
+    how often it fires. A triggerer that starts anew may fire once more.
 
     Args:
         flow: the flow, or its JSON.
         poll_s: seconds between looks.
         again_s: see above.
         apart_s: seconds between two events at least.
+        begun_only: leave a flow alone that has no checkpoint yet: somebody else begins it.
         once: end after the first event, running or not, or with the error that ended it; what ChangesSensor asks for.
     """
 
@@ -125,30 +131,30 @@ class ChangesTrigger(BaseEventTrigger):
         again_s: float = 300.0,
         apart_s: float = 0.0,
         *,
+        begun_only: bool = False,
         once: bool = False,
     ) -> None:
         super().__init__()
         self.flow = flow.to_json() if isinstance(flow, Flow) else flow
-        self.poll_s, self.again_s, self.apart_s, self.once = poll_s, again_s, apart_s, once
+        self.poll_s, self.again_s, self.apart_s = poll_s, again_s, apart_s
+        self.begun_only, self.once = begun_only, once
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and its arguments."""
         arguments = {
             "flow": self.flow, "poll_s": self.poll_s, "again_s": self.again_s, "apart_s": self.apart_s,
-            "once": self.once,
+            "begun_only": self.begun_only, "once": self.once,
         }  # fmt: skip
         return f"{_CLASS}.ChangesTrigger", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait; each event holds the place."""
-        told, told_at = None, -math.inf
+        pace = _Pace(self.again_s, self.apart_s)
         try:
-            async for place in places(_flow(self.flow), self.poll_s, PATIENCE if self.once else None):
-                if not place.has_changes:
+            async for place in places(_flow(self.flow), self.poll_s, PATIENCE if self.once else None, of_changes=True):
+                if not place.has_changes or (self.begun_only and not place.committed):
                     continue
-                now = time.monotonic()
-                if self.once or (not place.running and self._due(place.committed != told, now - told_at)):
-                    told, told_at = place.committed, now
+                if self.once or (not place.running and pace.due(place.committed)):
                     yield TriggerEvent({"place": place.to_json()})
                     if self.once:
                         return
@@ -157,6 +163,23 @@ class ChangesTrigger(BaseEventTrigger):
                 raise
             yield TriggerEvent({"error": str(error), "retryable": error.retryable})
 
-    def _due(self, elsewhere: bool, since_s: float) -> bool:
-        """Tell whether it may fire: for another place of the flow than last time, or the same, so long after that."""
-        return since_s >= (self.apart_s if elsewhere else max(self.apart_s, self.again_s))
+
+class _Pace:
+    """When a flow may be woken: at once for another place than last time, for the same one ever later."""
+
+    def __init__(self, again_s: float, apart_s: float) -> None:
+        self._again_s, self._apart_s = again_s, apart_s
+        self._told: str | None = None
+        self._told_at = -math.inf
+        self._times = 0
+
+    def due(self, committed: str) -> bool:
+        """Tell whether it may be woken now; if so, that counts as done."""
+        now, elsewhere = time.monotonic(), committed != self._told
+        if now - self._told_at < (self._apart_s if elsewhere else max(self._apart_s, self._wait_s())):
+            return False
+        self._told, self._told_at, self._times = committed, now, 1 if elsewhere else self._times + 1
+        return True
+
+    def _wait_s(self) -> float:
+        return max(self._again_s, min(self._again_s * 2.0 ** (self._times - 1), _AGAIN_AT_MOST_S))

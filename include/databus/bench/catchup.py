@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from databus.bench import orders
-from databus.bench.e2e import compared, reconciled, told
+from databus.bench.e2e import compared, head, reconciled, told
 from databus.bench.log_files import log_writer
 from databus.bench.options import CatchupOptions
 from databus.bench.our_path import OurPath
@@ -38,20 +38,21 @@ def run(options: CatchupOptions, say: Callable[[str], None], ports_from: int = 2
 
 
 def measure(sandbox: Sandbox, ours: OurPath, options: CatchupOptions, say: Callable[[str], None]) -> Result:
-    """Measure on running servers, whose MySQL has written nothing else."""
+    """Measure on running servers without a flow `backlog`; for the peer their MySQL must have written nothing else."""
     with log_writer(sandbox, "mysql") as writer:
+        start = head(writer)
         orders.create(writer.connection)
         say(f"both move {options.warm_up:,} row changes, then stop")
         warm = sum(orders.load(writer.connection, options.warm_up).values())
         peer = DebeziumPeer(sandbox) if options.debezium else None
-        ours.run("backlog", "earliest", batch_rows=options.batch_rows)
+        ours.run("backlog", start, batch_rows=options.batch_rows)
         if peer is not None:
             peer.catch_up(warm, _PEER_WITHIN_S)
             peer.stop()
         say(f"MySQL writes a backlog of {options.backlog:,} row changes")
         rows = sum(orders.load(writer.connection, options.backlog).values())
     say("our flow resumes")
-    found = ours.run("backlog", "earliest", batch_rows=options.batch_rows)
+    found = ours.run("backlog", start, batch_rows=options.batch_rows)
     if found.rows != rows:
         raise ReconciliationError(f"the backlog has {rows} row changes, the flow that resumed read {found.rows}")
     # The first run read the tables' DDL too, which is no message here.

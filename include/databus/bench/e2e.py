@@ -49,7 +49,7 @@ def measure(sandbox: Sandbox, ours: OurPath, options: E2EOptions, say: Callable[
         if peer is not None:
             peer.catch_up(warm, _PEER_WITHIN_S)
             peer.stop()
-        start = _head(writer)
+        start = head(writer)
         say(f"MySQL writes {options.changes:,} row changes")
         rows = sum(orders.load(writer.connection, options.changes).values())
     say("our path")
@@ -119,7 +119,8 @@ def told(who: str, rows: int, found: OurRun | PeerRun) -> str:
     return f"{who}: {rows / found.seconds:,.0f} rows/s, {rows / found.cpu_seconds:,.0f} rows per CPU-second"
 
 
-def _head(writer: LogWriter) -> str:
+def head(writer: LogWriter) -> str:
+    """Return where a server's log ends, as a flow's start."""
     file, position = writer.run("SHOW MASTER STATUS")[0][:2]
     return f"{file}:{position}"
 

@@ -104,6 +104,7 @@ def _options(options: PlaneOptions, dags: Path, plugins: Path, first: Sandbox) -
     url = postgres_url(first.status_of("postgres"))
     environment = {
         "AIRFLOW__CORE__PARALLELISM": str(options.parallelism),
+        "AIRFLOW__CORE__DEFAULT_POOL_TASK_SLOT_COUNT": str(options.parallelism),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url,
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": url,
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
@@ -177,19 +178,27 @@ def _write(writer: LogWriter, classes: Sequence[_Flows], seconds: float) -> None
 
 @contextmanager
 def _reading(bootstrap: str, classes: Sequence[_Flows]) -> Iterator[None]:
-    """Read all flows' topics, those too that are made later, and note each row's delay."""
-    from confluent_kafka import Consumer
+    """Read all flows' topics and note each row's delay.
+
+    The topics are made here: a group that finds new ones is assigned anew, and reads again what it had read.
+    """
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
     of = {name: flows for flows in classes for name in flows.names}
+    admin: Any = AdminClient({"bootstrap.servers": bootstrap})
+    there = admin.list_topics(timeout=30).topics
+    for made in admin.create_topics([NewTopic(name, 1, 1) for name in of if name not in there]).values():
+        made.result()
     done = threading.Event()
     consumer: Any = Consumer(
         {
             "bootstrap.servers": bootstrap, "group.id": "databus-bench-plane", "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest", "topic.metadata.refresh.interval.ms": 1000, "enable.auto.commit": False,
-            "fetch.wait.max.ms": 10,
+            "enable.auto.commit": False, "fetch.wait.max.ms": 10,
         }
     )  # fmt: skip
-    consumer.subscribe(["^(live|eco)_[0-9]{3}$"])
+    consumer.assign([TopicPartition(name, 0, OFFSET_BEGINNING) for name in of])
 
     def read() -> None:
         while not done.is_set():

@@ -13,8 +13,9 @@ from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.plan import Plan, SinkPlan
 from databus.core.receipts import WriteReceipt
 from databus.core.report import BatchReport
+from databus.records.batch_record import BatchRecord
 from databus.records.recorder import SqlRecorder
-from databus.records.reports import BatchRecord, Reports
+from databus.records.reports import Reports
 
 _ROW_BYTES = 400
 _FILE_BYTES = 1 << 30

@@ -92,11 +92,18 @@ class Events:
         buffer: uint8 array.
         end: bytes of it that are filled.
         waited: the server had nothing to send within the time allowed; `end` may be 0.
+        repeated: what was received before; nothing has arrived now.
     """
 
     buffer: npt.NDArray[np.uint8]
     end: int
     waited: bool = False
+    repeated: bool = False
+
+    @property
+    def arrived(self) -> bool:
+        """Whether the server has just sent any of it."""
+        return self.end > 0 and not self.waited and not self.repeated
 
 
 class Dump:

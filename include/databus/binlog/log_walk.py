@@ -27,7 +27,7 @@ from databus.binlog.open_rows import OpenRows
 from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import Transactions
-from databus.binlog.walk import LoggedStatement
+from databus.binlog.walk import LoggedStatement, Walk
 from databus.binlog.walker import Walker
 from databus.binlog.xa import XaEvent, walk_prepared
 from databus.core.errors import DecodeError, OffsetInvalidError
@@ -207,6 +207,7 @@ class LogWalk:
         if walk.consumed_bytes == 0:
             raise DecodeError(f"{self._file}:{self._walker.position}: an event has an impossible size")
         self._open = walk.open
+        self.walked(walk, pos + walk.consumed_bytes)
         schemas, counts = self._tables.count(walk.expansion.buffer, walk.rows, walk.slots, f"{self._file}")
         captured = schemas >= 0
         taken_back = self._open_rows.follow(walk.rows, schemas, counts, len(walk.transactions), walk.kept)
@@ -225,6 +226,14 @@ class LogWalk:
             walk.xa,
             taken_back,
         )
+
+    def walked(self, walk: Walk, end: int) -> None:
+        """Do nothing; for those who look at what is not captured as well.
+
+        Args:
+            walk: what was found.
+            end: file position after the last event.
+        """
 
     def count_prepared(self, data: npt.NDArray[np.uint8], file: str, start_pos: int, xid: str) -> Mapping[int, int]:
         """Count the captured row changes of a prepared transaction, in the numbering of this walk's tables.

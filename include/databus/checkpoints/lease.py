@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from databus.checkpoints.awaited import AwaitedChildren
 from databus.checkpoints.holder import LeaseHolder
 from databus.checkpoints.layout import FlowPaths
 from databus.checkpoints.session import ZooKeeperSession
@@ -38,14 +39,15 @@ class ZooKeeperLease:
         self._paths = paths
         self._claim = claim
         self._released = False
+        self._queue = AwaitedChildren(session, paths.waiters)
 
     def held(self) -> bool:
         """Tell whether the lease is still ours as far as this process knows; asks no server."""
         return not self._released and self._session.alive(self._claim.session_id)
 
     def successor_waiting(self) -> bool:
-        """Tell whether another run waits for this lease; one read."""
-        return bool(self._session.children(self._paths.waiters))
+        """Tell whether another run waits for this lease; reads once, and again when ZooKeeper says that it changed."""
+        return self._queue.there()
 
     def release(self) -> None:
         """Give the lease up; safe to call twice, and after another claimed it.

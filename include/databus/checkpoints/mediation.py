@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from databus.checkpoints import amended, entries, transitions
+from databus.checkpoints.awaited import AwaitedNode
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.flow_nodes import FlowNodes
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
@@ -34,6 +35,7 @@ class ZooKeeperMediation:
     _nodes: FlowNodes
     _layout: Layout
     _clock: Clock
+    _pauses: dict[str, AwaitedNode]
     _read: Callable[..., FlowState]
     sinks_behind: Callable[[str], Sequence[str]]
     _send: Callable[[str, Sequence[Operation], str], Exception | None]
@@ -41,9 +43,12 @@ class ZooKeeperMediation:
     _gave_up: Callable[[str, Exception | None], CheckpointError]
 
     def paused(self, flow: str) -> Pause | None:
-        """Return who paused the flow, None while it may run."""
-        paths = self._layout.flow(flow)
-        return _pause(self._nodes.read(paths, paths.paused, sync=True)[0], flow)
+        """Return who paused the flow, None while it may run.
+
+        After a claim made through this store ZooKeeper is asked once, and again when it says that this changed.
+        """
+        awaited = self._pauses.get(flow)
+        return None if awaited is not None and not awaited.there() else self._pause_read(flow)
 
     def pause(self, flow: str, who: str, why: str) -> Pause:
         """Pause a flow, also while it runs; returns the pause that was there already, if there was one.
@@ -55,14 +60,14 @@ class ZooKeeperMediation:
         paths = self._layout.flow(flow)
 
         def step(state: FlowState) -> tuple[list[Operation], HistoryEntry | None]:
-            found = self.paused(flow)
+            found = self._pause_read(flow)
             if found is not None:
                 return [], None
             entry = self._paused_entry(state, "pause", wanted)
             return [create(paths.paused, encode(wanted.to_json()))], entry
 
         self._beside_the_holder(flow, step, f"the pause of flow {flow}")
-        return self.paused(flow) or wanted
+        return self._pause_read(flow) or wanted
 
     def resume(self, flow: str, who: str, why: str) -> Pause | None:
         """End a pause and return it; None when the flow was not paused."""
@@ -137,6 +142,10 @@ class ZooKeeperMediation:
             if cause is None:
                 return checkpoint
         raise self._gave_up(f"flow {flow}: the {amendment.action}", cause) from cause
+
+    def _pause_read(self, flow: str) -> Pause | None:
+        paths = self._layout.flow(flow)
+        return _pause(self._nodes.read(paths, paths.paused, sync=True)[0], flow)
 
     def _paused_entry(self, state: FlowState, action: str, said: Pause) -> HistoryEntry:
         checkpoint = amended.require_started(state.flow, state.checkpoint)

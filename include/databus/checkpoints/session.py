@@ -74,6 +74,7 @@ class ZooKeeperSession:
         self._online = threading.Event()
         self._session_id: int | None = None
         self._suspended_at: float | None = None
+        self._losses = 0
 
     def read(self, *paths: str, sync: bool = False) -> list[Node | None]:
         """Read nodes in the order given, with one round trip; None for a node that is not there.
@@ -112,6 +113,14 @@ class ZooKeeperSession:
     def watch(self, path: str, changed: Callable[[], None]) -> bool:
         """Tell whether a node is there, and call `changed` once it changes or the connection does. Raises as `read`."""
         return self._retrying(lambda client: [client.exists_async(path, lambda _event: changed())])[0] is not None
+
+    def watched_children(self, path: str, changed: Callable[[], None]) -> list[str] | None:
+        """Return the names under a node, and call `changed` once they change or the connection does. Raises as `read`.
+
+        None, and no call, when the node is not there.
+        """
+        names: list[str] | None = self._retrying(lambda c: [c.get_children_async(path, lambda _event: changed())])[0]
+        return names
 
     def ensure(self, path: str) -> None:
         """Make a persistent empty node and its parents unless they are there; idempotent. Raises as `read`."""
@@ -177,6 +186,11 @@ class ZooKeeperSession:
         return suspended is None or time.monotonic() - suspended < self.options.session_timeout_s
 
     @property
+    def losses(self) -> int:
+        """How often the connection was lost or closed: watches left before that do not count any more."""
+        return self._losses
+
+    @property
     def online(self) -> bool:
         """Whether it is connected now, as far as is known here; does not connect."""
         return self._online.is_set()
@@ -188,6 +202,7 @@ class ZooKeeperSession:
             self._current = None
             self._online.clear()
             self._session_id = None
+            self._losses += 1
         if client is not None:
             client.stop()
             client.close()
@@ -199,6 +214,7 @@ class ZooKeeperSession:
             self._client = self._current = None
             self._session_id = None
             self._online.clear()
+            self._losses += 1
         return client
 
     def _retrying(self, issue: Callable[[Any], list[Any]]) -> list[Any]:
@@ -257,6 +273,7 @@ class ZooKeeperSession:
             self._online.set()
             return
         self._online.clear()
+        self._losses += 1
         if state == KazooState.LOST:
             self._session_id = None
             _log.warning("ZooKeeper (connection %s): the session has ended, its leases with it", self._conn_id)

@@ -7,13 +7,15 @@ or due; send it. When the answer is lost the next round's read, brought up to da
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Self
 
 from databus.checkpoints import entries, transitions
 from databus.checkpoints.alert_states import ZooKeeperAlertBook
+from databus.checkpoints.awaited import AwaitedNode
 from databus.checkpoints.backfills import ZooKeeperBackfills
+from databus.checkpoints.batch_writes import ROUNDS, ZooKeeperBatchWrites
 from databus.checkpoints.catching_up import ZooKeeperCatchingUp
 from databus.checkpoints.claimant import LeaseClaimant
 from databus.checkpoints.codec import decode_as, encode
@@ -30,11 +32,10 @@ from databus.checkpoints.options import ZooKeeperOptions
 from databus.checkpoints.server_ids import ZooKeeperServerIds
 from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.splits import ZooKeeperSplits
-from databus.checkpoints.transaction import Operation, RefusedError, check, create, delete, set_data
+from databus.checkpoints.transaction import Operation, RefusedError, check, create
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.checkpoint_store import Lease
 from databus.core.connections import Connection
-from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
 from databus.core.findings import Finding, Level
 from databus.core.gaps import Gap
@@ -42,15 +43,13 @@ from databus.core.offsets import Offset
 from databus.core.plan import Plan
 from databus.core.protocols import Clock
 
-_ROUNDS = 4
-
 
 class _UtcClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
 
-class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchingUp):
+class ZooKeeperCheckpoints(ZooKeeperBatchWrites, ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchingUp):
     """Implements `databus.core.checkpoint_store.CheckpointStore` on ZooKeeper 3.5 or newer.
 
     Connects at first use, or by `open`. Safe for several threads, which share one session; not across a fork.
@@ -76,6 +75,8 @@ class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchi
         self._nodes = FlowNodes(self._session, large)
         self._splits = ZooKeeperSplits(self._session, self._nodes, self._options, self._clock)
         self._sink = ""
+        self._left: dict[tuple[str, str], FlowState] = {}
+        self._pauses: dict[str, AwaitedNode] = {}
 
     @classmethod
     def open(cls, connection: Connection, clock: Clock | None = None, large: LargeValues | None = None) -> Self:
@@ -167,6 +168,7 @@ class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchi
         lease = LeaseClaimant(self._session, flow, paths, self._clock).claim(who, wait_s)
         self._recorded.pop(flow, None)  # another holder may have found pages wrong since
         self._nodes.sweep(paths, leftovers)
+        self._pauses[flow] = AwaitedNode(self._session, paths.paused)
         return lease
 
     def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
@@ -179,7 +181,7 @@ class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchi
         paths = self._paths(flow)
         checkpoint = transitions.first_checkpoint(offset, lease.epoch, who, self._clock.now())
         cause: Exception | None = None
-        for attempt in range(_ROUNDS):
+        for attempt in range(ROUNDS):
             state = self._read(flow, sync=attempt > 0)
             transitions.check_epoch(flow, lease.epoch, state.epoch)
             if state.checkpoint is not None:
@@ -196,80 +198,6 @@ class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchi
             if cause is None:
                 return checkpoint
         raise self._gave_up(f"flow {flow}: the first checkpoint", cause) from cause
-
-    def write_plan(self, lease: Lease, plan: Plan) -> None:
-        """Write the plan ahead of reading; the same plan again changes nothing.
-
-        A plan in flight is replaced by one of a higher batch number only: the caller has made sure that no sink wrote
-        any of it.
-
-        Raises:
-            StaleEpochError: another run claimed the flow since.
-            CheckpointConflictError: another plan is in flight, or this one does not continue the checkpoint.
-        """
-        paths = self._paths(plan.flow)
-        cause: Exception | None = None
-        for attempt in range(_ROUNDS):
-            state = self._read(plan.flow, sync=attempt > 0)
-            transitions.check_epoch(plan.flow, lease.epoch, state.epoch)
-            if state.plan is not None and state.plan.hash == plan.hash:
-                return
-            transitions.check_plan(plan, state.checkpoint, state.plan)
-            content = encode(plan.to_json())
-            node = state.plan_node
-            operations = [
-                check(paths.epoch, state.epoch_version),
-                set_data(paths.plan, content, node.version) if node else create(paths.plan, content),
-            ]
-            cause = self._send(plan.flow, operations, f"the plan of flow {plan.flow}, batch {plan.batch}")
-            if cause is None:
-                return
-        raise self._gave_up(f"flow {plan.flow}: the plan of batch {plan.batch}", cause) from cause
-
-    def commit(
-        self,
-        lease: Lease,
-        plan: Plan,
-        checkpoint: Checkpoint,
-        receipts: Sequence[Mapping[str, Any]],
-        counts: Mapping[str, TableCounts],
-    ) -> None:
-        """Move the checkpoint, delete the plan and append history in one atomic step, or raise and change nothing.
-
-        Committing what this epoch has committed already changes nothing: a caller may repeat a call that was cut off.
-
-        Raises:
-            StaleEpochError: another run claimed the flow since.
-            CheckpointConflictError: this is not the plan in flight, or the checkpoint does not follow from it.
-            CheckpointTooLargeError: receipts and counts do not fit.
-            CheckpointUnavailableError: no answer: whether the commit was applied is not known, the next `load` tells.
-        """
-        transitions.check_commit(lease.epoch, plan, checkpoint)
-        paths = self._paths(plan.flow)
-        cause: Exception | None = None
-        for attempt in range(_ROUNDS):
-            state = self._read(plan.flow, sync=attempt > 0)
-            previous = state.checkpoint
-            if transitions.is_committed(plan, lease.epoch, previous):
-                return
-            transitions.check_epoch(plan.flow, lease.epoch, state.epoch)
-            transitions.check_planned(plan, state.plan, previous)
-            # A plan in flight was written after a checkpoint: neither is missing here.
-            if previous is None or state.checkpoint_node is None or state.plan_node is None:
-                raise CheckpointConflictError(f"flow {plan.flow}: batch {plan.batch} is planned without a checkpoint")
-            number = state.history_number + 1
-            entry = entries.commit_entry(number, previous, checkpoint, receipts, counts)
-            operations = [
-                check(paths.epoch, state.epoch_version),
-                set_data(paths.checkpoint, stored_checkpoint(checkpoint, number), state.checkpoint_node.version),
-                delete(paths.plan, state.plan_node.version),
-                create(paths.history_entry(number), encode(entry.to_json())),
-                *self._trim(plan.flow, number, cause),
-            ]
-            cause = self._send(plan.flow, operations, f"the commit of flow {plan.flow}, batch {plan.batch}")
-            if cause is None:
-                return
-        raise self._gave_up(f"flow {plan.flow}: the commit of batch {plan.batch}", cause) from cause
 
     def connected(self) -> bool:
         """Tell whether the store can be asked just now, as far as is known here; asks nothing."""
@@ -291,10 +219,12 @@ class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchi
 
     def detach(self, flow: str, lease: Lease, sink: str, why: str) -> Checkpoint:
         """Give a sink a checkpoint of its own and the plan in flight; see `CheckpointStore.detach`."""
+        self._left.clear()
         return self._splits.detach(self._layout.flow(flow), flow, lease, sink, why)
 
     def join(self, flow: str, lease: Lease, sink: str, who: str) -> Checkpoint:
         """Let a sink that caught up go with the flow again; see `CheckpointStore.join`."""
+        self._left.clear()
         return self._splits.join(self._layout.flow(flow), flow, lease, sink, who)
 
     def _paths(self, flow: str) -> FlowPaths:
@@ -305,16 +235,17 @@ class ZooKeeperCheckpoints(ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchi
 
     def _send(self, flow: str, operations: Sequence[Operation], what: str) -> Exception | None:
         """Send a write once; return None when it was applied, else why the next round must look."""
+        self._left.pop((flow, self._sink), None)
         return self._nodes.send(self._paths(flow), operations, what)
 
     def _gave_up(self, what: str, cause: Exception | None) -> CheckpointError:
         """Return the error after the last round: each write was refused, or none was answered."""
         if isinstance(cause, RefusedError):
             return CheckpointConflictError(
-                f"{what} was refused {_ROUNDS} times, the last time at {cause}",
+                f"{what} was refused {ROUNDS} times, the last time at {cause}",
                 hint=f"Look at the nodes below {self._layout.flows}: something other than databus has changed them.",
             )
         return CheckpointUnavailableError(
-            f"{what} was cut off {_ROUNDS} times without being applied",
+            f"{what} was cut off {ROUNDS} times without being applied",
             hint=f"Check the network to {self._options.hosts}.",
         )

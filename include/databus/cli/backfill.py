@@ -21,7 +21,10 @@ from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain, drain_on_signals
 from databus.runtime.engine import classic_session, connect_session
 
-_PLACE = "a time (ISO 8601, UTC without a zone), gtid:SET, FILE:POS, earliest, latest, or an offset as JSON"
+_PLACE = (
+    "a time (ISO 8601, UTC without a zone), earliest, latest, an offset as JSON; of a MySQL log gtid:SET or FILE:POS, "
+    "of Kafka topics offsets:TOPIC:PARTITION:NEXT,… or group:NAME"
+)
 _COLUMNS = ("id", "from", "to", "done", "rows", "pieces", "asked_by", "left")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 from collections.abc import Sequence
@@ -9,7 +10,6 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from databus import __version__
 from databus.cli.exits import exit_code
 from databus.cli.lazy_commands import LazyCommands
 from databus.cli.output import ERR
@@ -60,6 +60,8 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from databus import __version__
+
         typer.echo(f"databus {__version__}")
         raise typer.Exit
 
@@ -87,6 +89,8 @@ def main(command: Sequence[str] = ()) -> None:
     Args:
         command: words to put before the arguments of this process.
     """
+    # What is loaded stays: the default, a look at 700 new objects, takes a tenth of a command's start.
+    gc.set_threshold(50_000)
     try:
         app([*command, *sys.argv[1:]])
     except DatabusError as error:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -79,6 +78,8 @@ def _dump(value: Any, form: Format, *, to_stderr: bool) -> None:
     if form is Format.JSON:
         target.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
     else:
+        import yaml
+
         plain = json.loads(json.dumps(value, default=str))
         yaml.safe_dump(plain, target, sort_keys=False, allow_unicode=True)
 
@@ -91,7 +92,7 @@ def _cell(value: Any) -> Text:
     if isinstance(value, int):
         return Text(f"{value:,}")
     if isinstance(value, float):
-        return Text(f"{value:,.1f}")
+        return Text(f"{value:,.1f}" if abs(value) >= 10 or not value else f"{value:.3g}")
     if isinstance(value, list | tuple | dict):
         return Text(json.dumps(value, ensure_ascii=False, default=str))
     text = str(value)

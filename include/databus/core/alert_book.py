@@ -35,6 +35,7 @@ class AlertState:
             for a while is raised after that.
         since: when it was last raised.
         told_at: when the last raise or reminder was decided.
+        seen_at: when that was seen by which it was last raised or recovered; who looked before that knows less.
         owed: what channels were not given yet, oldest first.
         teller: who is giving it to them; "" for nobody.
         teller_until: until then everybody else leaves it to the teller, or waits before trying again.
@@ -45,6 +46,7 @@ class AlertState:
     over_since: datetime | None = None
     since: datetime | None = None
     told_at: datetime | None = None
+    seen_at: datetime | None = None
     owed: tuple[Owed, ...] = ()
     teller: str = ""
     teller_until: datetime | None = None
@@ -66,6 +68,7 @@ class AlertState:
             "over_since": _text(self.over_since),
             "since": _text(self.since),
             "told_at": _text(self.told_at),
+            "seen_at": _text(self.seen_at),
             "owed": [{"alert": o.alert.to_json(), "channels": list(o.channels)} for o in self.owed],
             "teller": self.teller,
             "teller_until": _text(self.teller_until),
@@ -76,14 +79,15 @@ class AlertState:
         """Read what `to_json` wrote."""
         require_version(data, "alert state")
         return cls(
-            data["raised"],
-            data["number"],
-            _time(data["over_since"]),
-            _time(data["since"]),
-            _time(data["told_at"]),
-            tuple(Owed(Alert.from_json(o["alert"]), tuple(o["channels"])) for o in data["owed"]),
-            data["teller"],
-            _time(data["teller_until"]),
+            raised=data["raised"],
+            number=data["number"],
+            over_since=_time(data["over_since"]),
+            since=_time(data["since"]),
+            told_at=_time(data["told_at"]),
+            seen_at=_time(data.get("seen_at")),  # not in what older versions wrote
+            owed=tuple(Owed(Alert.from_json(o["alert"]), tuple(o["channels"])) for o in data["owed"]),
+            teller=data["teller"],
+            teller_until=_time(data["teller_until"]),
         )
 
 

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from databus.core.checkpoint_store import Lease
-from databus.core.errors import BackfillRangeError, SourceDivergedError
-from databus.core.offsets import Offset, OffsetRange, Ordering, offset_from_json
+from databus.core.errors import BackfillRangeError
+from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, offset_from_json
 from databus.core.plan import SourcePlan
 from databus.core.protocols import Source
 from databus.core.stored_json import FORMAT_VERSION, canonical_json, require_version
@@ -143,61 +143,41 @@ class Backfill:
 
 def backfill_id(aim: Aim, wanted: OffsetRange) -> str:
     """Return the id of a backfill; places count by what a log calls them, not by what else is known of them."""
-    key = [str(aim.mode), aim.suffix, aim.name, str(wanted.start), str(wanted.end)]
+    key = [str(aim.mode), aim.suffix, aim.name, _called(wanted.start), _called(wanted.end)]
     return f"{aim.mode}-{hashlib.sha256(canonical_json(key)).hexdigest()[:12]}"
 
 
-def without(wanted: OffsetRange, taken: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Return what is left of a range, in log order, when other ranges are taken out.
+def _called(offset: Offset) -> str | list[list[Any]]:
+    if isinstance(offset, KafkaOffsets):  # its text names a few partitions only
+        return [[*place, *at] for place, at in sorted(offset.places().items()) if any(at)]
+    return str(offset)
 
-    Args:
-        wanted: the range.
-        taken: in any order; they may overlap.
 
-    Raises:
-        SourceDivergedError: they are not of one log.
+@dataclass(frozen=True)
+class LogMoment:
+    """Where a moment lies in a source's log.
+
+    Attributes:
+        offset: the place before the first change that committed at or after it; the head where there is none.
+        open: whether changes that committed before it may still come behind that place.
     """
-    left = [] if wanted.empty else [wanted]
-    for other in taken:
-        if other.empty:
-            continue
-        left = [rest for piece in left for rest in _cut(piece, other)]
-    return tuple(left)
 
-
-def _cut(piece: OffsetRange, other: OffsetRange) -> list[OffsetRange]:
-    if not _before(other.start, piece.end) or not _before(piece.start, other.end):
-        return [piece]
-    rest = []
-    if _before(piece.start, other.start):
-        rest.append(OffsetRange(piece.start, other.start))
-    if _before(other.end, piece.end):
-        rest.append(OffsetRange(other.end, piece.end))
-    return rest
-
-
-def _before(one: Offset, other: Offset) -> bool:
-    order = one.compare(other)
-    if order is Ordering.DIVERGED:
-        raise SourceDivergedError(
-            f"{one} and {other} cannot be ordered: a failover lies between them",
-            hint="Backfill what lies before and after the failover by itself, by GTID.",
-        )
-    return order is Ordering.BEFORE
+    offset: Offset
+    open: bool
 
 
 class RangedSource(Source, Protocol):
     """A source whose log has moments and places that a backfill can begin and end at."""
 
-    def boundary_at(self, when: datetime) -> Offset | None:
-        """Return the place before the first change that committed at or after `when`; None while there is none.
+    def boundary_at(self, when: datetime) -> LogMoment:
+        """Return where a moment lies in the log.
 
         Raises:
             OffsetPurgedError: the log that would tell was deleted.
         """
         ...
 
-    def plan_until(self, after: Offset, until: Offset) -> SourcePlan:
+    def plan_exactly(self, wanted: OffsetRange) -> SourcePlan:
         """Describe exactly the range between two places; the same as `reopen` describes later."""
         ...
 

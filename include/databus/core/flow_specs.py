@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from databus.core.protocols import Changes, Sink, Source
     from databus.core.report import CheckResult
     from databus.core.tables import TableSchema
+    from databus.core.trace import TraceableSink
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,10 @@ class SinkSpec(Spec):
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:
         """Connect. Heavy imports happen here, not at construction."""
         raise NotImplementedError
+
+    def tracing(self, connections: ConnectionSource) -> TraceableSink | None:  # noqa: ARG002 - kinds that show none
+        """Return what shows single records of its outputs, None where nothing does; loads less than `open`."""
+        return None
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return (conn_id, expected conn_type) pairs, for preflight and doctor."""

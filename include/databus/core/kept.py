@@ -50,6 +50,11 @@ def keeping() -> Iterator[None]:
         shelf.clear()
 
 
+def keeps() -> bool:
+    """Tell whether clients are kept here: whether small batches follow one another in this process."""
+    return bool(_shelves)
+
+
 def take(key: object) -> Closeable | None:
     """Return what was given under an equal key and has not rested too long; it is the caller's again."""
     items = _shelves[-1].items if _shelves else []

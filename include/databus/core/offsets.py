@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from databus.core.errors import CheckpointFormatError, OffsetInvalidError
@@ -190,6 +190,20 @@ class KafkaOffsets:
             for topic, partitions in self.positions.items()
             for partition, offset in partitions.items()
         }
+
+    def of_generations(self, standing: KafkaOffsets) -> KafkaOffsets:
+        """Return this place of the logs as they are now, with the generations in which a checkpoint counts.
+
+        Of a topic that was made anew since, it is the next generation: the checkpoint takes that up by itself later.
+        """
+        renewed = {t for t, known in standing.ids.items() if self.ids.get(t, known) != known}
+        found = {
+            topic: {
+                p: g for p in partitions if (g := standing.generations.get(topic, {}).get(p, 0) + (topic in renewed))
+            }
+            for topic, partitions in self.positions.items()
+        }
+        return replace(self, generations={topic: known for topic, known in found.items() if known})
 
     def compare(self, other: Offset) -> Ordering:
         """Order when every shared partition agrees on the direction; a partition that only one side has counts as 0."""

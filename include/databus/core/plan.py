@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from databus.core.offsets import OffsetRange
@@ -134,7 +135,7 @@ class Plan:
         """Name of the flow whose rows are moved; a backfill of it moves them under a name of its own."""
         return self.flow.partition(".")[0]
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """First 16 hex digits of the SHA-256 of the plan's canonical JSON; stands in every marker."""
         return hashlib.sha256(canonical_json(self.to_json())).hexdigest()[:16]

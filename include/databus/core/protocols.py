@@ -133,15 +133,48 @@ class Source(Protocol):
         ...
 
 
+class Turns(Protocol):
+    """What live flows take turns by, so that their batches do not slow each other down."""
+
+    def take(self) -> None:
+        """Wait for a turn, but not for long; does nothing while one is held."""
+        ...
+
+    def give_back(self) -> None:
+        """End the turn; does nothing when none is held."""
+        ...
+
+
 @runtime_checkable
 class StreamingSource(Protocol):
     """A source that can keep its reading open from one plan to the next."""
 
-    def stream(self, *, on: bool) -> None:
+    def stream(self, *, on: bool, turns: Turns | None = None) -> None:
         """Keep what `plan` reads with open between plans that follow each other, or stop doing so.
 
         What is planned stays the same: only how soon a change is seen differs.
+
+        Args:
+            on: whether to keep it open.
+            turns: a plan that waited for changes takes a turn once there are any, and reads then; who calls gives it
+                back after the batch.
         """
+        ...
+
+
+@runtime_checkable
+class SharedLogSource(Source, Protocol):
+    """A source whose log holds changes of others, too."""
+
+    def changed_since(self, after: Offset) -> bool:
+        """Tell cheaply whether anything that this flow reads was changed behind a place; True where it cannot be told.
+
+        Many flows of one process may ask again and again: they share the reading.
+        """
+        ...
+
+    def rest(self) -> None:
+        """Close connections until something is asked again: a server has not enough for all flows that wait."""
         ...
 
 
@@ -151,6 +184,13 @@ class PartitionedSource(Protocol):
 
     def partition_lags(self, committed: Offset) -> Sequence[PartitionLag]:
         """Measure the distance to the end of each log, by name and number; changes nothing."""
+        ...
+
+    def between(self, wanted: OffsetRange) -> Source:
+        """Return a view, sharing the connections, of what lies between two places of each log, and no more.
+
+        Its `plan` returns None at once where nothing is left; its lag is the distance to the range's end.
+        """
         ...
 
 

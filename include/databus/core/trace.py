@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from databus.core.errors import DatabusError
 
@@ -177,7 +177,6 @@ class Sought:
         )
 
 
-@runtime_checkable
 class TraceableSink(Protocol):
     """A sink that can show single records of what it holds; none of its methods changes anything."""
 
@@ -209,4 +208,17 @@ class TraceableSink(Protocol):
         Raises:
             TraceLimitError: none was found in as much as may be read.
         """
+        ...
+
+    def expect(self, outputs: Iterable[str], rows: Iterable[tuple[str, str]]) -> None:
+        """Read at once what `sightings` will be asked for one by one, where that is quicker.
+
+        Args:
+            outputs: names of outputs.
+            rows: (key, table) of the rows that will be sought there.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give connections back; safe to call twice."""
         ...

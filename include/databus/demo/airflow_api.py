@@ -10,7 +10,8 @@ import httpx
 
 from databus.core.errors import SandboxError
 
-_LOCKED_S = 60.0
+_BUSY = {httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.CONFLICT}
+_BUSY_S = 60.0
 
 
 class AirflowApi:
@@ -75,7 +76,8 @@ class AirflowApi:
     def backfill(self, dag: str, interval: tuple[str, str], conf: dict[str, Any], max_active_runs: int = 1) -> int:
         """Create a backfill over the data intervals that begin from one time to another; return its id.
 
-        Airflow answers 503 while its database is locked, having done nothing: it is asked again for a minute.
+        Airflow answers 503 while its database is locked, and 409 while another backfill of the DAG goes on (it takes
+        note twice a minute of one that is over), both times having done nothing: it is asked again for a minute.
         """
         body = {
             "dag_id": dag,
@@ -85,8 +87,8 @@ class AirflowApi:
             "max_active_runs": max_active_runs,
             "reprocess_behavior": "completed",
         }
-        deadline = time.monotonic() + _LOCKED_S
-        while (answer := self._client.post("/backfills", json=body)).status_code == httpx.codes.SERVICE_UNAVAILABLE:
+        deadline = time.monotonic() + _BUSY_S
+        while (answer := self._client.post("/backfills", json=body)).status_code in _BUSY:
             if time.monotonic() > deadline:
                 break
             time.sleep(1)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
 from databus.core.connections import Connection
@@ -24,6 +22,9 @@ from databus.core.errors import (
 from databus.core.secrets import redacted, secret_values
 from databus.kafka.consumer import GrouplessConsumer
 from databus.kafka.refusals import SASL_MISSING, check_files, missing_mechanism, only_closed, refusal
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 log = logging.getLogger(__name__)
 
@@ -95,9 +96,11 @@ class LastError:
     def __init__(self) -> None:
         self.access: KafkaError | None = None
         self.fatal: KafkaError | None = None
+        self.reports = 0
 
     def __call__(self, error: KafkaError) -> None:
         """Take one report of librdkafka's error callback."""
+        self.reports += 1
         if _is_refusal(error):
             self.access = error
         if error.fatal() or error.code() in _FENCED:
@@ -166,22 +169,19 @@ class ClientSettings:
 
     def consumer(self, settings: Mapping[str, Any], on_error: LastError) -> Consumer:
         """Open a consumer that joins no group."""
-        consumer: Consumer = self._open(GrouplessConsumer, settings, on_error, _CONSUMER)
+        ours = {name: value for name, value in _CONSUMER.items() if name not in self.values}
+        consumer: Consumer = self._open(GrouplessConsumer, {**ours, **settings}, on_error)
         return consumer
 
     def admin(self, on_error: LastError) -> AdminClient:
         """Open an admin client."""
+        from confluent_kafka.admin import AdminClient  # a reader of records needs none
+
         admin: AdminClient = self._open(AdminClient, {}, on_error)
         return admin
 
-    def _open(
-        self,
-        client: Callable[..., Any],
-        settings: Mapping[str, Any],
-        on_error: LastError,
-        defaults: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Any:
-        config: dict[str, Any] = {"bootstrap.servers": self.servers, **defaults, **self.values}
+    def _open(self, client: Callable[..., Any], settings: Mapping[str, Any], on_error: LastError) -> Any:
+        config: dict[str, Any] = {"bootstrap.servers": self.servers, **self.values}
         if self.password.get_secret_value():
             config["sasl.password"] = self.password.get_secret_value()
         config |= {**settings, "error_cb": on_error}

@@ -33,6 +33,7 @@ _PASSING = frozenset(
     }
 )
 _AGAIN_S = 0.1
+_COMMITTED, _UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 _EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -64,9 +65,7 @@ class KafkaCluster:
     def __init__(self, settings: ClientSettings, isolation: str = "read_committed"):
         self.settings = settings
         self.seen = LastError()
-        self._isolation = (
-            IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
-        )
+        self._isolation = _COMMITTED if isolation == "read_committed" else _UNCOMMITTED
         self._admin: AdminClient | None = None
         self._id = ""
 
@@ -76,6 +75,11 @@ class KafkaCluster:
         if self._admin is None:
             self._admin = self.settings.admin(self.seen)
         return self._admin
+
+    @property
+    def where(self) -> str:
+        """The cluster in words, for errors."""
+        return f"{self.settings.conn_id} ({self.settings.servers})"
 
     @property
     def id(self) -> str:
@@ -100,9 +104,8 @@ class KafkaCluster:
             known = silent_refusal(self.settings.servers, self.settings.values)
             if known is None or not isinstance(mapped, SourceUnavailableError):
                 raise mapped from error
-            where = f"{self.settings.conn_id} ({self.settings.servers}): cannot {doing}"
             raise SourceAccessError(
-                f"{where}: {known.what}: {known.detail}", hint=known.hint, code=known.code
+                f"{self.where}: cannot {doing}: {known.what}: {known.detail}", hint=known.hint, code=known.code
             ) from error
         self._id = found.cluster_id or self.settings.conn_id
         return [name for name, topic in found.topics.items() if topic.error is None]
@@ -127,6 +130,11 @@ class KafkaCluster:
         """Return where reading ends now: the last stable offset, or the high watermark for read_uncommitted."""
         return self._offsets("read the last offsets", dict.fromkeys(places, _LATEST))
 
+    def written(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Return the high watermark of each partition, wherever reading ends."""
+        found = self._offsets("read the high watermarks", dict.fromkeys(places, _LATEST), _UNCOMMITTED)
+        return {place: edge.offset for place, edge in found.items()}
+
     def at_time(self, places: Iterable[Place], when_ms: int) -> dict[Place, int | None]:
         """Return the first offset of each partition with a timestamp not before a time; None where there is none."""
         found = self._offsets("look a time up", dict.fromkeys(places, OffsetSpec.for_timestamp(when_ms)))
@@ -143,13 +151,15 @@ class KafkaCluster:
         """Drop the admin client."""
         self._admin = None
 
-    def _offsets(self, doing: str, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, Edge]:
+    def _offsets(
+        self, doing: str, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel | None = None
+    ) -> dict[Place, Edge]:
         found: dict[Place, Edge] = {}
         left, deadline = dict(wanted), monotonic() + self.settings.timeout_s
         while left:
             futures = self.admin.list_offsets(
                 {Partition(*place): spec for place, spec in left.items()},
-                isolation_level=self._isolation,
+                isolation_level=self._isolation if isolation is None else isolation,
                 request_timeout=self.settings.timeout_s,
             )
             # A partition whose leader is being chosen is asked for again, until the time is up.

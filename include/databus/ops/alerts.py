@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from databus.core.alert_book import AlertBook
 from databus.core.alerts import Alert, AlertKind, ChannelSpec
@@ -42,7 +43,13 @@ class Teller:
     settings: Settings
     clock: Clock
 
-    def tell(self, flow: Flow, observations: Sequence[Observation], known: Collection[AlertKind]) -> list[Alert]:
+    def tell(
+        self,
+        flow: Flow,
+        observations: Sequence[Observation],
+        known: Collection[AlertKind],
+        seen_at: datetime | None = None,
+    ) -> list[Alert]:
         """Tell what observations of a flow change; see `Outbox.consider`.
 
         Raises:
@@ -50,7 +57,7 @@ class Teller:
         """
         outbox = Outbox(flow.name, self.book, channels_of(flow), self.connections, self.clock, self.settings)
         when = rules_of(flow)
-        return outbox.consider([o for o in observations if o.kind not in when.off], known, when.patience)
+        return outbox.consider([o for o in observations if o.kind not in when.off], known, when.patience, seen_at)
 
 
 def channels_of(flow: Flow) -> tuple[ChannelSpec, ...]:
@@ -97,7 +104,7 @@ def evaluate(
             observations, known = judged(flow, figures, outside=False)
             placed = [_placed(event, figures) for event in events]
             teller = Teller(look.store.alert_book(), connections, settings, clock)
-            return teller.tell(flow, [*observations, *placed], known)
+            return teller.tell(flow, [*observations, *placed], known, figures.at)
     except DatabusError as error:
         log.warning("flow %s: alerts were not evaluated: %s", flow.name, error)
         # Without the book nobody knows what was told already: better twice than not at all.

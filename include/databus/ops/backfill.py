@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from databus.core.backfill import PLANNING, Aim, Backfill, BackfillStore, Mode, backfill_id, without
+from databus.core.backfill import PLANNING, Aim, Backfill, BackfillStore, Mode, backfill_id
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import (
     BackfillIncompleteError,
@@ -20,12 +20,14 @@ from databus.core.errors import (
 )
 from databus.core.flow import Flow
 from databus.core.ledger import SpanState
+from databus.core.offset_ranges import later, without
 from databus.core.offsets import OffsetRange, Ordering
 from databus.ops.backfill_range import Places, standing
 from databus.ops.backfill_status import BackfillState, state_of
 from databus.ops.ends import Ends, opened_ends
 from databus.ops.ledger import read_ledger
-from databus.runtime.backfill import piece_flow, piece_session, require_ranged
+from databus.ops.mirror_duties import throttled
+from databus.runtime.backfill import piece_flow, piece_session, piece_source, require_ranged
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.drain import Drain
 from databus.runtime.window import run_window
@@ -137,7 +139,7 @@ def _move(flow: Flow, services: Services, backfill: Backfill, number: int, run: 
     )
     limits = WindowLimits(float("inf"), until_caught_up=True, lease_wait_s=run.lease_wait_s, hands_over=False)
     with piece_session(flow, services, (run.spark(), run.identity), backfill, number) as session:
-        run_window(session, WindowControl(limits, run.drain))
+        run_window(session, throttled(flow, WindowControl(limits, run.drain)))
 
 
 def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tuple[str, Lease | None]) -> Backfill:
@@ -152,7 +154,7 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
         return known
     pieces: tuple[OffsetRange, ...] = () if span.empty else (span,)
     if wanted.aim.mode is Mode.MISSING:
-        if span.end.compare(checkpoint.offset) is Ordering.AFTER:
+        if later(span.end, checkpoint.offset).compare(checkpoint.offset) is Ordering.AFTER:
             raise BackfillOpenError(
                 f"flow {flow.name}: what is missing up to {wanted.end} ({span.end}) cannot be told yet: the live flow "
                 f"stands at {checkpoint.offset} and moves what follows by itself",
@@ -160,7 +162,7 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
             )
         pieces = without(span, _delivered(flow, services))
     if pieces:
-        source.lag(pieces[0].start)  # refuses a place that the source's log no longer has
+        piece_source(source, pieces[0]).lag(pieces[0].start)  # refuses a place that the source's log no longer has
     backfill = Backfill(flow.name, wanted.aim, span, (wanted.start, wanted.end), pieces, who, services.clock.now())
     piece_flow(flow, backfill, 0)  # refuses sinks without outputs beside the live ones
     if pieces and not wanted.aim.suffix:

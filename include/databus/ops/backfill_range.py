@@ -17,7 +17,8 @@ from databus.core.errors import (
     SourceDivergedError,
 )
 from databus.core.flow import Flow
-from databus.core.offsets import Offset, OffsetRange, Ordering
+from databus.core.offset_ranges import earlier, later
+from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, Ordering
 from databus.ops.targets import Target, on_timeline, resolve
 from databus.runtime.context import Services
 
@@ -66,6 +67,12 @@ class Places:
                 self._require_past(text, when)
         first, last = self._place(start, began), self._place(end, ended)
         order = last.compare(first)
+        if isinstance(first, KafkaOffsets) and isinstance(last, KafkaOffsets) and order is Ordering.DIVERGED:
+            raise BackfillRangeError(
+                f"flow {self.flow.name}: the range from {start} to {end} ends before it begins in some partitions: "
+                f"{_backward(first, last)}",
+                hint="Name both ends by times, or both by offsets of the same partitions.",
+            )
         if order is Ordering.DIVERGED:
             raise SourceDivergedError(
                 f"flow {self.flow.name}: {first} and {last} are not of one log: a failover lies between them",
@@ -95,26 +102,31 @@ class Places:
         found = on_timeline(self.flow, self._found(when), self.checkpoint.offset)
         # Neighbours were fixed by what the log told then: moments keep their order whatever clocks did.
         for boundary in self.known:
-            wrong = Ordering.BEFORE if boundary.at < when else Ordering.AFTER
-            if found.compare(boundary.offset) is wrong:
-                found = boundary.offset
+            found = (later if boundary.at < when else earlier)(found, boundary.offset)
         if self.lease is None or self.services.backfills is None:
             return found
         return self.services.backfills.fix(self.flow.name, self.lease, Boundary(when, found)).offset
 
     def _found(self, when: datetime) -> Offset:
-        head = self.source.latest_offset()
         found = self.source.boundary_at(when)
-        if found is not None:
-            return found
         now = self.services.clock.now()
-        if now - when < CLOSED_AFTER:
+        if found.open and now - when < CLOSED_AFTER:
             raise BackfillOpenError(
                 f"flow {self.flow.name}: {when.isoformat()} is {(now - when).total_seconds():.0f} s ago, and no change "
                 "has come since: some may still come that say an earlier time",
                 hint=f"It is closed by the next change, or {CLOSED_AFTER.total_seconds():.0f} s after it.",
             )
-        return head
+        return found.offset
+
+
+def _backward(first: KafkaOffsets, last: KafkaOffsets) -> str:
+    ends = last.places()
+    found = [
+        f"{topic}[{partition}] from {at[1]} to {ends.get((topic, partition), (0, 0))[1]}"
+        for (topic, partition), at in sorted(first.places().items())
+        if at > ends.get((topic, partition), (0, 0))
+    ]
+    return ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
 
 
 def moment(text: str) -> datetime | None:

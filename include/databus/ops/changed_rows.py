@@ -14,7 +14,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange
 from databus.core.plan import SourcePlan
 from databus.core.protocols import DirectSplit, Source
-from databus.records.reports import BatchRecord
+from databus.records.batch_record import BatchRecord
 from databus.rows.selection import matches
 from databus.runtime.context import Services
 from databus.runtime.direct import image_columns

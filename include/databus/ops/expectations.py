@@ -9,10 +9,10 @@ from databus.checks.expected import PROPORTION, counts_missing, is_by_counts, mi
 from databus.core.errors import DatabusError
 from databus.core.expectations import BY_ROW, MISSING, Expectation
 from databus.core.flow import Flow
+from databus.records.batch_record import BatchRecord
 from databus.records.judged import Judged
 from databus.records.metrics import Metric
 from databus.records.quality import Judge
-from databus.records.reports import BatchRecord
 from databus.records.summary import RunSummary
 from databus.rows.selection import matches
 from databus.runtime.context import Services

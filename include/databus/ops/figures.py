@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import reduce
@@ -17,18 +18,26 @@ from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.gaps import OPEN
 from databus.core.offsets import Offset, Ordering
-from databus.core.protocols import Clock, PartitionedSource, Source
+from databus.core.protocols import Clock, PartitionedSource, SharedLogSource, Source
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
+from databus.ops.shared import Shared
 
 SOURCE, STORE, RECORDS = "source", "checkpoint store", "records"
 """What can be unreachable."""
 _PLACES = {SOURCE: "_source", RECORDS: "_records", STORE: "_store"}
 
+_stores: Shared[ZooKeeperCheckpoints] = Shared()
+_record_stores: Shared[Any] = Shared()
+_SHARED: Mapping[str, Shared[Any]] = {STORE: _stores, RECORDS: _record_stores}
+
 
 @dataclass
 class FlowLook:
     """Looks at one flow again and again; connections stay open between looks and are opened anew after an error.
+
+    The looks of a process share what they can: one session of ZooKeeper and one engine of the records serve all flows,
+    and a source with a log that many flows read is connected while it is asked. So hundreds of flows can be looked at.
 
     Attributes:
         flow: the flow.
@@ -69,7 +78,13 @@ class FlowLook:
             except DatabusError as error:
                 self._drop(what)
                 away[what] = error.message
+        self.rest()
         return replace(figures, unreachable=away)
+
+    def rest(self) -> None:
+        """Close what each flow has of its own at a server that many flows share, until the next look."""
+        if isinstance(self._source, SharedLogSource):
+            self._source.rest()
 
     @property
     def store(self) -> ZooKeeperCheckpoints:
@@ -79,8 +94,12 @@ class FlowLook:
             CheckpointError: it does not answer.
         """
         if self._store is None:
-            large = LargeValues(self.settings.segment_store, self.settings.installation)
-            self._store = ZooKeeperCheckpoints.open(self.connections.get(self.flow.zookeeper), self.clock, large)
+            connection, settings = self.connections.get(self.flow.zookeeper), self.settings
+            large = LargeValues(settings.segment_store, settings.installation)
+            self._store = _stores.take(
+                (connection, settings.segment_store, settings.installation, self.clock),
+                lambda: ZooKeeperCheckpoints.open(connection, self.clock, large),
+            )
         return self._store
 
     def position(self) -> tuple[Checkpoint, Offset] | None:
@@ -141,7 +160,8 @@ class FlowLook:
         from databus.records.store import RecordStore
 
         if self._records is None:
-            self._records = RecordStore(self.settings.records_url)
+            url = self.settings.records_url
+            self._records = _record_stores.take(url, lambda: RecordStore(url))
         seen = activity(self._records, self.flow.name, figures.at - timedelta(seconds=quarantine_s))
         return replace(
             figures,
@@ -173,7 +193,9 @@ class FlowLook:
     def _drop(self, what: str) -> None:
         gone = getattr(self, _PLACES[what])
         setattr(self, _PLACES[what], None)
-        if gone is not None:
+        if gone is not None and what in _SHARED:
+            _SHARED[what].give_back(gone)
+        elif gone is not None:
             gone.close()
 
 

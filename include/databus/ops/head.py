@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from databus.core.connections import ConnectionSource
 from databus.core.errors import DatabusError
 from databus.core.flow import Flow
+from databus.core.protocols import SharedLogSource
 from databus.core.settings import Settings
 from databus.ops.figures import FlowLook
 
@@ -23,6 +25,7 @@ class Place:
         lag_bytes: log bytes between them, None where the source cannot tell or before the first run.
         lag_seconds: age of the oldest uncommitted change; 0.0 when nothing is to be moved.
         running: whether a run holds the flow's lease.
+        changed: whether anything of the flow's own was changed; None where only the whole log was looked at.
     """
 
     flow: str
@@ -31,11 +34,14 @@ class Place:
     lag_bytes: int | None
     lag_seconds: float | None
     running: bool = False
+    changed: bool | None = None
 
     @property
     def has_changes(self) -> bool:
         """Whether there is something to move; a flow that never ran always has."""
-        return not self.committed or self.lag_bytes != 0
+        if not self.committed:
+            return True
+        return self.lag_bytes != 0 if self.changed is None else self.changed
 
     def within(self, max_seconds: float | None, max_bytes: int | None) -> bool:
         """Tell whether the lag is known and does not exceed what is given; a flow that never ran is not."""
@@ -53,11 +59,12 @@ class Place:
             "lag_bytes": self.lag_bytes,
             "lag_seconds": self.lag_seconds,
             "running": self.running,
+            "changed": self.changed,
         }
 
 
 class HeadLook:
-    """Looks again and again over connections that stay open; used by one thread at a time."""
+    """Looks again and again, as `FlowLook` does; used by one thread at a time."""
 
     def __init__(self, flow: Flow, connections: ConnectionSource, settings: Settings | None = None) -> None:
         self._look = FlowLook(flow, connections, settings or Settings.from_environment())
@@ -68,15 +75,38 @@ class HeadLook:
         Raises:
             DatabusError: ZooKeeper or the source does not answer.
         """
-        try:
-            return self._place()
-        except DatabusError:
-            self.close()
-            return self._place()
+        return self._looked(self._place)
+
+    def change(self) -> Place:
+        """Return the flow's place, for who wants to know whether there is something to move: without a lag if not.
+
+        Raises:
+            DatabusError: ZooKeeper or the source does not answer.
+        """
+        return self._looked(self._change)
 
     def close(self) -> None:
         """Close the connections; safe to call twice."""
         self._look.close()
+
+    def _looked(self, look: Callable[[], Place]) -> Place:
+        try:
+            try:
+                return look()
+            except DatabusError:
+                self.close()
+                return look()
+        finally:
+            self._look.rest()
+
+    def _change(self) -> Place:
+        at, source = self._look.position(), self._look.source()
+        if at is None or not isinstance(source, SharedLogSource):
+            return self._place()
+        if source.changed_since(at[1]):
+            return replace(self._place(), changed=True)
+        running = self._look.store.holder(self._look.flow.name) is not None
+        return Place(self._look.flow.name, str(at[1]), "", None, None, running, changed=False)
 
     def _place(self) -> Place:
         name, at, source = self._look.flow.name, self._look.position(), self._look.source()

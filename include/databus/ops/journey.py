@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from databus.core.trace import Change, Sighting
-from databus.records.reports import BatchRecord
+from databus.records.batch_record import BatchRecord
 
 
 @dataclass(frozen=True)

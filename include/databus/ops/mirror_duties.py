@@ -17,6 +17,7 @@ from databus.ops.mirror_offsets import mirror_sink
 from databus.ops.throttle import Throttle
 from databus.runtime.context import Services
 from databus.runtime.window_limits import WindowControl
+from databus.sinks.kafka_mirror.spec import MirrorTopics
 
 log = logging.getLogger(__name__)
 
@@ -80,11 +81,10 @@ def with_duties(
         if duty.first:
             duty.do(flow.name, SinkSettingError)
 
-    throttle = Throttle(mirror_sink(flow).max_bytes_per_s, control.drain)
+    bounded = throttled(flow, control)
 
     def on_batch(report: BatchReport) -> None:
-        control.on_batch(report)
-        throttle.after(report)
+        bounded.on_batch(report)
         for duty in duties:
             duty.when_due(flow.name)
 
@@ -95,6 +95,20 @@ def with_duties(
 
     with beating(flow, services):
         yield replace(control, on_batch=on_batch), at_the_end
+
+
+def throttled(flow: Flow, control: WindowControl) -> WindowControl:
+    """Give a control that keeps a mirror's bound on bytes per second; the same one for a flow without."""
+    bounds = [sink.max_bytes_per_s for sink in flow.sinks if isinstance(sink, MirrorTopics)]
+    if not any(bounds):
+        return control
+    throttle = Throttle(bounds[0], control.drain)
+
+    def on_batch(report: BatchReport) -> None:
+        control.on_batch(report)
+        throttle.after(report)
+
+    return replace(control, on_batch=on_batch)
 
 
 def _duties(flow: Flow, services: Services) -> Sequence[Duty]:

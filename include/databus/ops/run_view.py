@@ -8,8 +8,9 @@ from typing import Any
 
 from databus.core.flow import FLOW_NAME
 from databus.core.settings import Settings
+from databus.records.batch_record import BatchRecord
 from databus.records.data_docs import DataDocs
-from databus.records.reports import BatchRecord, Reports
+from databus.records.reports import Reports
 from databus.records.store import RecordStore
 from databus.records.summary import RunSummary, SinkTotal, summarize
 

@@ -17,7 +17,7 @@ from databus.core.errors import (
 )
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
-from databus.core.offsets import BinlogOffset, Offset, Ordering, offset_from_json
+from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, Ordering, offset_from_json
 from databus.core.protocols import Source
 from databus.registry import flow_from_json
 from databus.runtime.context import Services
@@ -167,6 +167,8 @@ def _from_json(flow: Flow, services: Services, source: Source, text: str) -> Off
 
 def on_timeline(flow: Flow, found: Offset, standing: Offset) -> Offset:
     """Put a place of the server onto the checkpoint's timeline: versions of documents must not fall."""
+    if isinstance(found, KafkaOffsets) and isinstance(standing, KafkaOffsets):
+        return found.of_generations(standing)
     if not isinstance(found, BinlogOffset) or not isinstance(standing, BinlogOffset):
         return found
     if found.server != standing.server:

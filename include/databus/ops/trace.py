@@ -7,32 +7,29 @@ of the sinks are read, or one range of the log (ADR 25).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 from databus.core.connections import ConnectionSource
 from databus.core.errors import DatabusError, SourceError
 from databus.core.flow import Flow
-from databus.core.flow_specs import FlowContext
 from databus.core.settings import Settings
 from databus.core.trace import (
     Change,
     Sighting,
     Sought,
-    TraceableSink,
-    TraceError,
     TraceExpiredError,
     TraceLogPurgedError,
     TraceNotRecordedError,
     of_event_id,
 )
 from databus.ops.journey import Journey
-from databus.ops.trace_batches import BatchFinder, number_of
+from databus.ops.trace_batches import BatchFinder
 from databus.ops.trace_query import Kind, Query
+from databus.ops.trace_sinks import TracedSinks, judged, sought_for
+from databus.records.batch_record import BatchRecord
 from databus.records.provenance import Provenance
-from databus.records.reports import BatchRecord
-from databus.records.store import RecordStore
+from databus.records.reader import RecordReader
 
 _DOCUMENTS = 50
 """Changes of one transaction that are compared with a document's id."""
@@ -55,15 +52,15 @@ class FlowTrace:
         self.flow, self.table, self.provenance = flow, table, provenance
         self._connections, self._settings = connections, settings
         self._finder = BatchFinder(flow.name, provenance)
-        self._stack = ExitStack()
-        self._sinks: dict[str, TraceableSink | None] = {}
+        self._sinks = TracedSinks(flow, connections)
+        self._held: dict[str, list[dict[str, Any]]] = {}
         self._logs: dict[tuple[object, ...], list[Change] | SourceError] = {}
 
     def __enter__(self) -> FlowTrace:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._sinks.close()
 
     def follow(self, query: Query) -> list[Journey]:
         """Return the journeys of what is asked for.
@@ -84,7 +81,7 @@ class FlowTrace:
         output = "{}[{}]".format(*place.rsplit(":", 2)[:2])
         sink = next(r["sink"] for b in batches for r in b.receipts if output in r["outputs"])
         try:
-            sighting = self._sink(sink).sighting(place)
+            sighting = self._sinks.reader(sink).sighting(place)
         except TraceExpiredError as error:
             told = "; ".join(f"batch {b.batch} of run {b.run_id} wrote it from ({b.start}, {b.end}]" for b in batches)
             raise TraceExpiredError(f"{error.message}. By the records, {told}", hint=error.hint) from None
@@ -98,15 +95,17 @@ class FlowTrace:
             raise TraceNotRecordedError(f"flow {self.flow.name}: none of its newest batches wrote to an index {index}")
         found = []
         for name in names:
-            sink = self._sink(name)
+            sink = self._sinks.reader(name)
             sighting = sink.sighting(place)
             notes: list[str] = []
             batches = self._finder.read(sighting.change)
-            others = self._seen(batches, _sought(sighting.change), notes)
+            others = self._sinks.seen(batches, sought_for(sighting.change), notes)
             rows = [s.change for s in others]
             if batches and not rows:
                 rows = self._rows(batches[0], sighting.change, notes) or []
-            for row in list(dict.fromkeys(rows))[:_DOCUMENTS]:
+            rows = list(dict.fromkeys(rows))[:_DOCUMENTS]
+            sink.expect([index], [(row.key, row.table) for row in rows if row.key is not None])
+            for row in rows:
                 same = Sought(key=row.key, table=row.table)
                 if row.key is not None and any(s.place == place for s in sink.sightings({index: {}}, same)):
                     sighting = replace(sighting, change=row)
@@ -118,9 +117,9 @@ class FlowTrace:
         found: list[Sighting] = []
         problems: list[DatabusError] = []
         # A document is found by its id at once: topics are looked through only where no search sink tells.
-        for name in sorted(outputs, key=lambda name: self._kind(name) == "kafka"):
-            sink = self._sink(name, required=False)
-            if sink is None or (found and self._kind(name) == "kafka"):
+        for name in sorted(outputs, key=self._sinks.is_kafka):
+            sink = self._sinks.known(name)
+            if sink is None or (found and self._sinks.is_kafka(name)):
                 continue
             try:
                 found += sink.newest(sorted(outputs[name]), key, self.table)
@@ -150,9 +149,10 @@ class FlowTrace:
             raise self._finder.not_recorded(query.text)
         notes: list[str] = []
         groups: dict[str, list[Sighting]] = {}
-        for sighting in self._seen(batches, replace(_sought(told), table=self.table), notes):
+        for sighting in self._sinks.seen(batches, replace(sought_for(told), table=self.table), notes):
             groups.setdefault(sighting.change.event_id, []).append(sighting)
         if groups:
+            self._look_ahead(batches, [seen[0].change for seen in groups.values()])
             return [self._journey(seen[0].change, batches, seen, notes) for seen in groups.values()]
         rows = self._rows(batches[0], told, notes)
         if rows is None:
@@ -168,7 +168,7 @@ class FlowTrace:
         """Look for a change that was seen in one place in all others."""
         change, told = sighting.change, list(notes)
         batches = self._finder.read(change) or batches
-        others = [s for s in self._seen(batches, _sought(change), told) if s.place != sighting.place]
+        others = [s for s in self._sinks.seen(batches, sought_for(change), told) if s.place != sighting.place]
         return self._journey(change, batches, [sighting, *others] if sighting.place else others, told)
 
     def _journey(
@@ -184,41 +184,29 @@ class FlowTrace:
             rows = self._rows(batches[0], asked.plus(change), told) or []
             rows = [r for r in rows if change.key in (None, r.key) and change.event_id in ("", r.event_id)]
             change = change.plus(rows[-1]) if rows else change
-        seen = [*seen, *self._documents(change, batches, {s.sink for s in seen})]
+        seen = [*seen, *self._sinks.documents(change, batches, {s.sink for s in seen})]
         if change.event_id:
-            held = self.provenance.held(self.flow.name, [change.event_id])
+            held = self._held_back([change.event_id])[change.event_id]
             told += [f"held back by {row['stage']}: {row['cause']} (quarantine, batch {row['batch']})" for row in held]
             if not seen and not held and batches:
                 told.append("no sink shows it: it was filtered, or is not kept there any more")
         if not batches:
             told.append("no recorded batch read it: something else wrote it, or the report is not stored yet")
-        judged = tuple(_judged(sighting, change) for sighting in seen)
-        return Journey(self.flow.name, change, tuple(batches), judged, tuple(dict.fromkeys(told)))
+        shown = tuple(judged(sighting, change) for sighting in seen)
+        return Journey(self.flow.name, change, tuple(batches), shown, tuple(dict.fromkeys(told)))
 
-    def _documents(self, change: Change, batches: Sequence[BatchRecord], told: set[str]) -> list[Sighting]:
-        """Return the documents of a change's key, which became known on the way."""
-        if change.key is None:
-            return []
-        sought = Sought(key=change.key, table=change.table)
-        found: list[Sighting] = []
-        for name, outputs in _outputs(batches).items():
-            sink = self._sink(name, required=False)
-            if sink is not None and name not in told and self._kind(name) != "kafka":
-                found += sink.sightings(outputs, sought)
-        return found
+    def _look_ahead(self, batches: Sequence[BatchRecord], changes: Sequence[Change]) -> None:
+        """Read at once what the journeys of a transaction's changes will ask for one by one."""
+        self._held_back([change.event_id for change in changes if change.event_id])
+        self._sinks.expect(batches, changes)
 
-    def _seen(self, batches: Sequence[BatchRecord], sought: Sought, notes: list[str]) -> list[Sighting]:
-        found: list[Sighting] = []
-        for batch in batches:
-            for name, outputs in _outputs([batch]).items():
-                sink = self._sink(name, required=False)
-                if sink is None:
-                    continue
-                try:
-                    found += sink.sightings(outputs, sought)
-                except DatabusError as error:
-                    notes.append(error.message)
-        return list({(s.sink, s.place): s for s in found}.values())
+    def _held_back(self, event_ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+        """Return event id → what the quarantine holds of it."""
+        unknown = [event_id for event_id in event_ids if event_id not in self._held]
+        for row in self.provenance.held(self.flow.name, unknown) if unknown else ():
+            self._held.setdefault(row["event_id"], []).append(row)
+        self._held |= {event_id: [] for event_id in unknown if event_id not in self._held}
+        return self._held
 
     def _rows(self, batch: BatchRecord, wanted: Change, notes: list[str]) -> list[Change] | None:
         """Return the changes of a transaction from the log; None when the log is gone."""
@@ -240,23 +228,6 @@ class FlowTrace:
             if self.table in ("", row.table) and wanted.event_id in ("", row.event_id) and wanted.key in (None, row.key)
         ]
 
-    def _kind(self, name: str) -> str:
-        return next((spec.kind for spec in self.flow.sinks if spec.sink_name == name), "")
-
-    def _sink(self, name: str, *, required: bool = True) -> Any:
-        if name not in self._sinks:
-            spec = next((spec for spec in self.flow.sinks if spec.sink_name == name), None)
-            opened: Any = None
-            if spec is not None:
-                opened = spec.open(self._connections, FlowContext(self.flow.name, self._settings, None))
-                self._stack.callback(opened.close)
-            self._sinks[name] = opened if isinstance(opened, TraceableSink) else None
-        if self._sinks[name] is None and required:
-            raise TraceError(
-                f"flow {self.flow.name}: sink {name} is not in the flow any more, or cannot show single records"
-            )
-        return self._sinks[name]
-
 
 def trace(
     query: Query, flows: Iterable[Flow], where: tuple[ConnectionSource, Settings], table: str = ""
@@ -275,8 +246,8 @@ def trace(
     connections, settings = where
     journeys: list[Journey] = []
     problems: list[DatabusError] = []
-    with RecordStore(settings.records_url) as store:
-        provenance = Provenance(store)
+    with RecordReader(settings.records_url) as records:
+        provenance = Provenance(records)
         recorded = frozenset(provenance.flows())
         for flow in flows:
             if flow.name not in recorded:
@@ -293,28 +264,3 @@ def trace(
             f"no flow has recorded anything that could hold {query.text}", hint="Check --dags and DATABUS_RECORDS_URL."
         )
     raise next((p for p in problems if not isinstance(p, TraceNotRecordedError)), problems[0])
-
-
-def _outputs(batches: Iterable[BatchRecord]) -> dict[str, dict[str, Any]]:
-    """Return sink → outputs of all its receipts."""
-    found: dict[str, dict[str, Any]] = {}
-    for batch in batches:
-        for receipt in batch.receipts:
-            found.setdefault(receipt["sink"], {}).update({k: v for k, v in receipt["outputs"].items() if k})
-    return found
-
-
-def _sought(change: Change) -> Sought:
-    ids = frozenset({change.event_id}) if change.event_id else frozenset[str]()
-    return Sought(ids, change.gtid, change.file, change.position, change.key, change.table)
-
-
-def _judged(sighting: Sighting, change: Change) -> Sighting:
-    """Say whether a document shows this change or another one."""
-    theirs, mine = number_of(sighting.change), number_of(change)
-    if sighting.kind != "document" or theirs is None or mine is None:
-        return sighting
-    if theirs == mine:
-        return replace(sighting, state="shows this change")
-    age = "a newer" if theirs > mine else "an older"
-    return replace(sighting, state=f"shows {age} change: {sighting.state}")

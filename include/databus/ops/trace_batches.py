@@ -5,9 +5,9 @@ from __future__ import annotations
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.offsets import BinlogOffset, Offset
 from databus.core.trace import Change, TraceNotRecordedError, log_number, log_place
+from databus.records.batch_record import BatchRecord
 from databus.records.provenance import Provenance
 from databus.records.ranges import OUTPUT, SEQUENCE, SOURCE
-from databus.records.reports import BatchRecord
 
 
 class BatchFinder:

@@ -15,7 +15,7 @@ from databus.core.offsets import OffsetRange
 from databus.core.protocols import Source
 from databus.core.settings import Settings
 from databus.core.trace import Change, log_number
-from databus.records.reports import BatchRecord
+from databus.records.batch_record import BatchRecord
 
 MOST_ROWS = 1_000
 """Of one transaction; of a larger one the first are told."""

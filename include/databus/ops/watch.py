@@ -156,7 +156,7 @@ class Watch:
         observations, known = judged(flow, figures, outside=True)
         if STORE not in figures.unreachable:
             try:
-                told = self._teller(look).tell(flow, observations, known)
+                told = self._teller(look).tell(flow, observations, known, figures.at)
             except CheckpointError as error:
                 return figures, [], f"flow {flow.name}: alerts were not told: {error}"
             # What was told while ZooKeeper was away is over.

@@ -18,11 +18,12 @@ from typing import Any
 
 from databus.core.errors import RecordingError
 from databus.records import tables as t
+from databus.records.batch_record import BatchRecord
 from databus.records.data_docs import LISTED, DataDocs
 from databus.records.judged import Judged, with_judged
 from databus.records.metrics import Metric, metrics_query, read_expected, read_metrics
 from databus.records.quality_trend import newest_runs
-from databus.records.reports import BatchRecord, Reports
+from databus.records.reports import Reports
 from databus.records.run_rows import run_number
 from databus.records.store import RecordStore
 from databus.records.summary import RunSummary, summarize

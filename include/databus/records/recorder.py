@@ -120,8 +120,8 @@ class _Told:
 
     def put(self, report: BatchReport) -> None:
         row = _batch_row(report, self._run(report))
-        insert = self._store.upsert(t.batches, [row], ("flow", "batch", "plan_hash"), ())
-        number = self._connection.execute(insert.returning(t.batches.c.id)).scalar_one_or_none()
+        insert = self._store.upsert(t.batches, (), ("flow", "batch", "plan_hash"), ())
+        number = self._connection.execute(insert.returning(t.batches.c.id), row).scalar_one_or_none()
         if number is None:
             self.flush()  # what is there is looked at now
             number = _emptied(self._connection, row, report)

@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from databus.core.errors import RecordingError
-from databus.records.tables import SCHEMA_VERSION, schema_version
+from databus.records.database import SCHEMA_VERSION, VERSION_TABLE, revision
+from databus.records.tables import schema_version
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
 log = logging.getLogger(__name__)
-
-VERSION_TABLE = "databus_alembic_version"
-"""Alembic's own table, under a name of ours: Airflow keeps its `alembic_version` in what may be the same database."""
 
 _FIRST = "0001"
 _one_at_a_time = threading.Lock()  # Alembic's `op` and `context` are one per process
@@ -60,7 +58,7 @@ def migrate(connection: sa.Connection, place: str) -> bool:
 def is_newest(connection: sa.Connection, place: str) -> bool:
     """Tell whether there is nothing to migrate; only reads, and needs no lock. Raises as `migrate`."""
     # Alembic takes longer to load than most commands to answer.
-    if _revision(connection) == f"{SCHEMA_VERSION:04d}" and _version(connection) == SCHEMA_VERSION:
+    if _revision(connection) == revision(SCHEMA_VERSION) and _version(connection) == SCHEMA_VERSION:
         return True
     current, newest, _ = _revisions(connection, place)
     return current == newest

@@ -23,19 +23,11 @@ from sqlalchemy.exc import (
 )
 
 from databus.core.errors import ConfigError, RecordingError
+from databus.records.database import BOUNDS, BUSY_TIMEOUT_MS, CHECK_IT
 from databus.records.schema import is_newest, migrate
-
-BUSY_TIMEOUT_MS = 5_000
-"""How long a writer to SQLite waits for another one; one that was paused in its transaction must not stop the rest."""
 
 MIGRATION_TIMEOUT_MS = 60_000
 """How long a process waits for another one that makes or migrates the tables."""
-
-_CONNECT: Mapping[str, Mapping[str, Any]] = {
-    "sqlite": {},
-    "postgresql": {"connect_timeout": 5, "tcp_user_timeout": 10_000, "options": "-c lock_timeout=5s"},
-}
-"""Bounds of a server that is away or of a lock that is not given back; seconds, milliseconds, PostgreSQL's settings."""
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _BUSY_PAUSE_S = 0.02
@@ -59,7 +51,7 @@ class RecordStore:
     def __init__(self, url: str) -> None:
         self.url = _parsed(url)
         bounds = {
-            name: value for name, value in _CONNECT[self.url.get_backend_name()].items() if name not in self.url.query
+            name: value for name, value in BOUNDS[self.url.get_backend_name()].items() if name not in self.url.query
         }
         self.engine = sa.create_engine(self.url, pool_pre_ping=True, connect_args=bounds)
         if self.sqlite:
@@ -92,8 +84,12 @@ class RecordStore:
     def upsert(
         self, table: sa.Table, rows: Sequence[Mapping[str, Any]], key: Sequence[str], update: Sequence[str]
     ) -> Any:
-        """Return INSERT … ON CONFLICT (key) DO UPDATE of the columns `update`; DO NOTHING without any."""
-        statement = _INSERT[self.url.get_backend_name()](table).values(list(rows))
+        """Return INSERT … ON CONFLICT (key) DO UPDATE of the columns `update`; DO NOTHING without any.
+
+        Without rows these are given to `execute`: then SQLAlchemy compiles the statement once and not each time.
+        """
+        statement = _INSERT[self.url.get_backend_name()](table)
+        statement = statement.values(list(rows)) if rows else statement
         if not update:
             return statement.on_conflict_do_nothing(index_elements=list(key))
         new = {name: getattr(statement.excluded, name) for name in update}
@@ -147,7 +143,7 @@ class RecordStore:
         text = str(error.orig) if isinstance(error, DBAPIError) else type(error).__name__
         return RecordingError(
             f"{self!r}: {text.strip()}",
-            hint="Check DATABUS_RECORDS_URL, that the database runs and that its disk is not full.",
+            hint=CHECK_IT,
             retryable=isinstance(error, OperationalError | InterfaceError),
         )
 

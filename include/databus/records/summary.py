@@ -11,7 +11,7 @@ from typing import Any
 from databus.core.counts import TableCounts
 from databus.core.offsets import Offset
 from databus.core.report import CheckResult
-from databus.records.reports import BatchRecord
+from databus.records.batch_record import BatchRecord
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from databus.records.columns import Id, Json, UtcDateTime
-
-SCHEMA_VERSION = 6
-"""Raised by every migration; a databus from before migrations refuses what it does not know by it."""
+from databus.records.database import SCHEMA_TABLE
 
 metadata = sa.MetaData(
     naming_convention={
@@ -19,7 +17,7 @@ metadata = sa.MetaData(
 )
 
 schema_version = sa.Table(
-    "databus_schema",
+    SCHEMA_TABLE,
     metadata,
     sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
 )

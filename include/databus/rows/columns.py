@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -43,6 +45,15 @@ def text(array: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
         else np.zeros(1, np.int32)
     )
     return where, np.frombuffer(data, np.uint8) if data else _EMPTY
+
+
+def views(array: pa.Array) -> Iterator[pa.Buffer | None]:
+    """Return each value of a string or binary column as a view of its bytes, nothing copied; None for a null slot."""
+    offsets, data = text(array)
+    found = map(pa.py_buffer(data).slice, offsets[:-1].tolist(), np.diff(offsets).tolist())
+    if array.null_count == 0:
+        return found
+    return (view if valid else None for view, valid in zip(found, validity(array).tolist(), strict=True))
 
 
 def string_array(

@@ -64,21 +64,19 @@ def _decimals(array: pa.Array) -> pa.StringArray:
 @njit(cache=True, nogil=True)
 def _quote(offsets: npt.NDArray[np.int32], data: Bytes, escapes: Bytes, digits: Bytes) -> Any:
     n = offsets.size - 1
-    plain = np.empty(n, np.bool_)
+    plain = np.ones(n, np.bool_)
     total = 2 * n + np.int64(offsets[n]) - offsets[0]
-    for i in range(n):
+    # A column in which no value wants an escape, as most are, is looked at as one text.
+    for i in range(n if _wants_escapes(data[offsets[0] : offsets[n]]) else 0):
         value = data[offsets[i] : offsets[i + 1]]
-        marks = 0
-        controls = 0
+        if not _wants_escapes(value):
+            continue
+        plain[i] = False
         for k in range(value.size):
-            marks += (value[k] == 34) | (value[k] == 92)
-            controls += value[k] < 32
-        plain[i] = marks + controls == 0
-        if controls:
-            for k in range(value.size):
-                if value[k] < 32:
-                    marks += 1 if escapes[value[k]] else 5
-        total += marks
+            if value[k] < 32:
+                total += 1 if escapes[value[k]] else 5
+            else:
+                total += (value[k] == 34) | (value[k] == 92)
     out = np.empty(total, np.uint8)
     where = np.empty(n + 1, np.int32)
     p = 0
@@ -96,6 +94,15 @@ def _quote(offsets: npt.NDArray[np.int32], data: Bytes, escapes: Bytes, digits: 
         p += 1
     where[n] = p
     return where, out
+
+
+@njit(cache=True, nogil=True)
+def _wants_escapes(value: Bytes) -> bool:
+    """Tell whether JSON wants any byte of a text escaped; without a branch, so that many are compared at once."""
+    found = False
+    for k in range(value.size):
+        found = found | (value[k] == 34) | (value[k] == 92) | (value[k] < 32)
+    return found
 
 
 @njit(cache=True, nogil=True)

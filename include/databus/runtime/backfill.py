@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import Any, cast
 
 from databus.core.backfill import Backfill, RangedSource
-from databus.core.batching import Batching
 from databus.core.errors import ConfigError
 from databus.core.flow import Flow
-from databus.core.offsets import Offset, OffsetRange, Ordering
-from databus.core.plan import SourcePlan
+from databus.core.offsets import OffsetRange
 from databus.core.protocols import Source
+from databus.runtime.between import between
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 
 
@@ -23,7 +22,7 @@ def require_ranged(flow: Flow, source: Source) -> RangedSource:
     Raises:
         ConfigError: this kind of source has none.
     """
-    if not hasattr(source, "boundary_at") or not hasattr(source, "plan_until"):
+    if not hasattr(source, "boundary_at") or not hasattr(source, "plan_exactly"):
         raise ConfigError(
             f"flow {flow.name}: a source of kind {flow.source.kind} cannot be backfilled",
             hint="It has no range of its log that could be read again between two moments.",
@@ -41,32 +40,9 @@ def piece_flow(flow: Flow, backfill: Backfill, number: int) -> Flow:
     return flow.model_copy(update={"name": backfill.piece_name(number), "sinks": sinks, "on_zookeeper_loss": "stop"})
 
 
-class Between:
-    """A source that begins and ends at two places; everything else is the source's own."""
-
-    def __init__(self, source: RangedSource, wanted: OffsetRange):
-        self._source = source
-        self._range = wanted
-
-    def start_offset(self) -> Offset:
-        """Return where the range begins."""
-        return self._range.start
-
-    def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
-        """Choose the next range, which ends at the end of the piece at the latest; None when `after` is there."""
-        end = self._range.end
-        if after.compare(end) in {Ordering.EQUAL, Ordering.AFTER}:
-            return None
-        proposed = self._source.plan(after, limit)
-        if proposed is not None and proposed.range.end.compare(end) is not Ordering.AFTER:
-            return proposed
-        shorter = self._source.plan_until(after, end)
-        if proposed is not None:
-            self._source.release(proposed)
-        return shorter
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
+def piece_source(source: RangedSource, piece: OffsetRange) -> Source:
+    """Return the source as a piece sees it, from one of its ends to the other."""
+    return between(source, piece, source.plan_exactly)
 
 
 @contextmanager
@@ -81,7 +57,6 @@ def piece_session(
     moved = piece_flow(flow, backfill, number)
     # Turns to dump are for flows at the head of the log.
     with open_session(moved, replace(services, dump_turns=None), *run) as session:
-        source = require_ranged(flow, session.source)
-        session.source = cast("Source", Between(source, backfill.pieces[number]))
+        session.source = piece_source(require_ranged(flow, session.source), backfill.pieces[number])
         session.replays = True
         yield session

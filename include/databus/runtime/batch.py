@@ -43,14 +43,28 @@ class _Moved:
 
 
 def run_batch(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> BatchReport | None:
-    """Move one batch and commit it; None when the source has nothing new.
+    """Move one batch and commit it; None when the source has nothing new. Raises as `move_batch`."""
+    moved = move_batch(session, lease, checkpoint)
+    return moved[0] if moved is not None else None
+
+
+def move_batch(
+    session: FlowSession, lease: Lease, checkpoint: Checkpoint, *, settled: bool = False
+) -> tuple[BatchReport, Checkpoint] | None:
+    """Move one batch and commit it; return its report and the new checkpoint, None when the source has nothing new.
+
+    Args:
+        session: the flow, open.
+        lease: the claim.
+        checkpoint: where the flow stands.
+        settled: whether no plan is in flight, as the caller knows from its last call under the same claim.
 
     Raises:
         DatabusError: the batch failed; the checkpoint is unmoved and the plan stays for the next attempt.
     """
     times = StageTimes()
     with times.stage("plan"):
-        batch = next_plan(session, lease, checkpoint)
+        batch = next_plan(session, lease, checkpoint, settled=settled)
     if batch is None:
         return None
     with engine_errors():
@@ -84,7 +98,7 @@ def run_batch(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> Bat
         record(session.recorder, report)
         session.source.release(batch.source)
     log_batch(report)
-    return report
+    return report, committed
 
 
 def _next_pace(session: FlowSession, batch: PlannedBatch, moved: _Moved, times: StageTimes) -> Pace:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,7 @@ class FlowSession:
     def __post_init__(self) -> None:
         self.every_sink = self.every_sink or self.sinks
 
-    @property
+    @cached_property
     def spec_hash(self) -> str:
         """Hash of the flow and the code that runs it."""
         return self.flow.spec_hash(self.identity.code_version)

@@ -24,8 +24,8 @@ _MOST_WAITING = 200
 
 
 _TOGETHER_S = 0.5
-"""Reports of so long a time are stored together: one of each of ten batches a second costs more than the batches' own
-steps do."""
+"""Reports of so long a time are stored together: a transaction for each of some batches a second took a third as much
+of Python's time as the batches themselves (py-spy, ADR 33)."""
 
 _TOGETHER = 20
 
@@ -82,24 +82,27 @@ class DeferredRecorder:
         self._reports.join()
 
     def _store(self) -> None:
-        ended = False
-        while not ended:
-            reports, others = list[BatchReport](), list[_Now]()
-            deadline = math.inf
-            while not others and len(reports) < _TOGETHER:
-                try:
-                    found = self._reports.get(timeout=max(0.0, deadline - time.monotonic()) if reports else None)
-                except queue.Empty:
-                    break
-                if isinstance(found, _Now):
-                    others.append(found)
-                else:
-                    reports.append(found)
-                    deadline = min(deadline, time.monotonic() + _TOGETHER_S)
+        word = None
+        while word is not _Now.END:
+            reports, word = self._next()
             self._put(reports)
-            for _ in (*reports, *others):
+            for _ in (*reports, *([word] if word else [])):
                 self._reports.task_done()
-            ended = _Now.END in others
+
+    def _next(self) -> tuple[list[BatchReport], _Now | None]:
+        """Wait for a report, and take what comes with it; a word that is given ends the wait, and is returned."""
+        reports: list[BatchReport] = []
+        deadline = math.inf
+        while len(reports) < _TOGETHER:
+            try:
+                found = self._reports.get(timeout=max(0.0, deadline - time.monotonic()) if reports else None)
+            except queue.Empty:
+                break
+            if isinstance(found, _Now):
+                return reports, found
+            reports.append(found)
+            deadline = min(deadline, time.monotonic() + _TOGETHER_S)
+        return reports, None
 
     def _put(self, reports: Sequence[BatchReport]) -> None:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 
 AHEAD = 2
 """Batches that are decoded and encoded ahead of the writer."""
+
+_ONE_PIECE_ROWS = 1_000
+"""So few rows are one piece: nothing is left to be made ahead, and a thread would cost more than it saves."""
 
 Columns = Mapping[int, tuple[tuple[str, str], ...]]
 
@@ -148,13 +151,15 @@ class DirectTask:
     def write(self, slot: int) -> tuple[WriteReceipt, Observed]:
         """Read everything, write the rows of one slot, and return the receipt with what was read.
 
-        Reading and encoding run ahead of the writer in a thread.
+        Reading and encoding run ahead of the writer in a thread, unless there are but few rows.
 
         Raises:
             DatabusError: what reading or writing raised.
         """
         counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=self.keeps_held and slot == 0)
-        with collector_at_rest(), closing(overlapped(self._encoded(slot, counter), AHEAD)) as rows:
+        encoded = self._encoded(slot, counter)
+        ahead = overlapped(encoded, AHEAD) if self.planned.rows > _ONE_PIECE_ROWS else encoded
+        with collector_at_rest(), closing(ahead) as rows:
             # The first batch is made before the writer opens a transaction, whose time is limited.
             first = list(islice(rows, 1))
             receipt = self.writer.write(chain(first, rows), slot)
@@ -165,7 +170,7 @@ class DirectTask:
         counter = RowCounter(self.flow, self.planned, self.takers, self.mine)
         return sum(rows.num_rows for rows in self._encoded(slot, counter))
 
-    def _encoded(self, slot: int, counter: RowCounter) -> Iterator[pa.RecordBatch]:
+    def _encoded(self, slot: int, counter: RowCounter) -> Generator[pa.RecordBatch]:
         for rows in in_order(batch for split in self.splits for batch in split.read_text(self.columns, self.marks)):
             taken = counter.take(rows)
             if taken.num_rows:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from databus.core.errors import DatabusError
+from databus.runtime.shared_workers import WorkerSharing, retry_policies
 from databus.runtime.spark_errors import grpc_details
 
 log = logging.getLogger(__name__)
 
 _NAMESPACE = uuid.UUID("6f3bd0f5-9f0e-5a8f-a3b5-3a5a4f0f4f1e")
-_GENERATIONS = 64
+_GENERATIONS = 1_100
+"""More than a server remembers closed sessions (spark.connect.session.manager.closedSessionsTombstonesSize, 1,000)."""
+_MODEL = "databus/model of sessions that share workers"
 
 SESSION_CONF: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -49,27 +52,27 @@ def connect_session(url: str, identity: str) -> Any:
     # pyspark.sql.functions build Connect columns only when this says so; the public builder sets it the same way.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnectGrpcException
-    from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
 
-    separator = "" if url.endswith((";", "/")) else ";"
-    for generation in range(_GENERATIONS):
-        session_id = uuid.uuid5(_NAMESPACE, f"{identity}/{generation}")
-        root = url if "/;" in url or url.endswith("/") else f"{url}/"
-        glue = ";" if root.endswith("/") else separator
-        try:
-            session = SparkSession.builder.remote(f"{root}{glue}session_id={session_id}").create()
-            # The client's own policy goes on for ten minutes, also in threads that the interpreter joins at its exit.
-            session.client.set_retry_policies([DefaultPolicy(max_retries=6, max_backoff=2000)])
-            for name, value in SESSION_CONF.items():
-                session.conf.set(name, value)
-        except SparkConnectException as error:
-            if "INVALID_HANDLE" in str(error):
-                continue
-            if isinstance(error, SparkConnectGrpcException) or "UNAVAILABLE" in str(error):
-                raise _unreachable(url, error) from error
-            raise
-        return session
+    sharing = WorkerSharing(_with_session(url, session_id) for session_id in _generations(_MODEL))
+    try:
+        for session_id in _generations(identity):
+            try:
+                if not sharing.make(session_id):
+                    continue
+                session = SparkSession.builder.remote(_with_session(url, session_id)).create()
+                session.client.set_retry_policies(retry_policies())
+                for name, value in SESSION_CONF.items():
+                    session.conf.set(name, value)
+            except SparkConnectException as error:
+                if "INVALID_HANDLE" in str(error):  # closed, on a server that cannot clone
+                    continue
+                if isinstance(error, SparkConnectGrpcException) or "UNAVAILABLE" in str(error):
+                    raise _unreachable(url, error) from error
+                raise
+            return session
+    finally:
+        sharing.close()
     raise EngineError(f"{_GENERATIONS} sessions of {identity} were closed by {_address(url)}", retryable=False)
 
 
@@ -95,6 +98,15 @@ def classic_session(master: str | None = None, conf: Mapping[str, str] | None = 
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _generations(identity: str) -> Iterator[str]:
+    return (str(uuid.uuid5(_NAMESPACE, f"{identity}/{generation}")) for generation in range(_GENERATIONS))
+
+
+def _with_session(url: str, session_id: str) -> str:
+    root = url if "/;" in url or url.endswith("/") else f"{url}/"
+    return f"{root}{'' if root.endswith(';') else ';'}session_id={session_id}"
 
 
 def _address(url: str) -> str:

@@ -21,6 +21,7 @@ from databus.runtime.deferred_recorder import DeferredRecorder
 from databus.runtime.drain import Drain
 from databus.runtime.live_job import LiveJob
 from databus.runtime.live_link import LinkLostError
+from databus.runtime.machine_turns import MachineTurns
 from databus.runtime.rehearsal import rehearse
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class LiveLane:
         self._spark, self._flow = spark, flow
         self._job: LiveJob | None = None
         self._failures = 0
+        self.turns = MachineTurns()
 
     def warm(self) -> None:
         """Start the job, without waiting for it: a successor does so while it waits for the lease."""
@@ -143,7 +145,7 @@ def live_lane(session: FlowSession, drain: Drain, *, open_ended: bool) -> Iterat
     lane = LiveLane(session.spark, session.flow.name)
     lane.rehearse(session, drain)
     if isinstance(session.source, StreamingSource):
-        session.source.stream(on=True)
+        session.source.stream(on=True, turns=lane.turns)
     recorder = DeferredRecorder(session.recorder)
     try:
         yield replace(session, live=lane, recorder=recorder)

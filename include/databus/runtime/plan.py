@@ -41,15 +41,18 @@ class PlannedBatch:
     attempt: int
 
 
-def next_plan(session: FlowSession, lease: Lease, checkpoint: Checkpoint) -> PlannedBatch | None:
+def next_plan(
+    session: FlowSession, lease: Lease, checkpoint: Checkpoint, *, settled: bool = False
+) -> PlannedBatch | None:
     """Return the plan found unfinished, else a new one; None when the source has nothing new.
 
-    A plan found unfinished is taken as it is: same range, same slots, same clock.
+    A plan found unfinished is taken as it is: same range, same slots, same clock. With `settled` none is looked for:
+    the caller has committed the last one, or found none, under the same claim.
 
     Raises:
         CheckpointConflictError: the flow changed while a sink already holds part of the unfinished batch.
     """
-    pending = session.store.pending_plan(session.flow.name)
+    pending = None if settled else session.store.pending_plan(session.flow.name)
     if pending is not None and pending.spec_hash == session.spec_hash:
         log.info("flow %s: batch %d %s found unfinished, taken up again", pending.flow, pending.batch, pending.range)
         return PlannedBatch(pending, session.source.reopen(pending.range), checkpoint, attempt=2)

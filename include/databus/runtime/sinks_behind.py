@@ -6,17 +6,15 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
 
-from databus.core.batching import Batching
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointUnavailableError, SinkError, SinkFencedError, SourceError
-from databus.core.offsets import Offset, Ordering
-from databus.core.plan import SourcePlan
-from databus.core.protocols import Source
+from databus.core.offset_ranges import earlier
+from databus.core.offsets import OffsetRange, Ordering
 from databus.core.report import BatchReport
 from databus.runtime.batch import run_batch
+from databus.runtime.between import between
 from databus.runtime.context import FlowSession
 from databus.runtime.outage import Outage, is_outage
 from databus.runtime.probe import Probe
@@ -32,28 +30,6 @@ _LONGEST_PAUSE_S = 8.0
 _FIRST_ANSWER_S = 10.0
 _FAILURES = 3
 """After so many a sink is not waited for any more by a window that ends once all have caught up."""
-
-
-class UpTo:
-    """A source that ends at an offset, as a sink that catches up sees it; everything else is the source's own."""
-
-    def __init__(self, source: Source, end: Offset):
-        self._source = source
-        self._end = end
-
-    def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
-        """Choose the next range, which ends at the bound at the latest; None when `after` is the bound."""
-        if after.compare(self._end) in {Ordering.EQUAL, Ordering.AFTER}:
-            return None
-        proposed = self._source.plan(after, limit)
-        if proposed is None or proposed.range.end.compare(self._end) is not Ordering.AFTER:
-            return proposed
-        shorter = self._source.reopen(type(proposed.range)(after, self._end))
-        self._source.release(proposed)
-        return shorter
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
 
 
 @dataclass
@@ -209,8 +185,8 @@ class SinksBehind:
     def _batch(self, name: str, sink: _Behind, checkpoint: Checkpoint) -> BatchReport | None:
         """Move one batch of a sink that is behind; its outages and errors stay its own."""
         flow = self.session.flow.name
-        source = cast("Source", UpTo(self.session.source, checkpoint.offset))
-        view = self.session.of_sink(name, source)
+        source, start = self.session.source, earlier(sink.checkpoint.offset, checkpoint.offset)
+        view = self.session.of_sink(name, between(source, OffsetRange(start, checkpoint.offset), source.reopen))
         try:
             if sink.unsure:
                 sink.checkpoint, sink.unsure = view.store.load(flow) or sink.checkpoint, False

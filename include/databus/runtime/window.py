@@ -18,8 +18,10 @@ from databus.core.errors import (
     SinkError,
     StaleEpochError,
 )
+from databus.core.offsets import Offset, Ordering
+from databus.core.protocols import SharedLogSource
 from databus.core.report import BatchReport
-from databus.runtime.batch import run_batch
+from databus.runtime.batch import move_batch
 from databus.runtime.context import FlowSession
 from databus.runtime.live import live_lane
 from databus.runtime.page_out import PAGE_EVERY, page_out
@@ -102,6 +104,7 @@ class _Window:
     ends: float = field(init=False)
     lost: bool = False
     _looked: bool = False
+    _head: Offset | None = None
     _upkeep: Upkeep = field(default_factory=Upkeep)
 
     def __post_init__(self) -> None:
@@ -118,35 +121,54 @@ class _Window:
             result.add_of_sink(sink, report)
             self.control.on_batch(report)
 
-        self.lost, before = False, result.batches
+        self.lost, before, settled = False, result.batches, False
         with closing(SinksBehind(session, lease, caught_up, over)) as behind:
             while not over():
-                result.checkpoint = behind.turn(result.checkpoint)
+                self._note_head()
+                stood, result.checkpoint = result.checkpoint, behind.turn(result.checkpoint)
+                settled = settled and stood is result.checkpoint
                 try:
-                    report = run_batch(behind.joined, lease, result.checkpoint)
+                    moved = move_batch(behind.joined, lease, result.checkpoint, settled=settled)
                 except SinkError as error:
-                    self._looked = True
+                    self._looked, settled = True, False
                     behind.endure(error, result.checkpoint, self.control.drain.wait)
                     continue
-                self._looked = True
+                finally:
+                    if session.live is not None:
+                        session.live.turns.give_back()
+                # Under this claim only this window plans: once a batch was looked for, none is left unfinished.
+                self._looked = settled = True
                 behind.went_well()
-                if report is None:
+                if moved is None:
                     if not is_detached(session):  # markers are written again under a lease only
                         self._upkeep.idle(behind.joined, result.checkpoint.updated_at)
                     if self.control.limits.until_caught_up and behind.idle():
                         break
                     continue
+                report, result.checkpoint = moved
                 result.add(report)
-                result.checkpoint = _reload(session, report)
                 if result.batches % PAGE_EVERY == 0:
                     _page_out(session)
                 self.control.on_batch(report)
+                if self._only_others_go_on(report) and behind.idle():
+                    break
             result.behind = behind.offsets()
             if not self.lost:
                 if result.batches > before:
                     _page_out(session)
                 behind.require_well()
         return not self.lost
+
+    def _note_head(self) -> None:
+        source = self.session.source
+        if self._head is None and self.control.limits.until_caught_up and isinstance(source, SharedLogSource):
+            self._head = source.latest_offset()
+
+    def _only_others_go_on(self, report: BatchReport) -> bool:
+        """Tell whether the window passed the head that it began with, and this batch has nothing of the flow's own."""
+        if self._head is None or any(counts.read for counts in report.tables.values()):
+            return False
+        return report.plan.range.end.compare(self._head) in (Ordering.EQUAL, Ordering.AFTER)
 
     def _over(self, lease: Lease) -> bool:
         control = self.control
@@ -214,13 +236,3 @@ def _start(session: FlowSession, lease: Lease) -> Checkpoint:
     offset = session.source.start_offset()
     log.info("flow %s: first run, starts after %s", session.flow.name, offset)
     return session.store.start(session.flow.name, lease, offset, session.identity.run_id)
-
-
-def _reload(session: FlowSession, report: BatchReport) -> Checkpoint:
-    checkpoint = session.store.load(session.flow.name)
-    if checkpoint is None or checkpoint.batch != report.plan.batch:
-        raise StaleEpochError(
-            f"flow {session.flow.name}: checkpoint is at batch {checkpoint.batch if checkpoint else None}, "
-            f"not at {report.plan.batch} that was just committed: another run took over"
-        )
-    return checkpoint

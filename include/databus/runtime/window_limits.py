@@ -17,7 +17,8 @@ class WindowLimits:
     Attributes:
         max_seconds: no new batch is begun after this long.
         max_batches: no new batch is begun after this many; None for no bound.
-        until_caught_up: end when the source has nothing new.
+        until_caught_up: end when the source has nothing new. In a log that others write too there always is: the window
+            ends there once it has passed what was the head when it began, and found nothing more of the flow's own.
         lease_wait_s: how long to wait for another holder's lease before giving up.
         store_wait_s: how long to wait for a checkpoint store that is away before the run fails; what it has planned
             stays for the next.

@@ -77,6 +77,7 @@ class SandboxOptions(_Stored):
         dags_folder: Airflow's DAG files; None for an empty folder in the home.
         plugins_folder: Airflow's plugins; None for an empty folder in the home.
         airflow_env: further environment of the Airflow processes, which wins over the sandbox's own.
+        airflow_schedulers: how many schedulers run side by side; more than one need a database that can lock rows.
         sql_options: server name ("mysql", "mariadb") → options of its my.cnf, which win over the sandbox's own.
     """
 
@@ -86,6 +87,7 @@ class SandboxOptions(_Stored):
     dags_folder: Path | None = None
     plugins_folder: Path | None = None
     airflow_env: dict[str, str] = Field(default_factory=dict)
+    airflow_schedulers: int = Field(default=1, ge=1)
     sql_options: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 

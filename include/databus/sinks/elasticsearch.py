@@ -14,6 +14,7 @@ from databus.core.flow_specs import FlowContext, Profile, SinkSpec
 if TYPE_CHECKING:
     from databus.core.protocols import Sink
     from databus.core.tables import TableSchema
+    from databus.sinks.elasticsearch_tracing import DocumentReader
 
 INDEX_PLACEHOLDERS = frozenset({"database", "table", "route", "flow"})
 """What may stand in braces in an index template."""
@@ -92,6 +93,12 @@ class Elasticsearch(SinkSpec):
         from databus.sinks.elasticsearch_sink import ElasticsearchSink
 
         return ElasticsearchSink(self, connections.get(self.conn_id), context.flow)
+
+    def tracing(self, connections: ConnectionSource) -> DocumentReader:
+        """Return what reads single documents."""
+        from databus.sinks.elasticsearch_tracing import DocumentReader
+
+        return DocumentReader(self.sink_name, connections.get(self.conn_id), shared=self.ids == "table_key")
 
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the connection; a connection of type opensearch serves as well."""

@@ -62,7 +62,7 @@ def connect(connection: Connection) -> OpenSearch:
     extra = connection.extra
     options: dict[str, Any] = {name: extra[name] for name in _TLS_EXTRAS if name in extra}
     if any(node["use_ssl"] for node in nodes):
-        _tls_files(connection).context(connection.conn_id)  # a bad file is named before any request
+        tls_files(connection).context(connection.conn_id)  # a bad file is named before any request
         options |= {"verify_certs": _flag(extra.get("verify_certs", True)), "ssl_show_warn": False}
     if connection.login:
         options["http_auth"] = (connection.login, connection.password.get_secret_value())
@@ -77,7 +77,8 @@ def connect(connection: Connection) -> OpenSearch:
     )
 
 
-def _tls_files(connection: Connection) -> TlsFiles:
+def tls_files(connection: Connection) -> TlsFiles:
+    """Return what a connection's extra says of TLS."""
     extra = connection.extra
     ca, certificate, key = (str(extra.get(name) or "") for name in ("ca_certs", "client_cert", "client_key"))
     return TlsFiles(ca, certificate, key, verify=_flag(extra.get("verify_certs", True)))
@@ -103,22 +104,45 @@ def translated(error: Exception, place: str) -> DatabusError:
     """
     from opensearchpy import exceptions as client
 
-    if isinstance(error, client.SSLError) and (fault := fault_of(str(error.error))):
+    if isinstance(error, client.ConnectionError):
+        return no_answer(place, type(error).__name__, error.error, refused_tls=isinstance(error, client.SSLError))
+    if not isinstance(error, client.TransportError):
+        return SinkError(f"{place}: {type(error).__name__}: {error}")
+    return refused(place, int(error.status_code), error.info, str(error.error))
+
+
+def no_answer(place: str, kind: str, cause: Any, *, refused_tls: bool) -> DatabusError:
+    """Return the error of a request without an answer.
+
+    Args:
+        place: what was asked of whom.
+        kind: name of the client's error.
+        cause: what it says.
+        refused_tls: TLS failed.
+    """
+    if refused_tls and (fault := fault_of(str(cause))):
         return SinkAccessError(
-            f"{place}: {fault.what}: {error.error}",
+            f"{place}: {fault.what}: {cause}",
             hint=fault.hint.format(ca="ca_certs", cert="client_cert and client_key"),
             code=fault.code,
         )
-    if isinstance(error, client.ConnectionError):
-        return SinkUnavailableError(
-            f"{place}: no answer ({type(error).__name__}: {error.error})",
-            hint="Check that the server runs and that the connection's host, port and scheme are right.",
-        )
-    if not isinstance(error, client.TransportError):
-        return SinkError(f"{place}: {type(error).__name__}: {error}")
-    status = int(error.status_code)
+    return SinkUnavailableError(
+        f"{place}: no answer ({kind}: {cause})",
+        hint="Check that the server runs and that the connection's host, port and scheme are right.",
+    )
+
+
+def refused(place: str, status: int, info: Any, otherwise: str = "") -> DatabusError:
+    """Return the error of a request that was answered by a refusal.
+
+    Args:
+        place: what was asked of whom.
+        status: HTTP status.
+        info: the answer.
+        otherwise: what to say where the answer tells no reason.
+    """
     kind, hint = _REFUSALS.get(status, _SERVER_FAILED if status >= 500 else _NOT_TAKEN)
-    return kind(f"{place}: HTTP {status}: {reason_of(error.info) or error.error}", hint=hint)
+    return kind(f"{place}: HTTP {status}: {reason_of(info) or otherwise}", hint=hint)
 
 
 def silent_refusal(connection: Connection) -> DatabusError | None:

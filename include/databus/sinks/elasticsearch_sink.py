@@ -14,13 +14,11 @@ from databus.core.findings import Finding, Level
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder
 from databus.core.tables import TableSchema
-from databus.core.trace import Sighting, Sought
 from databus.sinks.elasticsearch import Elasticsearch
 from databus.sinks.elasticsearch_client import connect, silent_refusal, where
 from databus.sinks.elasticsearch_evidence import evidence
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_preflight import index_pattern, probe
-from databus.sinks.elasticsearch_tracing import DocumentReader
 from databus.sinks.elasticsearch_writer import ElasticsearchWriter, no_primary_key
 from databus.sinks.envelope import with_flags
 
@@ -89,22 +87,6 @@ class ElasticsearchSink:
     def evidence(self, claim: SinkClaim) -> Evidence:
         """Compare the indices with what the ledger claims, as far as they can show it."""
         return evidence(self._client(), self.spec.sink_name, where(self._connection), claim)
-
-    def sighting(self, place: str) -> Sighting:
-        """Return the document "index/id"."""
-        return self._documents().sighting(place)
-
-    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: Sought) -> Sequence[Sighting]:
-        """Return the documents of the key that is sought."""
-        return self._documents().sightings(outputs, sought)
-
-    def newest(self, outputs: Sequence[str], key: str, table: str) -> Sequence[Sighting]:
-        """Return the document of a key in each index."""
-        return self._documents().newest(outputs, key, table)
-
-    def _documents(self) -> DocumentReader:
-        shared = self.spec.ids == "table_key"
-        return DocumentReader(self.spec.sink_name, self._client(), where(self._connection), shared=shared)
 
     def abandon(self, plan: Plan) -> Mapping[int, str]:  # noqa: ARG002 - the protocol's signature
         """Return nothing: there are no markers to close."""

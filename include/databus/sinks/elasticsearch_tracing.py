@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from databus.core.connections import Connection
 from databus.core.trace import Change, Sighting, Sought, TraceExpiredError, TraceNotRecordedError
-from databus.sinks.elasticsearch_client import translated
+from databus.sinks.elasticsearch_client import where
 from databus.sinks.elasticsearch_document import DELETED_FIELD, document_id
+from databus.sinks.elasticsearch_lookup import DocumentLookup
 from databus.sinks.elasticsearch_version import FILE_BITS, POSITION_BITS
-
-if TYPE_CHECKING:
-    from opensearchpy import OpenSearch
 
 
 def place_of(version: int) -> tuple[int, int, int]:
@@ -21,17 +20,22 @@ def place_of(version: int) -> tuple[int, int, int]:
 
 
 class DocumentReader:
-    """Reads single documents, in real time (no refresh is needed for a get by id).
+    """Reads single documents, in real time (no refresh is needed for a get by id), each once.
 
     Args:
         sink: sink name.
-        client: the client.
-        where: connection for messages.
+        connection: the resolved connection.
         shared: ids carry the table.
     """
 
-    def __init__(self, sink: str, client: OpenSearch, where: str, *, shared: bool) -> None:
-        self._sink, self._client, self._where, self._shared = sink, client, where, shared
+    def __init__(self, sink: str, connection: Connection, *, shared: bool) -> None:
+        self._sink, self._where, self._shared = sink, where(connection), shared
+        self._lookup = DocumentLookup(connection)
+        self._read: dict[tuple[str, str], Mapping[str, Any] | None] = {}
+
+    def close(self) -> None:
+        """Close the connection; safe to call twice."""
+        self._lookup.close()
 
     def sighting(self, place: str) -> Sighting:
         """See `TraceableSink.sighting`."""
@@ -48,8 +52,7 @@ class DocumentReader:
         """See `TraceableSink.sightings`; a document shows the newest change of its key only."""
         if sought.key is None:
             return []
-        table = sought.table if self._shared else ""
-        identifier = document_id(sought.key, table)
+        identifier = self._id(sought.key, sought.table)
         found = (self._get(index, identifier) for index in sorted(outputs) if index)
         return [sighting for sighting in found if sighting is not None]
 
@@ -57,15 +60,25 @@ class DocumentReader:
         """See `TraceableSink.newest`."""
         return self.sightings({name: {} for name in outputs}, Sought(key=key, table=table))
 
-    def _get(self, index: str, identifier: str) -> Sighting | None:
-        from opensearchpy.exceptions import NotFoundError, OpenSearchException
+    def expect(self, outputs: Iterable[str], rows: Iterable[tuple[str, str]]) -> None:
+        """See `TraceableSink.expect`."""
+        ids = sorted({self._id(key, table) for key, table in rows})
+        for index in outputs:
+            self._fetch(index, [identifier for identifier in ids if (index, identifier) not in self._read])
 
-        try:
-            answer = self._client.get(index=index, id=identifier)
-        except NotFoundError:
+    def _id(self, key: str, table: str) -> str:
+        return document_id(key, table if self._shared else "")
+
+    def _fetch(self, index: str, ids: Sequence[str]) -> None:
+        found = self._lookup.get(index, ids)
+        self._read |= {(index, identifier): found.get(identifier) for identifier in ids}
+
+    def _get(self, index: str, identifier: str) -> Sighting | None:
+        if (index, identifier) not in self._read:
+            self._fetch(index, [identifier])
+        answer = self._read[index, identifier]
+        if answer is None:
             return None
-        except OpenSearchException as error:
-            raise translated(error, f"{self._where}: reading {index}/{identifier}") from error
         version = answer["_version"]
         timeline, number, position = place_of(version)
         if not number:

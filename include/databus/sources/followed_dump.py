@@ -47,7 +47,7 @@ class FollowedDump:
                 made_up_rotate(self._name, self._tail_pos) + self._file.description + b"".join(self._tail)
             )
             self._tail, self._tail_bytes = [], 0
-            yield Events(np.frombuffer(known, np.uint8), len(known))
+            yield Events(np.frombuffer(known, np.uint8), len(known), repeated=True)
         yield from _each(self._events)
 
     def passed(self, piece: FileStart | Stretch) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from databus.core.errors import OffsetPurgedError
 from databus.core.offsets import KafkaOffsets, OffsetRange
 from databus.core.plan import SourcePlan
-from databus.kafka.client import ClientSettings
+from databus.kafka.cluster import KafkaCluster, Place
 from databus.sources.kafka_positions import JOINED, TRUNCATED, LogState, PartitionGap, behind_gaps, gaps
-from databus.sources.kafka_stable_offsets import StableOffsets
+from databus.sources.kafka_rows import log_name
 from databus.sources.kafka_topics import KafkaTopics
 
 _CHOICES = (
@@ -25,12 +26,11 @@ class KafkaGaps:
 
     Args:
         spec: the source; its `on_gap` is the policy.
-        client: names the connection and servers.
-        stable: what lies behind the last stable offsets; None for a source that reads uncommitted records.
+        cluster: asked what is written behind the last stable offsets.
     """
 
-    def __init__(self, spec: KafkaTopics, client: ClientSettings, stable: StableOffsets | None):
-        self._spec, self._client, self._stable = spec, client, stable
+    def __init__(self, spec: KafkaTopics, cluster: KafkaCluster):
+        self._spec, self._cluster = spec, cluster
 
     def found(self, start: KafkaOffsets, state: LogState) -> list[PartitionGap]:
         """Return the gaps between an offset and the logs.
@@ -40,9 +40,9 @@ class KafkaGaps:
         """
         found = gaps(start, state)
         suspects = [gap.place for gap in found if gap.cause == TRUNCATED]
-        if suspects and self._stable is not None:
+        if suspects and self._spec.isolation == "read_committed":
             # A flow that read uncommitted records before stands behind the last stable offset: that is no truncation.
-            written = self._stable.written(suspects)
+            written = self._cluster.written(suspects)
             found = [gap for gap in found if gap.cause != TRUNCATED or gap.position > written.get(gap.place, 0)]
         return found
 
@@ -57,6 +57,22 @@ class KafkaGaps:
             raise self.purged(start, state, found, "records that were still to be read are gone")
         return found
 
+    def refuse_untold(self, places: Mapping[Place, int], state: LogState, when: datetime) -> None:
+        """Refuse a moment that lies where records were deleted: some of them may have come after it.
+
+        Raises:
+            OffsetPurgedError: so it is in a partition.
+        """
+        untold = sorted(place for place, offset in places.items() if 0 < state.earliest[place] == offset)
+        if untold:
+            named = ", ".join(f"{log_name(*place)} (deleted up to {state.earliest[place]})" for place in untold[:5])
+            more = f" and {len(untold) - 5} more" if len(untold) > 5 else ""
+            raise OffsetPurgedError(
+                f"{self._cluster.where}: where {when.isoformat()} lies cannot be told, for nothing older is left of "
+                f"{named}{more}",
+                hint='Begin at a later time or at earliest; on_gap="earliest" of the source takes what is left.',
+            )
+
     def purged(
         self, start: KafkaOffsets, state: LogState, missing: Sequence[PartitionGap], what: str
     ) -> OffsetPurgedError:
@@ -69,8 +85,7 @@ class KafkaGaps:
             what: what happened.
         """
         error = OffsetPurgedError(
-            f"{self._spec.conn_id} ({self._client.servers}): {what}: {_named(missing) or 'the topic is gone'}",
-            hint=_CHOICES,
+            f"{self._cluster.where}: {what}: {_named(missing) or 'the topic is gone'}", hint=_CHOICES
         )
         if missing:
             error.missing = OffsetRange(start, replace(behind_gaps(start, state, missing, "earliest"), passed=False))

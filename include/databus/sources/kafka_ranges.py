@@ -37,6 +37,11 @@ def offsets_at(state: LogState, offsets: Mapping[Place, int]) -> KafkaOffsets:
     return advanced(KafkaOffsets({}), state, offsets)
 
 
+def at_or_end(found: Mapping[Place, int | None], state: LogState) -> dict[Place, int]:
+    """Return what was found of each partition, the end of its log where nothing was or it lies behind the end."""
+    return {place: end if (at := found.get(place)) is None else min(at, end) for place, end in state.ends.items()}
+
+
 def backlog_of(start: KafkaOffsets, state: LogState) -> dict[Place, int]:
     """Return how many offsets of each partition are to be read."""
     return {

@@ -81,6 +81,7 @@ class KafkaTopics(SourceSpec):
 
     kind: ClassVar[str] = "kafka"
     direct: ClassVar[bool] = True
+    ranged: ClassVar[bool] = True
     login_in_splits: ClassVar[bool] = True
 
     conn_id: str

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from copy import copy
 from datetime import UTC, datetime
 from math import ceil
 
+from databus.core.backfill import LogMoment
 from databus.core.batching import Batching
 from databus.core.connections import Connection
-from databus.core.errors import DatabusError, OffsetInvalidError, SourceSettingError
+from databus.core.errors import DatabusError, SourceSettingError
 from databus.core.findings import Finding, Level
 from databus.core.flow_specs import FlowContext
 from databus.core.lag import Lag, PartitionLag
@@ -18,20 +20,26 @@ from databus.core.offsets import KafkaOffsets, Offset, OffsetRange
 from databus.core.plan import SourcePlan
 from databus.core.tables import TableSchema
 from databus.kafka.client import ClientSettings
-from databus.kafka.cluster import KafkaCluster, TopicFacts
+from databus.kafka.cluster import KafkaCluster
 from databus.sources.kafka_gaps import KafkaGaps
-from databus.sources.kafka_positions import (
-    LogState,
-    advanced,
-    shares,
+from databus.sources.kafka_logs import KafkaLogs
+from databus.sources.kafka_positions import LogState, advanced, shares
+from databus.sources.kafka_ranges import (
+    at_or_end,
+    backlog_of,
+    kafka_offsets,
+    offsets_at,
+    pieces_of,
+    places_of,
+    stretches_of,
 )
-from databus.sources.kafka_ranges import backlog_of, kafka_offsets, offsets_at, pieces_of, places_of, stretches_of
 from databus.sources.kafka_raw import RawKafkaSplit
-from databus.sources.kafka_rows import log_name, tables_of
+from databus.sources.kafka_rows import tables_of
 from databus.sources.kafka_sample import DEFAULT_BYTES, Sample, Sampler
 from databus.sources.kafka_split import KafkaSplit
 from databus.sources.kafka_stable_offsets import StableOffsets
-from databus.sources.kafka_topics import GROUP_PREFIX, OFFSETS_PREFIX, KafkaTopics, named_offsets, utc
+from databus.sources.kafka_start import given_start
+from databus.sources.kafka_topics import GROUP_PREFIX, OFFSETS_PREFIX, KafkaTopics, utc
 from databus.sources.schema_registry.preflight import registry_findings
 from databus.sources.schema_registry.settings import RegistrySettings
 
@@ -58,10 +66,10 @@ class KafkaTopicsSource:
             raise SourceSettingError(error.message, hint=error.hint) from error
         self._cluster = KafkaCluster(self._client, spec.isolation)
         self._sampler = Sampler(self._client, spec.isolation, spec.consumer)
-        self._stable = StableOffsets(self._client, self._flow) if spec.isolation == "read_committed" else None
-        self._gaps = KafkaGaps(spec, self._client, self._stable)
+        self._stable = StableOffsets(self._cluster, self._flow) if spec.isolation == "read_committed" else None
+        self._gaps = KafkaGaps(spec, self._cluster)
+        self._logs = KafkaLogs(spec, self._cluster, self._flow)
         self._turn = 0
-        self._said_missing: frozenset[str] = frozenset()
 
     def preflight(self, start: Offset | None) -> Sequence[Finding]:
         """Probe brokers, topics, rights to read, the start offset and the schema registry; changes nothing."""
@@ -70,7 +78,7 @@ class KafkaTopicsSource:
     def _cluster_findings(self, start: Offset | None) -> Sequence[Finding]:
         name = f"kafka: {self._spec.conn_id}"
         try:
-            found = self._topics()
+            found = self._logs.topics()
             if not found:
                 missing = f"no topic matches {', '.join(self._spec.topics)}"
                 return [Finding(name, Level.WARN, missing, "Topics that appear later are read from their start.")]
@@ -78,38 +86,71 @@ class KafkaTopicsSource:
             self._cluster.ends(places[:1])
             findings = [Finding(name, Level.OK, f"{len(found)} topics, {len(places)} partitions")]
             if start is not None:
-                self._gaps.refuse(kafka_offsets(start), self._state(found))
+                self._gaps.refuse(kafka_offsets(start), self._logs.state(found))
         except DatabusError as error:
             return [Finding(name, Level.ERROR, error.message, error.hint, error.code)]
         return findings
 
     def start_offset(self) -> Offset:
-        """Return the offset that `start` names."""
+        """Return the offset that `start` names, or where the range of this view begins."""
+        if self._logs.between is not None:
+            return self._logs.between.start
         start = self._spec.start
         if start == "earliest":
             return self.earliest_offset()
         if start == "latest":
             return self.latest_offset()
         if start.startswith((GROUP_PREFIX, OFFSETS_PREFIX)):
-            return self._given(start)
+            return given_start(self._spec, self._cluster, self._logs.state(), start)
         return self.offset_at(utc(datetime.fromisoformat(start)))
 
     def earliest_offset(self) -> Offset:
         """Return the first offset of each partition."""
-        state = self._state(self._topics())
+        state = self._logs.state()
         return offsets_at(state, state.earliest)
 
     def latest_offset(self) -> Offset:
         """Return the last stable offset of each partition."""
-        state = self._state(self._topics())
+        state = self._logs.state()
         return offsets_at(state, state.ends)
 
     def offset_at(self, when: datetime) -> Offset:
         """Return per partition the first offset with a timestamp not before `when`, its end where there is none."""
-        state = self._state(self._topics())
+        state = self._logs.state()
         found = self._cluster.at_time(state.ends, ceil(when.timestamp() * 1000))
-        wanted = {p: end if (at := found.get(p)) is None else min(at, end) for p, end in state.ends.items()}
-        return offsets_at(state, wanted)
+        return offsets_at(state, at_or_end(found, state))
+
+    def boundary_at(self, when: datetime) -> LogMoment:
+        """Return per partition the first offset with a timestamp not before `when`, its end where there is none.
+
+        A record that comes later and says an earlier time lies behind the place, as with any reader by time.
+
+        Raises:
+            OffsetPurgedError: older records of a partition were deleted and none is left from before `when`; not where
+                `on_gap` says to go on with what is left.
+        """
+        state = self._logs.state()
+        found = self._cluster.at_time(state.ends, ceil(when.timestamp() * 1000))
+        wanted = at_or_end(found, state)
+        if self._spec.on_gap == "fail":
+            self._gaps.refuse_untold(wanted, state, when)
+        # Behind the last stable offset lie records that are not decided on, of an earlier time maybe.
+        undecided = any((at := found.get(place)) is None or at > end for place, end in state.ends.items())
+        return LogMoment(offsets_at(state, wanted), open=undecided)
+
+    def plan_exactly(self, wanted: OffsetRange) -> SourcePlan:
+        """Describe a range; see `reopen`."""
+        return self.reopen(wanted)
+
+    def between(self, wanted: OffsetRange) -> KafkaTopicsSource:
+        """Return a view, sharing the clients, that begins and ends at two places of each partition.
+
+        Raises:
+            OffsetPurgedError: a log was replaced between the two.
+        """
+        view = copy(self)
+        view._logs = self._logs.cut(wanted)  # noqa: SLF001 - it is one of this class
+        return view
 
     def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
         """Return the next range, or a gap to pass over; waits up to `limit.max_seconds` for a record.
@@ -120,13 +161,13 @@ class KafkaTopicsSource:
         start, deadline = kafka_offsets(after), time.monotonic() + limit.max_seconds
         while True:
             began = time.monotonic()
-            state = self._state(self._topics())
-            self._say_missing(start, state)
+            state = self._logs.state()
+            self._logs.say_missing(start, state)
             if missing := self._gaps.refuse(start, state):
                 return self._gaps.passing(start, state, missing)
             found = self._next(start, state, limit)
             left = deadline - time.monotonic()
-            if found is not None or left <= 0:
+            if found is not None or left <= 0 or self._logs.between is not None:
                 return found
             if self._stable is not None:
                 self._stable.watch(state.ends)
@@ -144,7 +185,7 @@ class KafkaTopicsSource:
             return SourcePlan(planned, (), 0, 0, passed="a gap, passed over by the source's policy")
         stretches = stretches_of(start, end)
         topics = {s.topic for s in stretches}
-        state = self._state(self._cluster.describe(sorted(topics), lambda _name, _internal: True))
+        state = self._logs.whole_state(sorted(topics))
         moving = {(s.topic, s.partition) for s in stretches}
         gone = [gap for gap in self._gaps.found(start, state) if gap.place in moving]
         if gone or not topics <= state.ids.keys():
@@ -179,7 +220,7 @@ class KafkaTopicsSource:
     def lag(self, committed: Offset) -> Lag:
         """Measure the distance to the ends, in bytes by the size of the records that are next."""
         start = kafka_offsets(committed)
-        state = self._state(self._topics())
+        state = self._logs.state()
         now = datetime.now(UTC)
         self._gaps.refuse(start, state)
         head = str(offsets_at(state, state.ends))
@@ -194,7 +235,7 @@ class KafkaTopicsSource:
     def partition_lags(self, committed: Offset) -> tuple[PartitionLag, ...]:
         """Return the distance to the end of each partition, by topic and number."""
         start = kafka_offsets(committed)
-        state = self._state(self._topics())
+        state = self._logs.state()
         self._gaps.refuse(start, state)
         backlog = backlog_of(start, state)
         first = self._sampler.first_times(stretches_of(start, advanced(start, state, backlog)))
@@ -212,26 +253,7 @@ class KafkaTopicsSource:
     def close(self) -> None:
         """Close the clients; safe to call twice."""
         self._sampler.close()
-        if self._stable is not None:
-            self._stable.close()
         self._cluster.close()
-
-    def _topics(self) -> dict[str, TopicFacts]:
-        listed = self._cluster.topic_names()
-        # A topic that the account may not look at is in no list: one that is named is asked for, and refused by name.
-        names = [name for name in dict.fromkeys((*listed, *self._spec.named())) if self._spec.wants(name)]
-        return self._cluster.describe(names, lambda name, internal: self._spec.wants(name, internal=internal))
-
-    def _state(self, topics: dict[str, TopicFacts]) -> LogState:
-        places = places_of(topics)
-        ends, earliest = self._cluster.ends(places), self._cluster.earliest(places)
-        both = [place for place in places if place in ends and place in earliest]
-        return LogState(
-            {topic: facts.id for topic, facts in topics.items()},
-            {place: earliest[place].offset for place in both},
-            {place: max(ends[place].offset, earliest[place].offset) for place in both},
-            {place: ends[place].epoch for place in both},
-        )
 
     def _next(self, start: KafkaOffsets, state: LogState, limit: Batching) -> SourcePlan | None:
         backlog = backlog_of(start, state)
@@ -264,39 +286,3 @@ class KafkaTopicsSource:
             more=more,
             bound=True,
         )
-
-    def _given(self, start: str) -> KafkaOffsets:
-        state = self._state(self._topics())
-        if start.startswith(GROUP_PREFIX):
-            group = start.removeprefix(GROUP_PREFIX)
-            wanted = self._cluster.committed(group)
-            what = f"group {group} has committed"
-            if not wanted:
-                raise OffsetInvalidError(
-                    f"{self._spec.conn_id}: consumer group {group} has committed no offset",
-                    hint='Name another group, or start="earliest" or "latest".',
-                )
-        else:
-            wanted, what = named_offsets(start), "start names"
-        for place, offset in wanted.items():
-            if place in state.ends and not state.earliest[place] <= offset <= state.ends[place]:
-                raise OffsetInvalidError(
-                    f"{self._spec.conn_id}: {what} {offset} of {log_name(*place)}, "
-                    f"whose log holds {state.earliest[place]} to {state.ends[place]}"
-                )
-        if not start.startswith(GROUP_PREFIX) and (unknown := sorted(wanted.keys() - state.ends.keys())):
-            raise OffsetInvalidError(
-                f"{self._spec.conn_id}: {what} {log_name(*unknown[0])}, which is not among the topics that are read"
-            )
-        return offsets_at(state, {place: wanted.get(place, first) for place, first in state.earliest.items()})
-
-    def _say_missing(self, start: KafkaOffsets, state: LogState) -> None:
-        missing = frozenset(topic for topic in start.positions if topic not in state.ids and self._spec.wants(topic))
-        if missing - self._said_missing:
-            log.warning(
-                "flow %s: topics %s are not on %s any more; nothing is read of them",
-                self._flow,
-                ", ".join(sorted(missing)),
-                self._spec.conn_id,
-            )
-        self._said_missing = missing

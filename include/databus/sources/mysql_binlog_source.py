@@ -12,6 +12,7 @@ from databus.binlog.dump import Dump
 from databus.binlog.kept_log import KeptLog
 from databus.binlog.range_staging import RangeBounds
 from databus.binlog.segments import RangeIndex
+from databus.core.backfill import LogMoment
 from databus.core.batching import Batching
 from databus.core.connections import Connection
 from databus.core.errors import (
@@ -25,6 +26,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.lag import Headroom, Lag
 from databus.core.offsets import BinlogOffset, Offset, OffsetRange, Ordering
 from databus.core.plan import SourcePlan
+from databus.core.protocols import Turns
 from databus.sources.claim_rules import ClaimRules
 from databus.sources.flow_stores import FlowStores
 from databus.sources.mysql_binlog import MysqlBinlog
@@ -37,6 +39,7 @@ from databus.sources.mysql_positions import MysqlPositions, request_after
 from databus.sources.mysql_preflight import preflight
 from databus.sources.mysql_purged import purged
 from databus.sources.mysql_server import MysqlServer
+from databus.sources.mysql_table_changes import changes_of
 from databus.sources.range_dumper import RangeDumper
 from databus.sources.row_filters import RowFilters
 from databus.sources.segment_relay import SegmentRelay
@@ -109,21 +112,23 @@ class MysqlBinlogSource:
         """Return the last transaction boundary at which every later transaction committed at or after `when`."""
         return self._relay.at_time(when) or self._positions.at_time(when)
 
-    def boundary_at(self, when: datetime) -> BinlogOffset | None:
-        """Return the place before the first transaction that committed at or after `when`; None while there is none."""
-        return boundary_at(self._server, self._positions, self._relay, when)
+    def boundary_at(self, when: datetime) -> LogMoment:
+        """Return the place before the first transaction that committed at or after `when`, the head while none has."""
+        head = self._server.head()
+        found = boundary_at(self._server, self._positions, self._relay, when)
+        return LogMoment(found or head, open=found is None)
 
-    def plan_until(self, after: Offset, until: Offset) -> SourcePlan:
+    def plan_exactly(self, wanted: OffsetRange) -> SourcePlan:
         """Dump exactly the range between two places, whatever XA is pending at the second one.
 
         Raises:
-            OffsetInvalidError: `until` is no transaction boundary after `after`.
+            OffsetInvalidError: its end is no transaction boundary after its start.
             SourceDivergedError, OffsetPurgedError: as `plan`.
         """
-        start, end = self._server.binlog(after), self._server.binlog(until)
+        start, end = self._server.binlog(wanted.start), self._server.binlog(wanted.end)
         index = self._ranges.stage(start, self._continued(start), RangeBounds(end=end), None)
         if index is None:
-            raise OffsetInvalidError(f"{self._server.place}: nothing lies between {after} and {until}")
+            raise OffsetInvalidError(f"{self._server.place}: nothing lies in {wanted}")
         self._filters.check(index.tables)
         return source_plan(index)
 
@@ -166,9 +171,9 @@ class MysqlBinlogSource:
         self._filters.check(index.tables)
         return source_plan(index)
 
-    def stream(self, *, on: bool) -> None:
+    def stream(self, *, on: bool, turns: Turns | None = None) -> None:
         """Keep the dump open from one range to the next while the flow stands at the head of the log."""
-        self._dumps.streams = on
+        self._dumps.streams, self._ranges.turns = on, turns
         if not on:
             self._dumps.end_followed()
 
@@ -230,6 +235,18 @@ class MysqlBinlogSource:
         if first_ms is None:  # rotations at most: nothing to move
             return Lag(0, 0.0, str(head), now)
         return Lag(behind, max(0.0, now.timestamp() - first_ms / 1000), str(head), now)
+
+    def changed_since(self, after: Offset) -> bool:
+        """Tell whether a captured table was changed behind a place; True where the log does not tell."""
+        offset = self._server.binlog(after)
+        if offset.server != self._server.identity:
+            return True
+        changes = changes_of(self._server, self._dumps.address)
+        return changes.since(offset, self._capture, self._server, self._dumps.open)
+
+    def rest(self) -> None:
+        """Close the control connection; the next question opens one again, and what the server is stays known."""
+        self._server.close()
 
     def headroom(self, committed: Offset) -> Headroom | None:
         """Measure how long the server still keeps what follows an offset; None for one of another server."""

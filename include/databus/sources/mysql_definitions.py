@@ -8,6 +8,7 @@ last statement that touched the table; what was before that statement stays unkn
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -33,6 +34,9 @@ from databus.sources.mysql_server import MysqlServer
 log = logging.getLogger(__name__)
 
 _TRIES = 20
+_FULL_S = 1.0
+"""A server that gave full metadata is asked again after so long: `learn` makes up for a change in between."""
+
 _NO_TABLES = TableCapture(("re:",))
 _WAY_OUT = (
     "Start the flow after the last statement that changed the table: from there information_schema tells what it is. "
@@ -131,6 +135,7 @@ class MysqlDefinitions:
         self._server, self._capture, self._open_store, self._logs_after = server, capture, store, logs_after
         self._columns = MysqlColumns(server)
         self._known_store: HistoryStore | None = None
+        self._full: tuple[str, float] | None = None
         self._history: SchemaHistory | None = None
         self._tried: set[tuple[TableName, str, int]] = set()
         self._fold: bool | None = None
@@ -193,7 +198,12 @@ class MysqlDefinitions:
     def _needed(self) -> bool:
         if self._server.flavor == "mariadb":
             return True
-        return self._server.variables("binlog_row_metadata").get("binlog_row_metadata", "").upper() != "FULL"
+        server, now = self._server.identity, time.monotonic()
+        if self._full is not None and self._full[0] == server and now - self._full[1] < _FULL_S:
+            return False
+        metadata = self._server.variables("binlog_row_metadata").get("binlog_row_metadata", "")
+        self._full = (server, now) if metadata.upper() == "FULL" else None
+        return self._full is None
 
     def _opened(self, start: BinlogOffset) -> SchemaHistory:
         history = self._store().load()

@@ -14,6 +14,7 @@ from databus.binlog.range_staging import RangeBounds, RangeStager
 from databus.binlog.segments import RangeIndex
 from databus.core.errors import SegmentStoreFullError, SourceUnavailableError
 from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.protocols import Turns
 from databus.sources.dump_retries import DumpRetries
 from databus.sources.flow_stores import FlowStores
 from databus.sources.followed_dump import FollowedDump
@@ -48,6 +49,7 @@ class RangeDumper:
         self._dumps, self._server = dumps, dumps.server
         self._capture, self._relay, self._stores, self._definitions = capture, relay, stores, definitions
         self._running: Dump | FollowedDump | KeptLog | None = None
+        self.turns: Turns | None = None
 
     def stage(
         self, after: BinlogOffset, switch: Resumption | None, bounds: RangeBounds, deadline: float | None
@@ -144,10 +146,16 @@ class RangeDumper:
         def until() -> float:
             # Once a transaction is there, only take what has arrived already.
             assert deadline is not None  # noqa: S101 - asked in following dumps only
-            return 0.0 if stager.transactions else deadline
+            if stager.transactions:
+                return 0.0
+            if self.turns is not None:
+                self.turns.give_back()  # nobody is kept waiting by who waits for changes
+            return deadline
 
         self._running = dump
         for batch in dump.batches(None if deadline is None else until):
+            if self.turns is not None and deadline is not None and batch.arrived:
+                self.turns.take()
             for piece in walk.walk(batch):
                 if isinstance(dump, FollowedDump):
                     dump.passed(piece)

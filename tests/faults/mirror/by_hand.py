@@ -47,9 +47,8 @@ class Operator:
         connection = Connection(
             conn_id="operator", conn_type="kafka", extra={"bootstrap.servers": sandbox.address(server)}
         )
-        client = ClientSettings.of(connection, 5.0)
-        self._readable, self._stable = KafkaCluster(client), StableOffsets(client, "operator")
-        self._stands: dict[Place, tuple[int, float]] = {}
+        self._cluster = KafkaCluster(ClientSettings.of(connection, 5.0))
+        self._stable = StableOffsets(self._cluster, "operator")
         self._tried: dict[Place, int] = {}
         self._looked = 0.0
         self.aborted = 0
@@ -61,24 +60,21 @@ class Operator:
             return
         self._looked = now
         try:
-            ends = {place: edge.offset for place, edge in self._readable.ends(self._places).items()}
-            held = self._stable.held_back(ends)
+            ends = {place: edge.offset for place, edge in self._cluster.ends(self._places).items()}
+            standing = self._stable.standing(ends)
         except Exception as error:  # noqa: BLE001 - brokers are killed all the time
             self._note(f"the operator got no answer: {error}")
             return
         self.aborted += sum(ends[place] > offset for place, offset in self._tried.items())
         self._tried = {place: offset for place, offset in self._tried.items() if ends[place] <= offset}
-        before = self._stands
-        self._stands = {p: before[p] if before.get(p, (-1, 0.0))[0] == ends[p] else (ends[p], now) for p in held}
-        for place, (offset, since) in self._stands.items():
-            if now - since >= self._hung_s:
-                self._note(f"{place} stands at {offset} for {now - since:.0f} s, {held[place]} records behind it")
-                self._abort(place, offset)
+        for place, found in standing.items():
+            if found.seconds >= self._hung_s:
+                self._note(f"{place}: {found}")
+                self._abort(place, found.offset)
 
     def close(self) -> None:
-        """Drop the clients."""
-        self._readable.close()
-        self._stable.close()
+        """Drop the client."""
+        self._cluster.close()
 
     def _abort(self, place: Place, offset: int) -> None:
         where = ("--topic", place[0], "--partition", str(place[1]))

@@ -13,12 +13,13 @@ from databus.core.connections import Connection
 from databus.sandbox import Sandbox
 from databus.testing.zookeeper_proxy import ZooKeeperProxy
 from tests.integration.checkpoints.stores import Connect
+from tests.ports import ports_from
 
 
 @pytest.fixture(scope="package")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A ZooKeeper of these tests' own: it is killed and restarted."""
-    sandbox = Sandbox(tmp_path_factory.mktemp("zookeeper"), ports_from=29_300)
+    sandbox = Sandbox(tmp_path_factory.mktemp("zookeeper"), ports_from=ports_from(29_300))
     sandbox.up(["zookeeper"])
     yield sandbox
     sandbox.destroy()

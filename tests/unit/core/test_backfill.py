@@ -5,46 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from databus.core.backfill import Aim, Backfill, Boundary, Mode, aim_of, without
-from databus.core.errors import BackfillRangeError, SourceDivergedError
-from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction, SequenceOffset
+from databus.core.backfill import Aim, Backfill, Boundary, Mode, aim_of, backfill_id
+from databus.core.errors import BackfillRangeError
+from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange, PreparedTransaction, SequenceOffset
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(SequenceOffset(start), SequenceOffset(end))
-
-
-def records(ranges: tuple[OffsetRange, ...]) -> list[int]:
-    found: list[int] = []
-    for one in ranges:
-        assert isinstance(one.start, SequenceOffset)
-        assert isinstance(one.end, SequenceOffset)
-        found += range(one.start.sequence + 1, one.end.sequence + 1)
-    return found
-
-
-ranges = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda pair: span(min(pair), max(pair)))
-
-
-@given(ranges, st.lists(ranges, max_size=8))
-def test_what_is_left_is_each_record_that_nobody_took_once_and_in_order(
-    wanted: OffsetRange, taken: list[OffsetRange]
-) -> None:
-    gone = set(records(tuple(taken)))
-    assert records(without(wanted, taken)) == [r for r in records((wanted,)) if r not in gone]
-    assert not any(left.empty for left in without(wanted, taken))
-
-
-def test_two_logs_cannot_be_compared() -> None:
-    one, other = (BinlogOffset("bin.000001", 100 * n, server="a") for n in (1, 2))
-    foreign = OffsetRange(BinlogOffset("bin.000001", 50, server="b"), BinlogOffset("bin.000001", 70, server="b"))
-    with pytest.raises(SourceDivergedError, match="a failover lies between them"):
-        without(OffsetRange(one, other), [foreign])
 
 
 def test_the_same_range_is_the_same_backfill_whatever_else_is_known_of_its_places() -> None:
@@ -69,3 +35,14 @@ def test_aims() -> None:
     assert aim_of(Mode.REPLAY, ".replay", "", into_live=True) == Aim(Mode.REPLAY)
     with pytest.raises(BackfillRangeError, match="a replay needs a suffix"):
         aim_of(Mode.REPLAY, "", "", into_live=False)
+
+
+def test_two_ranges_of_many_partitions_are_two_backfills_also_where_their_texts_are_the_same() -> None:
+    def made(last: int, **known: object) -> str:
+        positions = {"orders": {**dict.fromkeys(range(40), 5), 40: last}}
+        end = KafkaOffsets(positions, **known)  # type: ignore[arg-type] # any fields
+        return backfill_id(Aim(Mode.REPLAY, ".replay"), OffsetRange(KafkaOffsets({}), end))
+
+    assert made(6) != made(7)
+    assert made(6) == made(6, ids={"orders": "x"}, epochs={"orders": {0: 3}})
+    assert made(6) != made(6, generations={"orders": {0: 1}})

@@ -117,7 +117,7 @@ def test_every_byte_is_in_exactly_one_span_of_the_right_state(steps) -> None:
     place = log.first
     for span in ledger.spans:
         assert span.start == SequenceOffset(place)
-        place = span.end.sequence
+        place = span.end.sequence  # type: ignore[attr-defined]
         for position in range(span.start.sequence + 1, place + 1):
             assert position not in told
             told[position] = (span.state, span.number)
@@ -200,7 +200,7 @@ def test_a_hole_is_a_span_of_its_own() -> None:
     log = moved([("commit", 3, 2, 0, 0, 0)] * 3)
     del log.entries[2]
     ledger = log.ledger()
-    assert [(s.start.sequence, s.end.sequence, s.state) for s in ledger.spans] == [
+    assert [(s.start.sequence, s.end.sequence, s.state) for s in ledger.spans] == [  # type: ignore[attr-defined]
         (20, 23, "dispatched"),
         (23, 26, "unknown"),
         (26, 29, "dispatched"),

@@ -145,3 +145,13 @@ class TestRange:
 def test_stored_json_that_is_no_offset(stored: dict[str, Any]) -> None:
     with pytest.raises(CheckpointFormatError):
         offset_from_json(stored)
+
+
+def test_a_place_of_the_logs_as_they_are_counts_in_the_checkpoints_generations() -> None:
+    standing = KafkaOffsets({"a": {0: 9, 1: 4}, "b": {0: 7}}, {"a": "a1", "b": "b1"}, {}, {"a": {0: 2}, "b": {0: 1}})
+    found = KafkaOffsets({"a": {0: 3, 1: 3}, "b": {0: 1, 1: 1}, "c": {0: 1}}, {"a": "a1", "b": "anew", "c": "c1"})
+    counted = found.of_generations(standing)
+    assert counted.generations == {"a": {0: 2}, "b": {0: 2, 1: 1}}
+    assert (counted.positions, counted.ids) == (found.positions, found.ids)
+    # The same log: further back in it is before the checkpoint, which it is not by another count.
+    assert KafkaOffsets({"a": {0: 12}}, {"a": "a1"}).of_generations(standing).places()["a", 0] == (2, 12)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
+from typing import Any
 
 
 @dataclass
@@ -69,7 +69,7 @@ def smtp_sink() -> Iterator[Mailbox]:
             lines = []
             while (line := self.rfile.readline()) not in (b".\r\n", b""):
                 lines.append(line[1:] if line.startswith(b"..") else line)
-            box.mails.append(cast("EmailMessage", message_from_bytes(b"".join(lines), policy=policy.default)))
+            box.mails.append(message_from_bytes(b"".join(lines), policy=policy.default))
             box.recipients.append(list(recipients))
             self.say("250 taken")
 

@@ -81,6 +81,30 @@ def test_each_raise_is_an_incident_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("looked_s_before", "event"),
+    [(3, None), (300, None), (0, AlertEvent.RECOVERED), (-1, AlertEvent.RECOVERED), (3600, AlertEvent.RECOVERED)],
+)
+def test_who_looked_before_it_was_raised_does_not_say_that_it_is_over(
+    looked_s_before: float, event: AlertEvent | None
+) -> None:
+    """An hour before is no slow look: two clocks disagree, and an alert that never ends would be worse."""
+    raised, _ = step(AlertState(), Verdict.OVER, NOON, Patience())
+    later = NOON + timedelta(seconds=30)
+    state, said = step(raised, Verdict.CLEAR, later, Patience(), NOON - timedelta(seconds=looked_s_before))
+    assert said is event
+    assert state.raised is (event is None)
+
+
+def test_who_looked_before_it_was_over_does_not_raise_it_again() -> None:
+    raised, _ = step(AlertState(), Verdict.OVER, NOON, Patience())
+    over, _ = step(raised, Verdict.CLEAR, NOON + timedelta(seconds=10), Patience())
+    assert step(over, Verdict.OVER, NOON + timedelta(seconds=20), Patience(), NOON + timedelta(seconds=9)) == (
+        over,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
     ("value", "verdict"),
     [(None, Verdict.UNKNOWN), (99.0, Verdict.OVER), (100.0, Verdict.BETWEEN), (125.0, Verdict.CLEAR)],
 )

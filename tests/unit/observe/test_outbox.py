@@ -104,6 +104,25 @@ def test_retries_and_other_evaluators_do_not_repeat_it() -> None:
     assert place.events == ["a raised", "a recovered"]
 
 
+def test_a_slow_look_does_not_end_what_another_raised_meanwhile() -> None:
+    place = Place()
+    looked = place.clock.now()
+    place.clock.wait(3)
+    place.say(place.outbox(place.channel()), OVER)
+    place.outbox(place.channel()).consider([CLEAR], (), lambda _kind: Patience(), looked)
+    assert place.events == ["a raised"]
+    (noted,) = place.book.load("orders").values()
+    assert AlertState.from_json(noted.state.to_json()) == noted.state
+    place.say(place.outbox(place.channel()), CLEAR)
+    assert place.events == ["a raised", "a recovered"]
+
+
+def test_a_state_of_an_older_version_is_read() -> None:
+    written = AlertState(raised=True, number=2).to_json()
+    del written["seen_at"]
+    assert AlertState.from_json(written) == AlertState(raised=True, number=2)
+
+
 def test_what_is_not_observed_any_more_has_recovered() -> None:
     place = Place()
     gap = Observation(AlertKind.GAP, Verdict.OVER, "gap 3: purged", "3")

@@ -31,3 +31,10 @@ def test_lag_is_within_bounds_only_when_it_is_known(
     place: Place, bounds: tuple[float | None, int | None], within: bool
 ) -> None:
     assert place.within(*bounds) is within
+
+
+@pytest.mark.parametrize(
+    ("committed", "changed", "has_changes"), [("a:4", False, False), ("a:4", True, True), ("", False, True)]
+)
+def test_of_a_shared_log_only_own_changes_count(committed: str, changed: bool, has_changes: bool) -> None:
+    assert Place("orders", committed, "a:9", 5, 0.0, changed=changed).has_changes is has_changes

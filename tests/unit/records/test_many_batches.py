@@ -10,7 +10,6 @@ import os
 import time
 
 import pytest
-import sqlalchemy as sa
 
 from databus.core.trace import Change
 from databus.ops.trace_batches import BatchFinder
@@ -22,11 +21,12 @@ CHANGES = 1000
 log = logging.getLogger(__name__)
 
 
-def test_a_change_is_found_with_few_statements(store):
+def test_a_change_is_found_with_few_statements(store, reader):
     server = fill(store, "orders", BATCHES, CHANGES)
     statements: list[str] = []
-    sa.event.listen(store.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
-    finder = BatchFinder("orders", Provenance(store))
+    with reader.snapshot():  # opens it
+        reader._connection.set_trace_callback(lambda told: statements.append(told) if told[:6] == "SELECT" else None)
+    finder = BatchFinder("orders", Provenance(reader))
     for batch in (0, 1, BATCHES // 3, BATCHES - 1):
         number = batch * CHANGES + 500
         at = place(server, number, 100)
@@ -47,8 +47,8 @@ def test_a_change_is_found_with_few_statements(store):
 
 
 @pytest.mark.parametrize("behind", [0, 1, BYTES - 1])
-def test_places_between_two_transactions_belong_to_the_batch_that_read_them(store, behind):
+def test_places_between_two_transactions_belong_to_the_batch_that_read_them(store, reader, behind):
     server = fill(store, "orders", 3, CHANGES)
     at = place(server, CHANGES, 100)
-    found = BatchFinder("orders", Provenance(store)).read(Change(file=at.file, position=at.pos + behind))
+    found = BatchFinder("orders", Provenance(reader)).read(Change(file=at.file, position=at.pos + behind))
     assert [b.batch for b in found] == [1_000_000 + (1 if behind else 0)]

@@ -71,7 +71,7 @@ def test_the_newest_quality_of_a_flow_is_kept_however_old(store):
     assert [run.run_id for run in newest_runs(store, FLOW, 5)] == ["only"]
 
 
-def test_thirty_days_of_runs_are_bounded_by_what_is_kept(store, monkeypatch):
+def test_thirty_days_of_runs_are_bounded_by_what_is_kept(store, reader, monkeypatch):
     """A quality result a minute; each transaction deletes a bounded piece, and traces find what they found."""
     server = fill(store, "orders", 50, 1000)
     evaluate_run(store, FLOW, "sample", NOON)
@@ -96,6 +96,6 @@ def test_thirty_days_of_runs_are_bounded_by_what_is_kept(store, monkeypatch):
     assert gone["databus_quality_results"] == gone["databus_runs"] == 23 * 1440 + 1
     assert max(deleted) == 5_000
     assert counts(store)["databus_quality_results"] == 7 * 1440
-    finder, at = BatchFinder("orders", Provenance(store)), place(server, 25_500, 100)
+    finder, at = BatchFinder("orders", Provenance(reader)), place(server, 25_500, 100)
     for change in (Change(gtid=f"{server}:25500"), Change(file=at.file, position=at.pos)):
         assert len(finder.read(change)) == 1

@@ -10,11 +10,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from databus.core.errors import RecordingError
+from databus.records.database import SCHEMA_VERSION, VERSION_TABLE
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
-from databus.records.schema import VERSION_TABLE
 from databus.records.store import RecordStore
-from databus.records.tables import SCHEMA_VERSION, metadata, schema_version
+from databus.records.tables import metadata, schema_version
 from tests.contract.record_samples import report
 from tests.contract.records_v1 import insert_batch, statements
 

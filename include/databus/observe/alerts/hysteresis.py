@@ -10,6 +10,9 @@ from datetime import datetime, timedelta
 from databus.core.alert_book import AlertState
 from databus.core.alerts import AlertEvent
 
+_LONGEST_LOOK = timedelta(minutes=5)
+"""What seems to be older than this was not seen so long ago: two machines' clocks disagree."""
+
 
 class Verdict(enum.Enum):
     """What a rule says of a figure."""
@@ -61,14 +64,25 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def step(
-    state: AlertState, verdict: Verdict, now: datetime, patience: Patience
+    state: AlertState, verdict: Verdict, now: datetime, patience: Patience, seen_at: datetime | None = None
 ) -> tuple[AlertState, AlertEvent | None]:
-    """Return the state after a verdict, and the event that is to be told, if any."""
-    if verdict is Verdict.UNKNOWN:
+    """Return the state after a verdict, and the event that is to be told, if any.
+
+    Args:
+        state: what is remembered.
+        verdict: what was found.
+        now: the time.
+        patience: how soon and how often it is told.
+        seen_at: when that was seen which was judged; None for now. One of two watchdogs may take long over a look: what
+            the other has seen after it stays.
+    """
+    seen_at = seen_at or now
+    if verdict is Verdict.UNKNOWN or _is_stale(state, seen_at):
         return state, None
     if verdict is Verdict.CLEAR:
-        event = AlertEvent.RECOVERED if state.raised else None
-        return replace(state, raised=False, over_since=None), event
+        if not state.raised:
+            return replace(state, over_since=None), None
+        return replace(state, raised=False, over_since=None, seen_at=seen_at), AlertEvent.RECOVERED
     if state.raised:
         due = verdict is Verdict.OVER and _is_due(state, now, patience)
         return (replace(state, told_at=now), AlertEvent.REMINDER) if due else (state, None)
@@ -76,7 +90,12 @@ def step(
     waiting = replace(state, over_since=over_since)
     if over_since is None or now - over_since < timedelta(seconds=patience.hold_s):
         return waiting, None
-    return replace(waiting, raised=True, number=state.number + 1, since=now, told_at=now), AlertEvent.RAISED
+    raised = replace(waiting, raised=True, number=state.number + 1, since=now, told_at=now, seen_at=seen_at)
+    return raised, AlertEvent.RAISED
+
+
+def _is_stale(state: AlertState, seen_at: datetime) -> bool:
+    return state.seen_at is not None and timedelta(0) < state.seen_at - seen_at <= _LONGEST_LOOK
 
 
 def _is_due(state: AlertState, now: datetime, patience: Patience) -> bool:

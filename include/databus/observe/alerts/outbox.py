@@ -61,6 +61,7 @@ class Outbox:
         observations: Iterable[Observation],
         known: Collection[AlertKind],
         patience: Callable[[AlertKind], Patience],
+        seen_at: datetime | None = None,
     ) -> list[Alert]:
         """Move the flow's alerts by what was observed, and give channels what they are owed.
 
@@ -68,6 +69,7 @@ class Outbox:
             observations: at most one for each kind and subject.
             known: kinds of which every subject that is over was observed: the others have recovered.
             patience: how soon and how often alerts of a kind are told.
+            seen_at: when it was observed, None for now: it changes nothing of what others saw after that.
 
         Returns:
             The alerts decided on here; some other evaluation may have decided on others at the same time.
@@ -75,6 +77,7 @@ class Outbox:
         Raises:
             CheckpointError: the book does not answer; what was decided until then is owed.
         """
+        seen_at = seen_at or self.clock.now()
         noted = dict(self.book.load(self.flow))
         observed = {o.key: o for o in observations}
         for key, at in noted.items():
@@ -83,17 +86,19 @@ class Outbox:
         decided = [
             alert
             for o in observed.values()
-            if (alert := self._decide(o, noted.get(o.key), patience(o.kind))) is not None
+            if (alert := self._decide(o, noted.get(o.key), patience(o.kind), seen_at)) is not None
         ]
         for key, at in self.book.load(self.flow).items():
             self._deliver(key, at)
         return decided
 
-    def _decide(self, observation: Observation, noted: Noted | None, patience: Patience) -> Alert | None:
+    def _decide(
+        self, observation: Observation, noted: Noted | None, patience: Patience, seen_at: datetime
+    ) -> Alert | None:
         for _ in range(_ROUNDS):
             at = noted or Noted(AlertState(), None)
             now = self.clock.now()
-            state, event = step(at.state, observation.verdict, now, patience)
+            state, event = step(at.state, observation.verdict, now, patience, seen_at)
             alert = self._alert(observation, state, event, now) if event else None
             names = tuple(c.channel_name for c in self.channels if alert is not None and c.takes(alert))
             if alert is not None and names:

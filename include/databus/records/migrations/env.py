@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from databus.records.schema import VERSION_TABLE
+from databus.records.database import VERSION_TABLE
 from databus.records.tables import metadata
 
 context.configure(

@@ -40,6 +40,9 @@ def unhealthy_components(health: dict[str, Any], since: datetime | None) -> list
     return bad
 
 
+_TASKS_AT_A_TIME = "8"
+
+
 @dataclass(frozen=True)
 class Airflow(ServerDefaults):
     """Airflow on SQLite with the local executor; every visitor is admin, on the loopback address only."""
@@ -77,11 +80,13 @@ class Airflow(ServerDefaults):
         done_file.touch()
 
     def commands(self, context: Context) -> tuple[Command, ...]:
-        """Four processes."""
+        """Four processes, and further schedulers; the first one serves the logs of all tasks."""
         port = str(context.ports["api"])
+        further = range(2, context.options.airflow_schedulers + 1)
         return (
             self._command(context, "api-server", "api-server", "--host", context.host, "--port", port),
             self._command(context, "scheduler", "scheduler"),
+            *(self._command(context, f"scheduler-{n}", "scheduler", "--skip-serve-logs") for n in further),
             self._command(context, "dag-processor", "dag-processor"),
             self._command(context, "triggerer", "triggerer"),
         )
@@ -104,7 +109,9 @@ class Airflow(ServerDefaults):
             "CORE__PLUGINS_FOLDER": str(self._plugins(context)),
             "CORE__LOAD_EXAMPLES": "False",
             "CORE__EXECUTOR": "LocalExecutor",
-            "CORE__PARALLELISM": "8",
+            "CORE__PARALLELISM": _TASKS_AT_A_TIME,
+            # The local executor takes any number of tasks, and runs them as they came (ADR 34).
+            "CORE__DEFAULT_POOL_TASK_SLOT_COUNT": _TASKS_AT_A_TIME,
             "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
             "API__HOST": context.host,

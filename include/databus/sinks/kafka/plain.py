@@ -33,10 +33,10 @@ class _Watched:
         self.poll = producer.poll
 
     def produce(
-        self, topic: str, value: Any, key: Any, partition: int, report: Callable[..., None] | None, headers: Any
+        self, topic: str, value: Any, key: Any, partition: int, report: Callable[..., None] | None, *others: Any
     ) -> None:
         """Hand a record to the producer."""
-        self._producer.produce(topic, value, key, partition, self._both(report) if report else None, headers=headers)
+        self._producer.produce(topic, value, key, partition, self._both(report) if report else None, *others)
 
     def _both(self, report: Callable[..., None]) -> Callable[..., None]:
         def delivered(error: Any, message: Any) -> None:

@@ -1,7 +1,9 @@
 """Transactional sessions: a producer and the consumer that reads its marker, kept between batches of a Python worker.
 
-A new producer connects and initialises its transactions, so Spark's reused Python workers keep theirs. A kept producer
-may have been fenced since; `begin` with a probe finds out before any input is consumed.
+A new producer connects and initialises its transactions, so Spark's reused Python workers keep theirs
+(`kept_sessions`). A kept producer may have been fenced since; `begin` with a probe finds out before any input is
+consumed. The live job's, which has just committed, need not ask: whoever writes the marker fences it first
+(`Session.committed`).
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ _KEPT_TIMEOUT_S = 3.0
 _MARKER_TIMEOUT_S = 5.0
 _CONNECT_WITHIN_S = 2.0
 """A first connection is waited for so long before transactions are asked for."""
+
+_JUST_S = 3.0
+"""What was committed so long ago at most is known without asking: batches at the head of the log follow each other."""
 
 _SETTLED_WITHIN_S = 10.0
 """init_transactions ends what was open, so a marker is settled at once; one that is not by then never will be."""
@@ -109,8 +114,10 @@ class Session:
         self.slot = slot
         self.settings = settings
         self.kept = False
+        self.hurries = False
         self.pid = os.getpid()
         self._seen = LastError()
+        self._committed: tuple[Marker, float, int] | None = None
         self._consumer: Consumer = key.consumer(settings.client, self._seen)
         # The group's metadata is the same for ever: the consumer never joins it.
         self._group = self._consumer.consumer_group_metadata()
@@ -127,6 +134,22 @@ class Session:
         """
         with suppress(KafkaException):
             self.producer.list_topics(MARKER_TOPIC, timeout=min(self.settings.client.timeout_s, _CONNECT_WITHIN_S))
+
+    def committed(self) -> Marker | None:
+        """Return the marker that this session has just committed; None when it has to be read.
+
+        Nobody can have moved it since without fencing this producer, whose next transaction then cannot commit: to
+        compare a plan with it is as good as to compare it with one that was read. An error of a connection ends that.
+        """
+        if self._committed is None:
+            return None
+        marker, since, reports = self._committed
+        try:
+            self.producer.poll(0)
+        except KafkaException as error:  # a fatal error, such as a fence, is raised and not reported
+            self._seen(kafka_error(error))
+        just = time.monotonic() - since <= _JUST_S and self._seen.reports == reports
+        return marker if just else None
 
     def marker(self) -> Marker | None:
         """Return this slot's committed marker.
@@ -168,19 +191,22 @@ class Session:
             SinkFencedError: another writer took over; nothing of this transaction is visible.
             SinkUnavailableError: no answer in time: the next attempt's marker tells what happened.
         """
+        self._committed = None
         self._send(marker)
         self._retry("commit", self.producer.commit_transaction, self.settings.client.timeout_s)
+        self._committed = marker, time.monotonic(), self._seen.reports
 
     def flush(self) -> None:
         """Wait until every record is acknowledged or refused."""
         client = self.settings.client
+        within_s = min(client.timeout_s, _KEPT_TIMEOUT_S) if self.hurries else client.timeout_s
         try:
-            left = self.producer.flush(client.timeout_s)
+            left = self.producer.flush(within_s)
         except KafkaException as error:
             raise self._mapped("produce", error) from error
         if left:
             raise SinkUnavailableError(
-                f"{client.conn_id} ({client.servers}): {left} records unacknowledged after {client.timeout_s:.0f} s",
+                f"{client.conn_id} ({client.servers}): {left} records unacknowledged after {within_s:.0f} s",
                 hint="Check that the brokers run; a retry of the batch goes on from the marker.",
             )
 
@@ -285,31 +311,3 @@ class Session:
                 break
         name = self.key.transactional_id(self.slot)
         return sink_error(self.settings.client, f"{doing} as {name}", error, self._seen)
-
-
-_kept: dict[str, Session] = {}
-_MAX_KEPT = 64
-# Sessions of a forked parent: their threads do not exist here, so destroying them would wait for ever.
-_inherited: list[Session] = []
-
-
-def take(key: MarkerKey, slot: int, settings: ProducerSettings) -> Session:
-    """Return the kept session of a slot, or a new one; it is the caller's until `keep` or `discard`."""
-    session = _kept.pop(key.transactional_id(slot), None)
-    if session is None:
-        return Session(key, slot, settings)
-    if session.pid != os.getpid():
-        _inherited.append(session)
-    elif session.settings == settings:
-        session.kept = True
-        return session
-    else:
-        session.discard()
-    return Session(key, slot, settings)
-
-
-def keep(session: Session) -> None:
-    """Keep a session without an open transaction for the next batch of its slot."""
-    while len(_kept) >= _MAX_KEPT:
-        _kept.pop(next(iter(_kept))).discard()
-    _kept[session.key.transactional_id(session.slot)] = session

@@ -20,7 +20,6 @@ from databus.core.marks import SlotMark
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder, SlotWriter
 from databus.core.tables import TableSchema
-from databus.core.trace import Sighting, Sought
 from databus.kafka.client import ClientSettings, LastError
 from databus.sinks.kafka import evidence
 from databus.sinks.kafka.effect import effect_of
@@ -32,7 +31,6 @@ from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES, topics_of
 from databus.sinks.kafka.topics import DEFAULT_RETENTION_S, Topics
-from databus.sinks.kafka.tracing import TopicReader
 from databus.sinks.kafka.upkeep import abandon_slot, refresh_slot
 
 _MARKER_PARTITIONS = 16
@@ -139,21 +137,6 @@ class KafkaSink:
         ]
         looked_at = f"markers of {slots} slots; ends of {len(outputs)} partitions; {len(claim.receipts)} receipts"
         return Evidence(f"sink {name}", (looked_at,), tuple(problems))
-
-    def sighting(self, place: str) -> Sighting:
-        """Return the record at "topic:partition:offset"."""
-        return self._topic_reader().sighting(place)
-
-    def sightings(self, outputs: Mapping[str, Mapping[str, Any]], sought: Sought) -> Sequence[Sighting]:
-        """Return the records of a batch that carry what is sought."""
-        return self._topic_reader().sightings(outputs, sought)
-
-    def newest(self, outputs: Sequence[str], key: str, table: str) -> Sequence[Sighting]:
-        """Return the newest record of a key in each topic."""
-        return self._topic_reader().newest(outputs, key, table)
-
-    def _topic_reader(self) -> TopicReader:
-        return TopicReader(self.spec.sink_name, self.settings)
 
     def marks(self, slots: int, *, settled: bool = True) -> Sequence[SlotMark | None]:
         """Return what each of the first `slots` slots holds, None where there is no marker."""

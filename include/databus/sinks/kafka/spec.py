@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, Profile, SinkSpec
-from databus.core.protocols import Sink
-from databus.core.tables import TableSchema
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
-from databus.sinks.kafka.topic_names import topic_of
+
+if TYPE_CHECKING:
+    from databus.core.protocols import Sink
+    from databus.core.tables import TableSchema
+    from databus.sinks.kafka.tracing import TopicReader
 
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
 
@@ -105,6 +107,13 @@ class Kafka(SinkSpec):
 
         return KafkaSink(self, connections.get(self.conn_id), context)
 
+    def tracing(self, connections: ConnectionSource) -> TopicReader:
+        """Return what reads single records."""
+        from databus.kafka.client import ClientSettings
+        from databus.sinks.kafka.tracing import TopicReader
+
+        return TopicReader(self.sink_name, ClientSettings.of(connections.get(self.conn_id), self.timeout_s))
+
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the Kafka connection."""
         return ((self.conn_id, "kafka"),)
@@ -115,6 +124,8 @@ class Kafka(SinkSpec):
 
     def output_of(self, table: TableSchema, route: str, flow: str) -> str | None:
         """Return the topic."""
+        from databus.sinks.kafka.topic_names import topic_of
+
         return topic_of(self.topic, table, route, flow)
 
     def image_fields(self, column: str) -> tuple[str, ...]:

@@ -15,6 +15,9 @@ from databus.core.errors import SinkSettingError
 from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES
 
+_MANY_ROWS = 10_000
+"""Fewer are grouped sooner by one thread than several are woken."""
+
 RECORD_OVERHEAD_BYTES = 160
 """Upper bound beside key, value and event id: batch header 61, record header 26, the headers' names and ts_ms 40."""
 
@@ -52,7 +55,9 @@ class Tally:
             self._reject(batch.filter(pa.array(~fits)))
             batch = batch.filter(pa.array(fits))
         tables = pa.table({"database": batch["database"], "table": batch["table"]})
-        counts = tables.group_by(["database", "table"]).aggregate([([], "count_all")]).to_pylist()
+        counts = (
+            tables.group_by(["database", "table"], use_threads=_many(batch)).aggregate([([], "count_all")]).to_pylist()
+        )
         for row in counts:
             self.rows[f"{row['database']}.{row['table']}"] += row["count_all"]
         self.written += batch.num_rows + (pc.sum(batch["tombstone"]).as_py() or 0)
@@ -72,7 +77,8 @@ class Tally:
                 "d": batch["tombstone"],
             }
         )
-        groups = numbered.group_by(["t", "p"]).aggregate([("i", "min"), ("i", "max"), ("i", "count"), ("d", "sum")])
+        facts_of = [("i", "min"), ("i", "max"), ("i", "count"), ("d", "sum")]
+        groups = numbered.group_by(["t", "p"], use_threads=_many(batch)).aggregate(facts_of)
         callbacks: dict[int, Callable[..., None]] = {}
         for group in groups.to_pylist():
             if group["p"] is None:
@@ -163,3 +169,7 @@ class Tally:
                     payload=(row["value"] or b"").decode(),
                 )
             )
+
+
+def _many(batch: pa.RecordBatch) -> bool:
+    return bool(batch.num_rows > _MANY_ROWS)

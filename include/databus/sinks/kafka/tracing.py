@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -47,6 +46,16 @@ class TopicReader:
 
     def __init__(self, sink: str, settings: ClientSettings) -> None:
         self._sink, self._settings, self._seen = sink, settings, LastError()
+        self._opened: Consumer | None = None
+
+    def close(self) -> None:
+        """Close the consumer; safe to call twice."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def expect(self, outputs: Iterable[str], rows: Iterable[tuple[str, str]]) -> None:
+        """See `TraceableSink.expect`; records are found by ranges, not by keys."""
 
     def sighting(self, place: str) -> Sighting:
         """See `TraceableSink.sighting`."""
@@ -54,16 +63,16 @@ class TopicReader:
         if match is None:
             raise TraceNotRecordedError(f"{place} is no place of a topic", hint="Write TOPIC:PARTITION:OFFSET.")
         topic, partition, offset = match["topic"], int(match["partition"]), int(match["offset"])
-        with self._consumer() as consumer:
-            low, high = self._ends(consumer, topic, partition)
-            if offset < low:
-                raise TraceExpiredError(
-                    f"{place} is not kept any more: {topic}[{partition}] begins at {low}",
-                    hint="The topic's retention (or a deletion of records) removed it.",
-                )
-            if offset >= high:
-                raise TraceNotRecordedError(f"{place} is not written yet: {topic}[{partition}] ends at {high}")
-            found = next(self._read(consumer, topic, partition, offset, offset), None)
+        consumer = self._consumer()
+        low, high = self._ends(consumer, topic, partition)
+        if offset < low:
+            raise TraceExpiredError(
+                f"{place} is not kept any more: {topic}[{partition}] begins at {low}",
+                hint="The topic's retention (or a deletion of records) removed it.",
+            )
+        if offset >= high:
+            raise TraceNotRecordedError(f"{place} is not written yet: {topic}[{partition}] ends at {high}")
+        found = next(self._read(consumer, topic, partition, offset, offset), None)
         if found is None:
             raise TraceNotRecordedError(
                 f"{place} holds no record for a read_committed consumer",
@@ -75,27 +84,29 @@ class TopicReader:
         """See `TraceableSink.sightings`."""
         found: list[Sighting] = []
         expired = []
-        with self._consumer() as consumer:
-            for output, facts in sorted(outputs.items()):
-                match = _OUTPUT.fullmatch(output)
-                if match is None or "first_offset" not in facts or facts["first_offset"] < 0:
+        consumer = self._consumer()
+        for output, facts in sorted(outputs.items()):
+            match = _OUTPUT.fullmatch(output)
+            if match is None or "first_offset" not in facts or facts["first_offset"] < 0:
+                continue
+            topic, partition = match["topic"], int(match["partition"])
+            low, _ = self._ends(consumer, topic, partition)
+            first, last = int(facts["first_offset"]), int(facts["last_offset"])
+            if first < low:
+                expired.append(f"{output} begins at {low}, the batch wrote {first}–{last}")
+            if last < low:
+                continue
+            first, last = self._narrowed(consumer, (topic, partition), (max(first, low), last), sought)
+            for message in self._read(consumer, topic, partition, first, last):
+                if _is_other(message, sought):
                     continue
-                topic, partition = match["topic"], int(match["partition"])
-                low, _ = self._ends(consumer, topic, partition)
-                first, last = int(facts["first_offset"]), int(facts["last_offset"])
-                if first < low:
-                    expired.append(f"{output} begins at {low}, the batch wrote {first}–{last}")
-                if last < low:
-                    continue
-                first, last = self._narrowed(consumer, (topic, partition), (max(first, low), last), sought)
-                for message in self._read(consumer, topic, partition, first, last):
-                    sighting = self._seen_at(message)
-                    # A tombstone carries an id and no place; it stands right behind its delete.
-                    follows = sighting.tombstone and found and found[-1].change.event_id == sighting.change.event_id
-                    if follows or sought.matches(sighting.change):
-                        found.append(sighting)
-                        if len(found) >= sought.most:
-                            return found
+                sighting = self._seen_at(message)
+                # A tombstone carries an id and no place; it stands right behind its delete.
+                follows = sighting.tombstone and found and found[-1].change.event_id == sighting.change.event_id
+                if follows or sought.matches(sighting.change):
+                    found.append(sighting)
+                    if len(found) >= sought.most:
+                        return found
         if expired and not found:
             raise TraceExpiredError(
                 f"sink {self._sink}: {'; '.join(expired)}", hint="The topic's retention removed the records."
@@ -110,21 +121,19 @@ class TopicReader:
         found: list[Sighting] = []
         gone: SinkSettingError | None = None
         cut = []
-        with self._consumer() as consumer:
-            for topic in sorted({m["topic"] for o in outputs if (m := _OUTPUT.fullmatch(o))}):
-                try:
-                    partition = hashed % self._partitions(consumer, topic)
-                except SinkSettingError as error:  # deleted since: others may hold the key
-                    gone = error
-                    continue
-                low, high = self._ends(consumer, topic, partition)
-                sighting, reached = self._backwards(
-                    consumer, (topic, partition), (low, high), Sought(key=key, table=table)
-                )
-                if sighting is not None:
-                    found.append(sighting)
-                elif reached > low:
-                    cut.append(f"{topic}[{partition}] back to offset {reached}")
+        consumer = self._consumer()
+        for topic in sorted({m["topic"] for o in outputs if (m := _OUTPUT.fullmatch(o))}):
+            try:
+                partition = hashed % self._partitions(consumer, topic)
+            except SinkSettingError as error:  # deleted since: others may hold the key
+                gone = error
+                continue
+            low, high = self._ends(consumer, topic, partition)
+            sighting, reached = self._backwards(consumer, (topic, partition), (low, high), Sought(key=key, table=table))
+            if sighting is not None:
+                found.append(sighting)
+            elif reached > low:
+                cut.append(f"{topic}[{partition}] back to offset {reached}")
         if gone is not None and not found and not cut:
             raise gone
         if cut and not found:
@@ -221,27 +230,21 @@ class TopicReader:
             raise sink_error(self._settings, f"look at {topic}", known.error, self._seen)
         return len(known.partitions)
 
-    @contextmanager
-    def _consumer(self) -> Iterator[Consumer]:
-        consumer = self._settings.consumer(
-            {
+    def _consumer(self) -> Consumer:
+        if self._opened is None:
+            settings = {
                 "group.id": "databus.trace",  # never committed to, never joined: partitions are assigned
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 10,
-            },
-            self._seen,
-        )
-        try:
-            yield consumer
-        finally:
-            consumer.close()
+            }
+            self._opened = self._settings.consumer(settings, self._seen)
+        return self._opened
 
     def _seen_at(self, message: Message) -> Sighting:
-        pairs: Any = message.headers() or ()
-        headers = {name: _text(value) for name, value in pairs}
+        headers = _headers(message)
         change = of_event_id(headers.get("event_id", "")).plus(_of_value(message.value()))
         key = message.key()
         if key is not None:
@@ -255,6 +258,24 @@ class TopicReader:
 
 def _text(value: str | bytes | None) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+
+
+def _headers(message: Message) -> dict[str, str]:
+    pairs: Any = message.headers() or ()
+    return {name: _text(value) for name, value in pairs}
+
+
+def _is_other(message: Message, sought: Sought) -> bool:
+    """Tell by its headers and by a look at its bytes that a record is not sought: most of a batch are not."""
+    told = of_event_id(_headers(message).get("event_id", ""))
+    if sought.event_ids:
+        return bool(told.event_id) and told.event_id not in sought.event_ids
+    if sought.gtid and told.gtid:
+        return told.gtid != sought.gtid
+    value = message.value()
+    if not sought.file or told.position is not None or value is None:
+        return False
+    return str(sought.position).encode() not in value
 
 
 def _offset(message: Message) -> int:

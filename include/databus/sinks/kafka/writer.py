@@ -10,11 +10,15 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
-from databus.core.errors import DatabusError, MarkerDivergedError, SinkTransactionHangingError
+from databus.core.errors import DatabusError, MarkerDivergedError, SinkError, SinkTransactionHangingError
+from databus.core.kept import keeps
 from databus.core.plan import Plan
 from databus.core.receipts import WriteReceipt
+from databus.rows.columns import views
+from databus.sinks.kafka.kept_sessions import keep, kept, take
 from databus.sinks.kafka.markers import Marker, MarkerKey, Resume, compare
-from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS, ProducerSettings, Producing, Session, keep, take
+from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS, ProducerSettings, Producing, Session
+from databus.sinks.kafka.taken import Taken
 from databus.sinks.kafka.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -23,7 +27,7 @@ LONGEST_CHUNK_S = TRANSACTION_TIMEOUT_MS / 1000 / 2
 """A chunk of slow rows ends after this long; a retry goes on by the rows in the marker, wherever chunks were cut."""
 
 _POLL_EVERY = 1000
-_COLUMNS = ("partition", "key", "value", "event_id", "ts_ms", "tombstone")
+_COLUMNS = ("partition", "key", "event_id", "ts_ms", "tombstone")
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,19 @@ class KafkaSlotWriter:
             SinkFencedError: another writer took over; nothing of the open transaction is visible.
             SinkUnavailableError: the brokers do not answer; a retry goes on from the marker.
         """
-        tally = self.tally()
+        if session := self._follows(slot):
+            taken = Taken(rows)
+            try:
+                return self._close(session, taken, slot, Resume(False, 0, None))
+            except (SinkError, SystemError) as error:  # the second: a fence that shows in a call that succeeded
+                log.info("flow %s: kept producer of slot %s failed, opening another: %s", self.plan.flow, slot, error)
+                rows = taken.again()
         session, resume = self._open(slot)
+        return self._close(session, rows, slot, resume)
+
+    def _close(self, session: Session, rows: Iterable[pa.RecordBatch], slot: int, resume: Resume) -> WriteReceipt:
+        """Do what is left to do in a session whose transaction has begun, and keep it."""
+        tally = self.tally()
         try:
             if resume.finished:
                 receipt = self._recount(rows, slot, resume, tally)
@@ -77,6 +92,27 @@ class KafkaSlotWriter:
             raise
         keep(session)
         return receipt
+
+    def _follows(self, slot: int) -> Session | None:
+        """Return the live job's session with a new transaction, if it has just committed the batch before; else None.
+
+        Neither the marker is read nor the coordinator asked, which a small batch would feel. Should the producer have
+        been fenced all the same, its transaction fails, and another session begins anew by the marker.
+        """
+        session = kept(self.key, slot, self.settings) if keeps() else None
+        marker = session.committed() if session is not None else None
+        prev = self.plan.sinks[self.sink].prev[slot]
+        if session is None or marker is None or not (marker.last and marker.batch == prev < self.plan.batch):
+            return None
+        session = take(self.key, slot, self.settings)
+        try:
+            session.begin()
+        except DatabusError as error:
+            log.info("flow %s: kept producer of slot %s is stale: %s", self.plan.flow, slot, error)
+            session.discard()
+            return None
+        session.hurries = True
+        return session
 
     def tally(self) -> Tally:
         """Return the counts of a new attempt."""
@@ -200,17 +236,18 @@ class KafkaSlotWriter:
 def produce(session: Producing, batch: pa.RecordBatch, tally: Tally) -> None:
     """Hand a batch to the producer; blocks while its queue is full, which bounds the memory of a slow broker."""
     reports = tally.reports(batch)
-    columns = [_topics(batch["topic"]), *(batch[name].to_pylist() for name in _COLUMNS)]
+    columns = [_topics(batch["topic"]), views(batch["value"]), *(batch[name].to_pylist() for name in _COLUMNS)]
     produce, poll = session.producer.produce, session.producer.poll
     last_ms, stamp = None, ("ts_ms", "")
     try:
-        for row, (topic, partition, key, value, event_id, ts_ms, tombstone) in enumerate(zip(*columns, strict=True)):
+        for row, (topic, value, partition, key, event_id, ts_ms, tombstone) in enumerate(zip(*columns, strict=True)):
             if ts_ms != last_ms:
                 last_ms, stamp = ts_ms, ("ts_ms", str(ts_ms))
             headers = [("event_id", event_id), stamp]
             while True:
                 try:
-                    produce(topic, value, key, partition, reports.get(row), headers=headers)
+                    # By position (on_delivery, timestamp, headers): names take a tenth of the call.
+                    produce(topic, value, key, partition, reports.get(row), None, 0, headers)
                     if tombstone:
                         value, tombstone = None, False  # noqa: PLW2901 - the record that follows a delete
                         continue

@@ -43,6 +43,7 @@ class MirrorTopics(Kafka):
         source_conn_id: connection of the cluster that is mirrored.
         prefix: stands before each topic's name; "" keeps the names.
         renames: source topic → target topic, instead of the prefix.
+        suffix: stands behind each topic's name, of a replay beside the mirrored ones.
         origin: name of the source's site, written into the header `databus.origin`; "" writes none.
         partner: flow name of the mirror in the other direction, for what consumers have seen of its records.
         grow: whether partitions are added to a target topic that has fewer than the source's; else it is refused.
@@ -73,6 +74,7 @@ class MirrorTopics(Kafka):
     tombstones: bool = False
     prefix: str = ""
     renames: Mapping[str, str] = Field(default_factory=dict)
+    suffix: str = ""
     origin: str = ""
     partner: str = ""
     grow: bool = True
@@ -88,11 +90,11 @@ class MirrorTopics(Kafka):
     max_bytes_per_s: int | None = Field(None, ge=10_000)
     heartbeat_s: float | None = Field(None, ge=1)
 
-    @field_validator("prefix")
+    @field_validator("prefix", "suffix")
     @classmethod
-    def _prefix_is_of_names(cls, value: str) -> str:
+    def _name_parts_are_of_names(cls, value: str) -> str:
         if value and not _NAME.match(value):
-            raise ValueError(f"prefix {value!r} holds what a topic's name may not: letters, digits and ._- are allowed")
+            raise ValueError(f"{value!r} holds what a topic's name may not: letters, digits and ._- are allowed")
         return value
 
     @model_validator(mode="after")
@@ -113,7 +115,7 @@ class MirrorTopics(Kafka):
 
     def target(self, topic: str) -> str:
         """Return the name a source topic has on the target."""
-        return self.renames.get(topic, f"{self.prefix}{topic}")
+        return self.renames.get(topic, f"{self.prefix}{topic}") + self.suffix
 
     def targets(self, topics: Iterable[str]) -> dict[str, str]:
         """Return source topic → target topic.
@@ -145,13 +147,17 @@ class MirrorTopics(Kafka):
 
         return Following(self, connections.get(self.source_conn_id), connections.get(self.conn_id))
 
+    def beside(self, flow: str, suffix: str) -> MirrorTopics:  # noqa: ARG002 - no name of its topics holds the flow's
+        """Return the sink of a backfill: topics whose names end in the suffix, made as the mirrored ones are."""
+        return self.model_copy(update={"suffix": suffix})
+
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the target's; the other is the flow's source's, which names it too."""
         return ((self.conn_id, "kafka"),)
 
     def datasets(self) -> tuple[str, ...]:
         """Return how names are made."""
-        return (f"{self.prefix}*", *self.renames.values())
+        return tuple(name + self.suffix for name in (f"{self.prefix}*", *self.renames.values()))
 
     def output_of(self, table: TableSchema, route: str, flow: str) -> str | None:  # noqa: ARG002
         """Return None: records are handed on as they are, and no column is looked at."""

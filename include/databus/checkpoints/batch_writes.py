@@ -1,0 +1,128 @@
+"""The two writes of a batch: its plan ahead of reading, and the commit that moves the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from databus.checkpoints import entries, transitions
+from databus.checkpoints.codec import encode
+from databus.checkpoints.flow_state import FlowState, stored_checkpoint
+from databus.checkpoints.layout import FlowPaths
+from databus.checkpoints.transaction import Operation, check, create, delete, set_data
+from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
+from databus.core.counts import TableCounts
+from databus.core.errors import CheckpointConflictError, CheckpointError
+from databus.core.plan import Plan
+
+ROUNDS = 4
+
+
+class ZooKeeperBatchWrites:
+    """The part of the ZooKeeper store that the holder of a lease writes batch by batch."""
+
+    _sink: str
+    _left: dict[tuple[str, str], FlowState]
+    _paths: Callable[[str], FlowPaths]
+    _read: Callable[..., FlowState]
+    _send: Callable[[str, Sequence[Operation], str], Exception | None]
+    _trim: Callable[[str, int, Exception | None], list[Operation]]
+    _gave_up: Callable[[str, Exception | None], CheckpointError]
+
+    def write_plan(self, lease: Lease, plan: Plan) -> None:
+        """Write the plan ahead of reading; the same plan again changes nothing.
+
+        A plan in flight is replaced by one of a higher batch number only: the caller has made sure that no sink wrote
+        any of it.
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+            CheckpointConflictError: another plan is in flight, or this one does not continue the checkpoint.
+        """
+        paths = self._paths(plan.flow)
+        cause: Exception | None = None
+        for state in self._rounds(lease, plan.flow, None):
+            transitions.check_epoch(plan.flow, lease.epoch, state.epoch)
+            if state.plan is not None and state.plan.hash == plan.hash:
+                return
+            try:
+                transitions.check_plan(plan, state.checkpoint, state.plan)
+            except CheckpointConflictError:
+                if state.remembered:
+                    continue
+                raise
+            content = encode(plan.to_json())
+            node = state.plan_node
+            operations = [
+                check(paths.epoch, state.epoch_version),
+                set_data(paths.plan, content, node.version) if node else create(paths.plan, content),
+            ]
+            cause = self._send(plan.flow, operations, f"the plan of flow {plan.flow}, batch {plan.batch}")
+            if cause is None:
+                self._left[plan.flow, self._sink] = state.planned(plan, content)
+                return
+        raise self._gave_up(f"flow {plan.flow}: the plan of batch {plan.batch}", cause) from cause
+
+    def commit(
+        self,
+        lease: Lease,
+        plan: Plan,
+        checkpoint: Checkpoint,
+        receipts: Sequence[Mapping[str, Any]],
+        counts: Mapping[str, TableCounts],
+    ) -> None:
+        """Move the checkpoint, delete the plan and append history in one atomic step, or raise and change nothing.
+
+        Committing what this epoch has committed already changes nothing: a caller may repeat a call that was cut off.
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+            CheckpointConflictError: this is not the plan in flight, or the checkpoint does not follow from it.
+            CheckpointTooLargeError: receipts and counts do not fit.
+            CheckpointUnavailableError: no answer: whether the commit was applied is not known, the next `load` tells.
+        """
+        transitions.check_commit(lease.epoch, plan, checkpoint)
+        paths = self._paths(plan.flow)
+        cause: Exception | None = None
+        for state in self._rounds(lease, plan.flow, plan):
+            previous = state.checkpoint
+            if transitions.is_committed(plan, lease.epoch, previous):
+                return
+            transitions.check_epoch(plan.flow, lease.epoch, state.epoch)
+            transitions.check_planned(plan, state.plan, previous)
+            # A plan in flight was written after a checkpoint: neither is missing here.
+            if previous is None or state.checkpoint_node is None or state.plan_node is None:
+                raise CheckpointConflictError(f"flow {plan.flow}: batch {plan.batch} is planned without a checkpoint")
+            number = state.history_number + 1
+            entry = entries.commit_entry(number, previous, checkpoint, receipts, counts)
+            content = stored_checkpoint(checkpoint, number)
+            operations = [
+                check(paths.epoch, state.epoch_version),
+                set_data(paths.checkpoint, content, state.checkpoint_node.version),
+                delete(paths.plan, state.plan_node.version),
+                create(paths.history_entry(number), encode(entry.to_json())),
+                *self._trim(plan.flow, number, cause),
+            ]
+            cause = self._send(plan.flow, operations, f"the commit of flow {plan.flow}, batch {plan.batch}")
+            if cause is None:
+                self._left[plan.flow, self._sink] = state.committed(checkpoint, content, number)
+                return
+        raise self._gave_up(f"flow {plan.flow}: the commit of batch {plan.batch}", cause) from cause
+
+    def _rounds(self, lease: Lease, flow: str, in_flight: Plan | None) -> Iterator[FlowState]:
+        """Yield what each round of a batch's write goes by: first what the last one left, where it is known.
+
+        That spares a read of the server. What else this store writes is forgotten (`_send`); what others wrote since
+        (a claim, a pause) has changed a version that the write checks, and the next round reads.
+
+        Args:
+            lease: the claim that writes.
+            flow: flow name.
+            in_flight: the plan that must be in flight.
+        """
+        left = self._left.pop((flow, self._sink), None)
+        if left is not None and left.epoch == lease.epoch and left.plan == in_flight:
+            yield left
+        for attempt in range(ROUNDS):
+            yield self._read(flow, sync=attempt > 0 or left is not None)

@@ -1,0 +1,134 @@
+"""Arithmetic on places and ranges of a log; of a source that has many logs, partition by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from databus.core.errors import SourceDivergedError
+from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, Ordering
+
+_Place = tuple[str, int]
+_At = tuple[int, int]
+"""Generation of a partition's log and next offset in it; the greater lies later."""
+
+_ZERO: _At = (0, 0)
+
+
+def later(one: Offset, other: Offset) -> Offset:
+    """Return the later of two places, of each partition by itself; `one` where they cannot be ordered."""
+    if isinstance(one, KafkaOffsets) and isinstance(other, KafkaOffsets):
+        return _merged(one, other, max)
+    return other if other.compare(one) is Ordering.AFTER else one
+
+
+def earlier(one: Offset, other: Offset) -> Offset:
+    """Return the earlier of two places, of each partition by itself; `one` where they cannot be ordered."""
+    if isinstance(one, KafkaOffsets) and isinstance(other, KafkaOffsets):
+        return _merged(one, other, min)
+    return other if other.compare(one) is Ordering.BEFORE else one
+
+
+def without(wanted: OffsetRange, taken: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """Return what is left of a range, in log order, when other ranges are taken out.
+
+    Args:
+        wanted: the range.
+        taken: in any order; they may overlap.
+
+    Returns:
+        Ranges that do not touch. Of a source with many logs, the first one holds what is left first of each partition,
+        the second what is left next, and so on.
+
+    Raises:
+        SourceDivergedError: they are not of one log.
+    """
+    if isinstance(wanted.start, KafkaOffsets) and isinstance(wanted.end, KafkaOffsets):
+        return _without_of_partitions(wanted.start, wanted.end, taken)
+    left = [] if wanted.empty else [wanted]
+    for other in taken:
+        if other.empty:
+            continue
+        left = [rest for piece in left for rest in _cut(piece, other)]
+    return tuple(left)
+
+
+def _cut(piece: OffsetRange, other: OffsetRange) -> list[OffsetRange]:
+    if not _before(other.start, piece.end) or not _before(piece.start, other.end):
+        return [piece]
+    rest = []
+    if _before(piece.start, other.start):
+        rest.append(OffsetRange(piece.start, other.start))
+    if _before(other.end, piece.end):
+        rest.append(OffsetRange(other.end, piece.end))
+    return rest
+
+
+def _before(one: Offset, other: Offset) -> bool:
+    order = one.compare(other)
+    if order is Ordering.DIVERGED:
+        raise SourceDivergedError(
+            f"{one} and {other} cannot be ordered: a failover lies between them",
+            hint="Backfill what lies before and after the failover by itself, by GTID.",
+        )
+    return order is Ordering.BEFORE
+
+
+def _without_of_partitions(
+    start: KafkaOffsets, end: KafkaOffsets, taken: Sequence[OffsetRange]
+) -> tuple[OffsetRange, ...]:
+    left = {place: [span] for place, span in _spans(start, end).items()}
+    for other in taken:
+        if not isinstance(other.start, KafkaOffsets) or not isinstance(other.end, KafkaOffsets):
+            raise SourceDivergedError(f"{other} is no range of Kafka topics", hint="Was the flow's source changed?")
+        for place, (since, until) in _spans(other.start, other.end).items():
+            spans = left.get(place, ())
+            if spans:
+                left[place] = [
+                    (low, high)
+                    for begin, stop in spans
+                    for low, high in ((begin, min(stop, since)), (max(begin, until), stop))
+                    if low < high
+                ]
+    pieces = []
+    for number in range(max(map(len, left.values()), default=0)):
+        spans_of = {place: spans[number] for place, spans in left.items() if number < len(spans)}
+        low, high = ({place: span[side] for place, span in spans_of.items()} for side in (0, 1))
+        pieces.append(OffsetRange(_placed(end, low, start), _placed(end, high, end)))
+    return tuple(pieces)
+
+
+def _spans(start: KafkaOffsets, end: KafkaOffsets) -> dict[_Place, tuple[_At, _At]]:
+    before = start.places()
+    spans = ((place, (before.get(place, _ZERO), until)) for place, until in end.places().items())
+    return {place: span for place, span in spans if span[0] < span[1]}
+
+
+def _placed(base: KafkaOffsets, at: Mapping[_Place, _At], known: KafkaOffsets) -> KafkaOffsets:
+    """Return `base` with other places of some partitions; epochs are of those places that `known` has too."""
+    places = {**base.places(), **at}
+    return _offsets(places, {**known.ids, **base.ids}, (known,))
+
+
+def _merged(one: KafkaOffsets, other: KafkaOffsets, choose: Callable[[_At, _At], _At]) -> KafkaOffsets:
+    mine, theirs = one.places(), other.places()
+    places = {p: choose(mine.get(p, _ZERO), theirs.get(p, _ZERO)) for p in sorted({*mine, *theirs})}
+    taken = {topic for (topic, p), at in places.items() if at != mine.get((topic, p), _ZERO)}
+    ids = {**other.ids, **one.ids} | {topic: other.ids[topic] for topic in taken & other.ids.keys()}
+    return _offsets(places, ids, (one, other))
+
+
+def _offsets(places: Mapping[_Place, _At], ids: Mapping[str, str], known: Sequence[KafkaOffsets]) -> KafkaOffsets:
+    positions: dict[str, dict[int, int]] = {}
+    generations: dict[str, dict[int, int]] = {}
+    epochs: dict[str, dict[int, int]] = {}
+    known_places = [(offsets, offsets.places()) for offsets in known]
+    for (topic, partition), at in places.items():
+        positions.setdefault(topic, {})[partition] = at[1]
+        if at[0]:
+            generations.setdefault(topic, {})[partition] = at[0]
+        for offsets, places_of in known_places:
+            epoch = offsets.epochs.get(topic, {}).get(partition)
+            if epoch is not None and places_of.get((topic, partition)) == at:
+                epochs.setdefault(topic, {})[partition] = epoch
+                break
+    return KafkaOffsets(positions, ids, epochs, generations)

@@ -109,8 +109,10 @@ def test_one_dump_per_stretch_serves_all_flows(shop: Shop, turns: Callable[[], Z
     log.info(
         "%d flows, %d batches: %d stretches kept, %d dumps", FLOWS, sum(r.batches for r in readers), stretches, asked
     )
-    # Those that meet the rotation alone, without a transaction behind it, each ask the server.
-    assert stretches <= asked <= stretches + FLOWS
+    proofs = FLOWS if shop.flavor == "mariadb" else 0  # of definitions, in each flow's first range
+    # Those that meet the rotation alone, without a transaction behind it, each ask the server, at most all of them;
+    # and the first of them to wait in the new file looks once what is behind its header.
+    assert stretches <= asked - proofs <= stretches + FLOWS + 1
 
 
 def test_a_turn_that_is_not_given_back_stalls_nobody(shop: Shop, turns: Callable[[], ZooKeeperDumpTurns]) -> None:

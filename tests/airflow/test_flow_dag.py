@@ -53,7 +53,7 @@ def test_a_flow_is_woken_by_changes_that_nobody_moves() -> None:
     path, arguments = watcher.trigger.serialize()
     assert path == "databus.airflow.triggers.ChangesTrigger"
     assert (arguments["flow"]["name"], arguments["apart_s"], arguments["once"]) == ("orders", 30, False)
-    assert arguments["begun_only"]
+    assert arguments["wakes"] == "orders"
     assert DagSerialization.to_dict(dag)["dag"]["timetable"]
 
 

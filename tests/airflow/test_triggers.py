@@ -64,7 +64,12 @@ def test_a_place_at_which_the_woken_run_failed_is_told_again(monkeypatch: pytest
 def test_a_flow_that_has_not_begun_is_woken_unless_somebody_else_begins_it(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = [place("", 0), place("a:4", 5)]
     assert len(fired(triggers.ChangesTrigger(FLOW), seen, monkeypatch)) == 2
-    (told,) = fired(triggers.ChangesTrigger(FLOW, begun_only=True), seen, monkeypatch)
+
+    async def waits(_dag_id: str) -> bool:
+        return False
+
+    monkeypatch.setattr(triggers, "run_waits", waits)
+    (told,) = fired(triggers.ChangesTrigger(FLOW, wakes="orders_dag"), seen, monkeypatch)
     assert told["place"]["committed"] == "a:4"
 
 
@@ -84,6 +89,32 @@ def test_the_same_place_is_told_ever_later(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(triggers, "places", given)
     assert asyncio.run(collect()) == [0, 60, 180, 420, 900, 1800, 2700, 3600, 4500, 5000, 5060, 5180]
+
+
+def test_no_run_is_begun_while_one_waits_for_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows come at 100 s, a run that waits is there until 400 s and fails: the flow is asked for again, and woken."""
+    clock = 0.0
+    asked: list[float] = []
+    monkeypatch.setattr(triggers.time, "monotonic", lambda: clock)  # type: ignore[attr-defined]
+
+    async def given(*_: Any, **__: Any) -> AsyncIterator[Place]:
+        nonlocal clock
+        for second in range(100, 700, 5):
+            clock = float(second)
+            yield place("a:4", 5)
+
+    async def waits(dag_id: str) -> bool:
+        assert dag_id == "orders_dag"
+        asked.append(clock)
+        return clock < 400
+
+    async def collect() -> list[float]:
+        return [clock async for _ in triggers.ChangesTrigger(FLOW, again_s=60, wakes="orders_dag").run()]
+
+    monkeypatch.setattr(triggers, "places", given)
+    monkeypatch.setattr(triggers, "run_waits", waits)
+    assert asyncio.run(collect()) == [400, 460, 580]
+    assert asked == [100, 160, 220, 280, 340, 400, 460, 580]
 
 
 @pytest.mark.parametrize(("apart_s", "places"), [(0, ["a:4", "a:6", "a:8"]), (3600, ["a:4"])])

@@ -15,33 +15,38 @@ from tests.e2e.airflow_world import FLOW_FILE, AirflowWorld, Run, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
 
-NAME = "e2e_wake"
+NAME, CROWDED, POOL = "e2e_wake", "e2e_wake_crowded", "e2e_wake_pool"
 """Economy mode, a run an hour by the timetable: what happens in between is what woke it."""
 
+AGAIN_S = 60
+"""After so long a flow is looked at again whose rows nobody has moved."""
 
-def write_flow(airflow: AirflowWorld) -> None:
+
+def write_flow(airflow: AirflowWorld, name: str, pool: str) -> None:
     text = FLOW_FILE.format(
-        name=NAME, engine="connect", max_rows=100, every_s=3600, backfill_s=86_400, sink={}, options={}, mode="economy"
+        name=name, engine="connect", max_rows=100, every_s=3600, backfill_s=86_400, sink={}, options={}, mode="economy"
     )
     woken = text.replace("flow, every=", "flow, wake=timedelta(0), every=")
     assert woken != text
-    (airflow.dags / f"{NAME}.py").write_text(woken)
-    airflow.knows({NAME})
+    pooled = woken.replace("default_args={", f"default_args={{'pool': {pool!r}, ")
+    assert pooled != woken
+    (airflow.dags / f"{name}.py").write_text(pooled)
+    airflow.knows({name})
 
 
-def runs(airflow: AirflowWorld, kind: str) -> list[str]:
-    return [run["dag_run_id"] for run in airflow.api.runs(NAME) if run["run_type"] == kind]
+def runs(airflow: AirflowWorld, kind: str, name: str = NAME) -> list[str]:
+    return [run["dag_run_id"] for run in airflow.api.runs(name) if run["run_type"] == kind]
 
 
-def idle(airflow: AirflowWorld) -> bool:
+def idle(airflow: AirflowWorld, name: str = NAME) -> bool:
     """Every change has arrived, and no run is left that holds a worker."""
-    states = {run["state"] for run in airflow.api.runs(NAME)}
-    return bool(states) and states <= {"success"} and arrived(airflow)
+    states = {run["state"] for run in airflow.api.runs(name)}
+    return bool(states) and states <= {"success"} and arrived(airflow, name)
 
 
-def arrived(airflow: AirflowWorld) -> bool:
+def arrived(airflow: AirflowWorld, name: str = NAME) -> bool:
     try:
-        return airflow.has_all(NAME)
+        return airflow.has_all(name)
     except KafkaException:  # its first row makes the topic
         return False
 
@@ -66,21 +71,27 @@ def assert_all_three_were_done(run: Run) -> None:
 
 
 @pytest.fixture
-def _flow(airflow: AirflowWorld) -> Iterator[None]:
-    """The flow, until the test ends: rows of other tests are not to wake it."""
-    airflow.writer.run(10)
-    write_flow(airflow)
+def flow(airflow: AirflowWorld) -> Iterator[Callable[[str, str], None]]:
+    """Make flows that are paused when the test ends: rows of other tests are not to wake them."""
+    made: list[str] = []
+
+    def make(name: str, pool: str) -> None:
+        airflow.writer.run(10)
+        write_flow(airflow, name, pool)
+        made.append(name)
+        until("all that was there is moved", lambda: idle(airflow, name))
+
     try:
-        yield
+        yield make
     finally:
-        airflow.api.pause(NAME, paused=True)
+        for name in made:
+            airflow.api.pause(name, paused=True)
 
 
-@pytest.mark.usefixtures("_flow")
 def test_it_is_woken_by_rows_and_taken_over_from_a_dead_worker(
-    airflow: AirflowWorld, record_property: Callable[[str, object], None]
+    airflow: AirflowWorld, flow: Callable[[str, str], None], record_property: Callable[[str, object], None]
 ) -> None:
-    until("all that was there is moved", lambda: idle(airflow))
+    flow(NAME, "default_pool")
     woken = len(runs(airflow, "asset_triggered"))
     assert len(runs(airflow, "scheduled")) <= 1
 
@@ -112,3 +123,26 @@ def test_it_is_woken_by_rows_and_taken_over_from_a_dead_worker(
     for what, seconds in figures.items():
         record_property(what.replace(" ", "_"), round(seconds, 1))
         sys.stdout.write(f"{what}: {seconds:.1f} s (bar of the takeover: {timedelta(seconds=30)})\n")
+
+
+def test_while_its_run_waits_for_a_slot_no_other_is_begun(
+    airflow: AirflowWorld, flow: Callable[[str, str], None]
+) -> None:
+    airflow.api.pool(POOL, slots=1)
+    flow(CROWDED, POOL)
+    before = set(runs(airflow, "asset_triggered", CROWDED))
+    airflow.api.pool(POOL, slots=0)
+    airflow.writer.run(10)
+
+    def woken() -> set[str]:
+        return set(runs(airflow, "asset_triggered", CROWDED)) - before
+
+    (run,) = until("it is woken", woken)
+    time.sleep(AGAIN_S + 15)
+    assert woken() == {run}
+    assert Run(airflow.api, CROWDED, run).task("transfer")["state"] == "scheduled"
+    airflow.api.pool(POOL, slots=1)
+    until("the rows arrive", lambda: arrived(airflow, CROWDED))
+    until("its run ends", lambda: idle(airflow, CROWDED))
+    assert woken() == {run}
+    airflow.assert_all_arrived_once(CROWDED)

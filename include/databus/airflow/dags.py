@@ -96,7 +96,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     if wake is not None:
         from databus.airflow.wake import woken
 
-        options["schedule"] = woken(flow, options["schedule"], wake)
+        options["schedule"] = woken(flow, str(options["dag_id"]), options["schedule"], wake)
     from databus.airflow.alert_events import callbacks, listed
     from databus.airflow.lineage import end_failed
 

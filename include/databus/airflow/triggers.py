@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from databus.airflow.known_connections import connections_of
+from databus.airflow.waiting_runs import run_waits
 from databus.core.errors import DatabusError
 from databus.core.flow import Flow
 
@@ -109,19 +110,20 @@ class ChangesTrigger(BaseEventTrigger):
     """Fires when the source has changes that the flow has not committed.
 
     For an AssetWatcher it goes on for ever: it fires when there are changes and no run holds the flow's lease, so a
-    flow whose DAG is scheduled on that asset is woken when rows come, and left alone while it moves them. For one place
-    of the flow it fires again after `again_s` only: by then a run that was woken and failed is over. Each further time
-    it waits twice as long, up to a quarter of an hour: where a run has not begun yet, since Airflow has too much to do,
-    more runs of it would not help. On a server where others write too there are changes all the time: `apart_s` bounds
-    how often it fires. A triggerer that starts anew may fire once more.
+    flow whose DAG is scheduled on that asset is woken when rows come, and left alone while it moves them, and while a
+    run of it waits for a slot: that one will. For one place of the flow it fires again after `again_s` only: by then a
+    run that was woken and failed is over. Each further time it waits twice as long, up to a quarter of an hour: what
+    has failed again and again is not mended by more runs. On a server where others write too there are changes all the
+    time: `apart_s` bounds how often it fires. A triggerer that starts anew may fire once more.
 
     Args:
         flow: the flow, or its JSON.
         poll_s: seconds between looks.
         again_s: see above.
         apart_s: seconds between two events at least.
-        begun_only: leave a flow alone that has no checkpoint yet: somebody else begins it.
         once: end after the first event, running or not, or with the error that ended it; what ChangesSensor asks for.
+        wakes: the DAG that has a run begin then: its runs are asked for, and a flow without a checkpoint is left to
+            its timetable's first run. None where something else is told of the changes.
     """
 
     def __init__(
@@ -131,19 +133,19 @@ class ChangesTrigger(BaseEventTrigger):
         again_s: float = 300.0,
         apart_s: float = 0.0,
         *,
-        begun_only: bool = False,
         once: bool = False,
+        wakes: str | None = None,
     ) -> None:
         super().__init__()
         self.flow = flow.to_json() if isinstance(flow, Flow) else flow
         self.poll_s, self.again_s, self.apart_s = poll_s, again_s, apart_s
-        self.begun_only, self.once = begun_only, once
+        self.once, self.wakes = once, wakes
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and its arguments."""
         arguments = {
             "flow": self.flow, "poll_s": self.poll_s, "again_s": self.again_s, "apart_s": self.apart_s,
-            "begun_only": self.begun_only, "once": self.once,
+            "once": self.once, "wakes": self.wakes,
         }  # fmt: skip
         return f"{_CLASS}.ChangesTrigger", arguments
 
@@ -152,12 +154,17 @@ class ChangesTrigger(BaseEventTrigger):
         pace = _Pace(self.again_s, self.apart_s)
         try:
             async for place in places(_flow(self.flow), self.poll_s, PATIENCE if self.once else None, of_changes=True):
-                if not place.has_changes or (self.begun_only and not place.committed):
+                if not place.has_changes or (self.wakes is not None and not place.committed):
                     continue
-                if self.once or (not place.running and pace.due(place.committed)):
+                if self.once:
                     yield TriggerEvent({"place": place.to_json()})
-                    if self.once:
-                        return
+                    return
+                if place.running or not pace.due(place.committed):
+                    continue
+                fires = self.wakes is None or not await run_waits(self.wakes)
+                pace.looked(place.committed, fired=fires)
+                if fires:
+                    yield TriggerEvent({"place": place.to_json()})
         except DatabusError as error:
             if not self.once:
                 raise
@@ -174,12 +181,15 @@ class _Pace:
         self._times = 0
 
     def due(self, committed: str) -> bool:
-        """Tell whether it may be woken now; if so, that counts as done."""
-        now, elsewhere = time.monotonic(), committed != self._told
-        if now - self._told_at < (self._apart_s if elsewhere else max(self._apart_s, self._wait_s())):
-            return False
-        self._told, self._told_at, self._times = committed, now, 1 if elsewhere else self._times + 1
-        return True
+        """Tell whether it may be woken now."""
+        elsewhere = committed != self._told
+        return time.monotonic() - self._told_at >= (self._apart_s if elsewhere else max(self._apart_s, self._wait_s()))
+
+    def looked(self, committed: str, *, fired: bool) -> None:
+        """Note that it was due, and whether it was woken; where a run of it waits it was not, and is asked again."""
+        if committed != self._told:
+            self._times = 0
+        self._told, self._told_at, self._times = committed, time.monotonic(), self._times + fired
 
     def _wait_s(self) -> float:
         return max(self._again_s, min(self._again_s * 2.0 ** (self._times - 1), _AGAIN_AT_MOST_S))

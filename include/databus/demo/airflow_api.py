@@ -64,6 +64,13 @@ class AirflowApi:
         """Pause or unpause a DAG."""
         self._client.patch(f"/dags/{dag}", json={"is_paused": paused}).raise_for_status()
 
+    def pool(self, name: str, slots: int) -> None:
+        """Make a pool, or give it another number of slots."""
+        answer = self._client.post("/pools", json={"name": name, "slots": slots})
+        if answer.status_code == httpx.codes.CONFLICT:
+            answer = self._client.patch(f"/pools/{name}", json={"slots": slots})
+        answer.raise_for_status()
+
     def trigger(self, dag: str, conf: dict[str, Any] | None = None) -> str:
         """Start a run and return its id."""
         body = {"logical_date": None, "conf": conf or {}}

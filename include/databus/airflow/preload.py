@@ -60,7 +60,6 @@ _OF_TASKS = (
     "pyspark.sql.connect.session",
     "great_expectations.expectations.registry",
     "great_expectations.render.renderer",
-    "great_expectations.render.view",
 )
 """What tasks need once they run. They start no thread and open nothing: a fork of a process that has them is sound."""
 
@@ -74,11 +73,11 @@ def preload() -> None:
 
 def preload_tasks() -> None:
     """Import what tasks need; what cannot be imported here is left to the task, which says so."""
-    from databus.records.quality import great_expectations
+    from databus.records.data_docs import page_view
 
     only_warnings_of_libraries()
     try:
-        great_expectations()
+        page_view()
         for name in _OF_TASKS:
             importlib.import_module(name)
         _prepare_numba()

@@ -37,6 +37,11 @@ def ids(airflow: AirflowWorld, topic: str) -> Counter[str]:
     return Counter(event_id(m) for m in messages if m.value() is not None)
 
 
+def backfilled(airflow: AirflowWorld) -> list[dict[str, Any]]:
+    """Runs of Airflow's backfills: made by them, or scheduled ones of the interval that were taken up again."""
+    return [r for r in airflow.runs(DAG) if r["run_type"] == "backfill"]
+
+
 def live(airflow: AirflowWorld) -> tuple[Any, int]:
     with airflow.store() as store:
         return store.load(FLOW), store.epoch(FLOW)
@@ -108,17 +113,14 @@ def test_data_intervals_of_a_native_backfill(airflow: AirflowWorld) -> None:
     interval = (begin.isoformat(), (begin + INTERVAL).isoformat())
     airflow.api.backfill(DAG, interval, conf, max_active_runs=2)
 
-    def runs() -> list[dict[str, Any]]:
-        return [r for r in airflow.runs(DAG) if r["run_type"] == "backfill"]
-
-    until("both intervals are over", lambda: [r["state"] for r in runs()].count("success") == 2)
+    until("both intervals are over", lambda: [r["state"] for r in backfilled(airflow)].count("success") == 2)
     expected = ids(airflow, FLOW)
     found = ids(airflow, f"{FLOW}.intervals")
     assert found
     assert set(found.values()) == {1}
     assert set(found) <= set(expected)
     # Marked failed by a person, then cleared: the ledger knows better.
-    run = Run(airflow.api, DAG, runs()[0]["dag_run_id"])
+    run = Run(airflow.api, DAG, backfilled(airflow)[0]["dag_run_id"])
     airflow.api.set_task_state(DAG, run.run_id, "backfill", "failed")
     airflow.api.clear(DAG, run.run_id)
     until("it runs again", lambda: airflow.api.tasks(DAG, run.run_id)["backfill"]["try_number"] > 1)
@@ -134,11 +136,11 @@ def test_where_nothing_is_missing_nothing_is_moved(airflow: AirflowWorld) -> Non
     airflow.writer.run(1)
     airflow.catch_up(FLOW)
     stands, had = live(airflow), ids(airflow, FLOW)
-    known = {r["dag_run_id"] for r in airflow.runs(DAG)}
+    known = {r["dag_run_id"] for r in backfilled(airflow)}
     airflow.api.backfill(DAG, (begin.isoformat(), begin.isoformat()), {})
 
     def over() -> list[dict[str, Any]]:
-        mine = [r for r in airflow.runs(DAG) if r["run_type"] == "backfill" and r["dag_run_id"] not in known]
+        mine = [r for r in backfilled(airflow) if r["dag_run_id"] not in known]
         return [r for r in mine if r["state"] in {"success", "failed"}]
 
     (ended,) = until("the interval is over", over)

@@ -21,7 +21,9 @@ heavy = ("great_expectations", "pyspark.sql.connect.session", "confluent_kafka",
          "numba.cpython.charseq", "pymysql", "databus.checkpoints.zookeeper")
 me = psutil.Process()
 sockets = [c for c in me.net_connections(kind="all") if c.raddr]
-print(json.dumps([[m for m in heavy if m in sys.modules], threading.active_count(), len(sockets)]))
+docs = sys.modules.get("databus.records.data_docs")
+views = docs.page_view.cache_info().currsize if docs else 0
+print(json.dumps([[m for m in heavy if m in sys.modules], threading.active_count(), len(sockets), views]))
 """
 
 
@@ -38,11 +40,11 @@ def told(role: str, executor: str, home: Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("role", "executor", "engines"),
-    [("scheduler", "LocalExecutor", 8), ("scheduler", "CeleryExecutor", 0), ("triggerer", "LocalExecutor", 0)],
+    ("role", "executor", "engines", "pages"),
+    [("scheduler", "LocalExecutor", 8, 1), ("scheduler", "CeleryExecutor", 0, 0), ("triggerer", "LocalExecutor", 0, 0)],
 )
 def test_a_scheduler_whose_executor_forks_tasks_has_what_they_need(
-    role: str, executor: str, engines: int, tmp_path: Path
+    role: str, executor: str, engines: int, pages: int, tmp_path: Path
 ) -> None:
-    modules, threads, sockets = told(role, executor, tmp_path)
-    assert (len(modules), threads, sockets) == (engines, 1, 0)
+    modules, threads, sockets, views = told(role, executor, tmp_path)
+    assert (len(modules), threads, sockets, views) == (engines, 1, 0, pages)

@@ -67,8 +67,10 @@ class AirflowApi:
     def pool(self, name: str, slots: int) -> None:
         """Make a pool, or give it another number of slots."""
         answer = self._client.post("/pools", json={"name": name, "slots": slots})
+        # Airflow takes a changed pool only whole.
+        whole = {"pool": name, "slots": slots, "include_deferred": False}
         if answer.status_code == httpx.codes.CONFLICT:
-            answer = self._client.patch(f"/pools/{name}", json={"slots": slots})
+            answer = self._client.patch(f"/pools/{name}", json=whole)
         answer.raise_for_status()
 
     def trigger(self, dag: str, conf: dict[str, Any] | None = None) -> str:

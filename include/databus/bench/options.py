@@ -179,13 +179,13 @@ class DagFilesOptions:
 
     Attributes:
         files: DAG files, one flow each.
-        processes: how many files Airflow parses at a time.
+        processes: how many files Airflow parses at a time; two per core keep its processor busy (ADR 31).
         plugins: folder of Airflow's plugins, with `databus_plugin.py`; None for an Airflow without plugins.
         database: SQLAlchemy URL of an empty database for Airflow; None for SQLite.
     """
 
     files: int = 200
-    processes: int = 2
+    processes: int = 4
     plugins: Path | None = None
     database: str | None = None
 

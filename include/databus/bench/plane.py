@@ -17,7 +17,7 @@ from typing import Any
 
 from databus.bench.log_files import LogWriter, log_writer
 from databus.bench.metadata import percentile
-from databus.bench.options import PlaneOptions
+from databus.bench.options import DagFilesOptions, PlaneOptions
 from databus.bench.processes import CpuMeter
 from databus.bench.results import Result
 from databus.bench.servers import fresh_servers
@@ -104,6 +104,7 @@ def _options(options: PlaneOptions, dags: Path, plugins: Path, first: Sandbox) -
     url = postgres_url(first.status_of("postgres"))
     environment = {
         "AIRFLOW__CORE__PARALLELISM": str(options.parallelism),
+        "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": str(DagFilesOptions.processes),
         "AIRFLOW__CORE__DEFAULT_POOL_TASK_SLOT_COUNT": str(options.parallelism),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url,
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": url,

@@ -20,7 +20,7 @@ PROCESSES ?= 2
 
 .PHONY: help
 help: ## Print this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2} /^##@ /{printf "\n%s\n", substr($$0, 5)}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2} /^##@ /{printf "\n%s\n", substr($$0, 5)}' $(MAKEFILE_LIST)
 
 ##@ Try it
 .PHONY: demo sandbox-up sandbox-down sandbox-status
@@ -118,7 +118,7 @@ docker-down: docker-secrets ## Stop it; the volumes stay
 docker-secrets: docker/secrets.env ## Write docker/secrets.env with random values, unless it is there
 
 docker/secrets.env:
-	@umask 077; $(PYTHON) -c 'import base64, re, secrets, sys; \
+	@umask 077; $(or $(PYTHON),python3) -c 'import base64, re, secrets, sys; \
 	    value = lambda key: base64.urlsafe_b64encode(secrets.token_bytes(32)).decode() if "FERNET" in key else secrets.token_hex(24); \
 	    sys.stdout.writelines(f"{key}={value(key)}\n" for key in re.findall(r"(?m)^(\w+)=", open("$@.example").read()))' > $@
 	@echo "wrote $@"

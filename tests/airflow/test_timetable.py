@@ -91,7 +91,7 @@ def test_a_daily_run_stays_near_midnight() -> None:
 def test_it_is_stored_and_read_back_by_airflow_alone_and_with_a_wake() -> None:
     timetable = staggered("orders", MINUTE)
     assert decode_timetable(encode_timetable(timetable)) == timetable
-    schedule = woken(FLOW, timetable, MINUTE)
+    schedule = woken(FLOW, "orders", timetable, MINUTE)
     assert isinstance(schedule, AssetOrTimeSchedule)
     assert decode_timetable(encode_timetable(schedule)).timetable == timetable
 

@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from airflow.sdk import Asset, AssetAlias
 
 from databus import Batching, Elasticsearch, Filter, InRange, Kafka, Mask, Route
+from databus.airflow.assets import emit
 from databus.airflow.submit import SPARK_CONF
 from databus.core.events import Op
 from databus.demo.consumers import index_documents, topic_records
@@ -46,6 +49,20 @@ def submit(world: World, shop: Shop) -> None:
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert "window over" in done.stdout  # spark-submit merges the application's output into its own
+
+
+class OutletEvents:
+    """What Airflow gives a task that names an alias among its outlets: takes the events of that alias."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, int] = {}
+
+    def __getitem__(self, alias: AssetAlias) -> OutletEvents:
+        assert alias.name.startswith("databus:")
+        return self
+
+    def add(self, asset: Asset, extra: dict[str, Any]) -> None:
+        self.rows[str(asset.uri)] = extra["rows"]
 
 
 def test_connect_engine(world: World) -> None:
@@ -132,6 +149,13 @@ def test_two_sinks_with_filter_mask_and_route(world: World) -> None:
     assert report.tables["shop.orders"].filtered > 0
     assert report.tables["shop.order_items"].quarantined == result.quarantined > 0
     assert all(c.reconciled for c in report.tables.values())
+    # Airflow is told of each output, so that DAGs that wait for one start.
+    told = OutletEvents()
+    assert emit(shop.flow, world.settings.records_url, report.run_id, None, told) == len(told.rows) == 3
+    topics = {f"databus://kafka_east/fan_out.{route}" for route in ("people", "trade")}
+    assert set(told.rows) == {*topics, "databus://opensearch_default/fan-out-people"}
+    assert told.rows["databus://opensearch_default/fan-out-people"] >= len(by_id)
+    assert sum(told.rows[topic] for topic in topics) == people.messages + trade.messages
 
 
 def test_truncate_and_pk_update_in_order(world: World, database: str) -> None:

@@ -58,7 +58,8 @@ class Flow(Spec):
         zookeeper_loss_seconds: how long it goes on so at most.
         zookeeper_loss_batches: how many batches at most.
         lane: "auto" encodes rows where they are read if nothing of the flow needs them in Spark (no transform that
-            looks at values, no row check, sinks that can); "spark" always goes through Spark's DataFrames.
+            looks at values, no row check of severity fail, sinks that can); "spark" always goes through Spark's
+            DataFrames.
         mode: "live" keeps a Spark task at hand, and the next run's as well while it waits, so that a change is readable
             within a fraction of a second; "standard" starts a Spark job per batch; "economy" also ends its runs as soon
             as nothing is new, so that a quiet flow holds nothing, and is as fresh as its schedule.

@@ -222,7 +222,7 @@ def test_what_is_no_message_is_refused(proto: Any, payload: bytes) -> None:
 
 
 def test_a_proto_file_stays_inside_its_folder() -> None:
-    for name in ("../outside.proto", "/tmp/outside.proto"):
+    for name in ("../outside.proto", "/outside.proto"):
         with pytest.raises(ValueError, match="is no name of a"):
             protobuf_decoder(RegisteredSchema(1, "PROTOBUF", PROTO, ((name, ITEM_PROTO),)))
     with pytest.raises(ValueError, match="does not compile"):

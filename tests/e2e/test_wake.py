@@ -11,15 +11,13 @@ import psutil
 import pytest
 from confluent_kafka import KafkaException
 
+from databus.airflow.wake import AGAIN_S
 from tests.e2e.airflow_world import FLOW_FILE, AirflowWorld, Run, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
 
 NAME, CROWDED, POOL = "e2e_wake", "e2e_wake_crowded", "e2e_wake_pool"
 """Economy mode, a run an hour by the timetable: what happens in between is what woke it."""
-
-AGAIN_S = 60
-"""After so long a flow is looked at again whose rows nobody has moved."""
 
 
 def write_flow(airflow: AirflowWorld, name: str, pool: str) -> None:

@@ -73,11 +73,11 @@ def preload() -> None:
 
 def preload_tasks() -> None:
     """Import what tasks need; what cannot be imported here is left to the task, which says so."""
-    from databus.records.data_docs import page_view
+    from databus.records.data_docs import compile_templates
 
     only_warnings_of_libraries()
     try:
-        page_view()
+        compile_templates()
         for name in _OF_TASKS:
             importlib.import_module(name)
         _prepare_numba()

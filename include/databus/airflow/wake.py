@@ -13,7 +13,7 @@ from databus.core.flow import Flow
 POLL_S = 5.0
 """Seconds between two looks of the triggerer: two reads of ZooKeeper and one statement at the source."""
 
-_AGAIN_S = 60.0
+AGAIN_S = 60.0
 """A woken run that moved nothing and waits for no slot has failed; after so long another one is begun."""
 
 
@@ -29,7 +29,7 @@ def woken(flow: Flow, dag_id: str, timetable: Any, apart: timedelta) -> AssetOrT
         apart: time between two runs that are begun so, at least.
     """
     seconds = apart.total_seconds()
-    trigger = ChangesTrigger(flow, POLL_S, max(_AGAIN_S, seconds), seconds, wakes=dag_id)
+    trigger = ChangesTrigger(flow, POLL_S, max(AGAIN_S, seconds), seconds, wakes=dag_id)
     watcher = AssetWatcher(name=f"changes of {flow.name}", trigger=trigger)
     asset = Asset(
         name=f"{flow.name}:changes", uri=f"databus://changes/{flow.name}", group="databus", watchers=[watcher]

@@ -37,7 +37,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit faults faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
+.PHONY: test test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
 test: setup java ## The whole suite, on real servers that it starts itself (PROCESSES=0: one by one)
 	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadscope --no-loadscope-reorder $(ARGS)
 
@@ -46,6 +46,9 @@ test-unit: setup ## Unit tests only: no servers, no Spark
 
 faults: setup java ## Faults on servers of its own, table by fault (ROUNDS=100 SEED=1; ARGS="--minutes 60")
 	$(BIN)/python -m tests.faults --rounds $(or $(ROUNDS),100) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+faults-live: setup java ## The same of a flow in the live lane (ROUNDS=60 SEED=1; ARGS="--server-share 0.5")
+	$(BIN)/python -m tests.faults --mode live --rounds $(or $(ROUNDS),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 faults-mixed: setup java ## Mixed faults on clusters of its own, two sinks (MINUTES=60 SEED=1; ARGS="--kinds 'run killed'")
 	$(BIN)/python -m tests.faults.mixed --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -47,6 +47,7 @@ def test_one_call_makes_both_dags(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(dag.task_dict["backfill"], BackfillOperator)
     assert dag.timetable.delta == timedelta(hours=1)
     assert "databus backfill orders --status" in (dag.doc_md or "")
+    assert "--reprocess-behavior completed" in (dag.doc_md or "")
 
 
 def test_no_backfill_where_none_is_wanted_or_possible(monkeypatch: pytest.MonkeyPatch) -> None:

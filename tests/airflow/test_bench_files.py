@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import AssetOrTimeSchedule
 
 from databus import Flow, Kafka, MysqlBinlog
 from databus.bench import mirror_delay
@@ -27,6 +28,13 @@ def test_a_file_makes_the_flows_dag(flow: Flow, made_by: str, tmp_path: Path) ->
     assert (dag.dag_id, dag.is_paused_upon_creation) == (flow.name, True)
     transfer = dag.task_dict["transfer"]
     assert (transfer.flow, transfer.flow.mode, transfer.window_s) == (flow, "live", 125)
+
+
+def test_a_file_of_an_idle_flow_is_woken_by_changes(tmp_path: Path) -> None:
+    write_dag_file(tmp_path, LIVE, 60, wake_s=60.0)
+    dag: Any = runpy.run_path(str(tmp_path / "fresh.py"))["dag"]
+    assert isinstance(dag.timetable, AssetOrTimeSchedule)
+    assert dag.task_dict["transfer"].window_s == 120
 
 
 def test_airflow_and_spark_have_room_for_hand_overs_of_all_flows(tmp_path: Path) -> None:

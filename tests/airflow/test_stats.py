@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk._shared.observability.metrics import stats  # configures logging, which would shut caplog out later
 
-from databus.airflow.metrics import emit, emit_batch
+from databus.airflow.metrics import emit_batch
 from databus.observe.batch_points import of_batch, of_window
 from databus.observe.metric_names import TASK_METRICS
 from tests.contract.record_samples import report
@@ -25,7 +27,6 @@ TASK = f"""
 from airflow.sdk.configuration import conf
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
-from opentelemetry import metrics
 
 # As airflow.sdk.execution_time.task_runner does it for a task.
 stats.initialize(
@@ -39,9 +40,22 @@ from tests.contract.record_samples import report
 emit_batch(report())
 emit_batch(report(2))
 emit(of_window({WINDOW!r}))
-metrics.get_meter_provider().force_flush()
-metrics.get_meter_provider().shutdown()
+if conf.getboolean("metrics", "otel_on"):
+    from opentelemetry import metrics
+
+    metrics.get_meter_provider().force_flush()
+    metrics.get_meter_provider().shutdown()
 """
+FLOW_NAMES = "airflow.databus."
+
+
+def run_task(home: Path, **settings: str) -> None:
+    """Emit as a task of Airflow does, in a process of its own, by Airflow's settings."""
+    environment = {**os.environ, "AIRFLOW_HOME": str(home), **settings}
+    done = subprocess.run(
+        [sys.executable, "-c", TASK], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @contextmanager
@@ -72,18 +86,13 @@ def test_a_collector_gets_every_metric_with_its_labels(tmp_path: Path) -> None:
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
     with collector() as (port, bodies):
-        environment = {
-            **os.environ,
-            "AIRFLOW_HOME": str(tmp_path),
-            "AIRFLOW__METRICS__OTEL_ON": "True",
-            "AIRFLOW__METRICS__OTEL_HOST": "127.0.0.1",
-            "AIRFLOW__METRICS__OTEL_PORT": str(port),
-            "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf",
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", TASK], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+        run_task(
+            tmp_path,
+            AIRFLOW__METRICS__OTEL_ON="True",
+            AIRFLOW__METRICS__OTEL_HOST="127.0.0.1",
+            AIRFLOW__METRICS__OTEL_PORT=str(port),
+            OTEL_EXPORTER_OTLP_METRICS_PROTOCOL="http/protobuf",
         )
-        assert done.returncode == 0, done.stderr
     seen: dict[str, list[tuple[dict[str, str], Any]]] = {}
     for body in bodies[-1:]:  # sums and gauges are cumulative
         for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
@@ -104,41 +113,58 @@ def test_a_collector_gets_every_metric_with_its_labels(tmp_path: Path) -> None:
     assert {labels["stage"] for labels, _ in seen["airflow.databus.batch.stage"]} == {"plan", "read"}
 
 
-class Plain:
-    """A client of plain StatsD: names and values, no tags."""
+def test_plain_statsd_gets_the_documented_names_with_labels_behind_them(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        run_task(
+            tmp_path,
+            AIRFLOW__METRICS__STATSD_ON="True",
+            AIRFLOW__METRICS__STATSD_HOST="127.0.0.1",
+            AIRFLOW__METRICS__STATSD_PORT=str(receiver.getsockname()[1]),
+        )
+        sent = datagrams(receiver)
+    assert f"{FLOW_NAMES}rows.read.orders_to_kafka:12|c" in sent
+    assert f"{FLOW_NAMES}window.lag_bytes.orders_to_kafka:7.0|g" in sent
+    assert f"{FLOW_NAMES}check.violations.orders_to_kafka.not_null_email_.quarantine:1|c" in sent
+    documented, letters = documented_metrics(), {"counter": "c", "timer": "ms", "gauge": "g"}
+    seen = set()
+    for datagram in sent:
+        name, letter = datagram.partition(":")[0], datagram.rpartition("|")[2]
+        (metric,) = {m for m, (_, labels) in documented.items() if is_of(name, m, labels)}
+        assert letter == letters[documented[metric][0]], datagram
+        seen.add(metric)
+    assert seen == set(documented)
 
-    def __init__(self) -> None:
-        self.sent: dict[str, float] = {}
 
-    def incr(self, name: str, count: int = 1, rate: float = 1, *, tags: Any = None) -> None:
-        assert tags is None
-        self.sent[name] = self.sent.get(name, 0) + count
-
-    def gauge(self, name: str, value: float, rate: float = 1, delta: bool = False, *, tags: Any = None) -> None:
-        assert tags is None
-        self.sent[name] = value
-
-    timing = gauge
+def datagrams(receiver: socket.socket) -> list[str]:
+    """Return what lies in the socket; whoever sent it has ended."""
+    receiver.setblocking(False)
+    found: list[str] = []
+    try:
+        while True:
+            found.append(receiver.recv(65_536).decode())
+    except BlockingIOError:
+        return [line for line in found if line.startswith(FLOW_NAMES)]
 
 
-def test_plain_statsd_gets_labels_as_part_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow.sdk._shared.observability.metrics import stats
+def documented_metrics() -> dict[str, tuple[str, list[str]]]:
+    """Return name → kind and labels of what tasks emit, as docs/metrics.md says it."""
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    part = text[text.index("## From tasks") : text.index("## From `databus watch`")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if "`databus." in line]
+    return {row[0].strip("`"): (row[1], row[2].split(", ")) for row in rows if row[0].startswith("`databus.")}
 
-    plain = Plain()
-    monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
-    monkeypatch.setattr(stats, "_backend", plain)
-    emit_batch(report())
-    emit(of_window(WINDOW))
-    assert plain.sent["databus.rows.read.orders_to_kafka"] == 12
-    assert plain.sent["databus.window.lag_bytes.orders_to_kafka"] == 7
-    assert plain.sent["databus.check.violations.orders_to_kafka.not_null_email_.quarantine"] == 1
+
+def is_of(sent: str, metric: str, labels: list[str]) -> bool:
+    """Tell whether a name is a metric's behind Airflow's prefix, with as many words as it has labels."""
+    words = sent.removeprefix(f"airflow.{metric}.")
+    return words != sent and words.count(".") == len(labels) - 1
 
 
 def test_a_metrics_system_that_fails_harms_no_batch(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from airflow.sdk._shared.observability.metrics import stats
-
     monkeypatch.setattr(stats, "_backend", object())
     emit_batch(report())
     assert "metrics were not emitted" in caplog.text

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, ClassVar
 
 import pytest
 
 from databus import Flow, MysqlBinlog, Noop
 from databus.airflow import triggers
 from databus.airflow.sensors import ChangesSensor, LagSensor
-from databus.core.errors import SourceUnavailableError
+from databus.core.connections import ConnectionSource
+from databus.core.errors import ConnectionMissingError, SourceAccessError, SourceUnavailableError
 from databus.ops import head
 from databus.ops.head import Place
 
+POLL_S = 5.0
 FLOW = Flow(name="orders", source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders",)), sinks=(Noop(),))
 
 
@@ -91,6 +94,25 @@ def test_the_same_place_is_told_ever_later(monkeypatch: pytest.MonkeyPatch) -> N
     assert asyncio.run(collect()) == [0, 60, 180, 420, 900, 1800, 2700, 3600, 4500, 5000, 5060, 5180]
 
 
+def test_a_flow_that_stands_still_for_weeks_is_woken_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run each quarter of an hour that fails: after ten days they are more than a float can double."""
+    clock, woken = 0.0, 0
+    monkeypatch.setattr(triggers.time, "monotonic", lambda: clock)  # type: ignore[attr-defined]
+
+    async def given(*_: Any, **__: Any) -> AsyncIterator[Place]:
+        nonlocal clock
+        for quarter in range(2000):
+            clock = quarter * 900.0
+            yield place("a:4", 5)
+
+    async def wakes() -> int:
+        return len([event async for event in triggers.ChangesTrigger(FLOW, again_s=300).run()])
+
+    monkeypatch.setattr(triggers, "places", given)
+    woken = asyncio.run(wakes())
+    assert woken == 2000
+
+
 def test_no_run_is_begun_while_one_waits_for_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows come at 100 s, a run that waits is there until 400 s and fails: the flow is asked for again, and woken."""
     clock = 0.0
@@ -150,31 +172,130 @@ def test_an_error_reaches_the_task(retryable: bool, raised: str, monkeypatch: py
     assert type(ended.value).__name__ == raised
 
 
-def test_looks_that_fail_are_borne_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[Any] = [SourceUnavailableError("away")] * 3 + [place("a:4", 5)] + [SourceUnavailableError("away")] * 9
-    closed = []
+class Look:
+    """A look that finds what a test gives, with the flow's connections at hand."""
 
-    class Look:
-        def __init__(self, *_: Any) -> None: ...
+    made: ClassVar[list[Look]] = []
+    found: ClassVar[Callable[[Look], Place]]
 
-        def place(self) -> Place:
-            found = looks.pop(0)
-            if isinstance(found, Exception):
-                raise found
-            return found
+    def __init__(self, flow: Flow, connections: ConnectionSource) -> None:
+        self.source = flow.source.conn_ids()[0][0]
+        self.zookeeper, self.connections = flow.zookeeper, connections
+        self.closed = 0
+        self.made.append(self)
 
-        def close(self) -> None:
-            closed.append(True)
+    def place(self) -> Place:
+        return type(self).found(self)
 
-    async def connections(_flow: Flow) -> None: ...
+    def close(self) -> None:
+        self.closed += 1
 
+
+def seen(
+    found: Callable[[Look], Place], monkeypatch: pytest.MonkeyPatch, patience: int | None, wanted: int
+) -> list[Place]:
+    """Look through `places`, with connections of the environment, until so many places were seen."""
+    monkeypatch.setattr(Look, "made", [])
+    monkeypatch.setattr(Look, "found", found, raising=False)
     monkeypatch.setattr(head, "HeadLook", Look)
-    monkeypatch.setattr(triggers, "connections_of", connections)
 
     async def collect() -> list[Place]:
-        return [found async for found in triggers.places(FLOW, 0, triggers.PATIENCE)]
+        places = []
+        async with aclosing(triggers.places(FLOW, POLL_S, patience)) as given:  # type: ignore[type-var]
+            async for one in given:
+                places.append(one)
+                if len(places) == wanted:
+                    break
+        return places
+
+    try:
+        return asyncio.run(collect())
+    finally:
+        assert [look.closed for look in Look.made] == [1] * len(Look.made)
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Pauses between looks, which take no time."""
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(triggers.asyncio, "sleep", sleep)  # type: ignore[attr-defined]
+    return pauses
+
+
+def test_looks_that_fail_are_borne_for_a_while(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
+    looks: list[Any] = [SourceUnavailableError("away")] * 3 + [place("a:4", 5)] + [SourceUnavailableError("away")] * 9
+
+    def found(_: Look) -> Place:
+        one = looks.pop(0)
+        if isinstance(one, Exception):
+            raise one
+        return one
 
     with pytest.raises(SourceUnavailableError):
-        asyncio.run(collect())
+        seen(found, monkeypatch, triggers.PATIENCE, 2)
     assert len(looks) == 4
-    assert closed == [True]
+    assert slept == [5, 10, 20, 5, 5, 10, 20, 30]
+
+
+def test_an_outage_of_days_is_looked_at_twice_a_minute(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
+    looks = 0
+
+    def found(_: Look) -> Place:
+        nonlocal looks
+        looks += 1
+        if looks <= 2000:
+            raise SourceUnavailableError("away")
+        return place("a:4", 5)
+
+    assert seen(found, monkeypatch, None, 1) == [place("a:4", 5)]
+    assert slept == [5, 10, 20, *[30] * 1997]
+
+
+def asks_for_both(look: Look) -> Place:
+    """Find a place by connections to ZooKeeper and to a source that takes the newest password."""
+    look.connections.get(look.zookeeper)
+    if look.connections.get(look.source).password.get_secret_value() != "new":
+        raise SourceAccessError("mysql_shop refused the login")
+    return place("a:4", 5)
+
+
+@pytest.mark.parametrize("patience", [None, triggers.PATIENCE])
+@pytest.mark.usefixtures("slept")
+def test_connections_that_come_later_are_found(monkeypatch: pytest.MonkeyPatch, patience: int | None) -> None:
+    """A flow is deployed before its connections, or the triggerer starts while Airflow's database is away."""
+
+    def found(look: Look) -> Place:
+        try:
+            return asks_for_both(look)
+        finally:
+            missing = ["MYSQL_SHOP", "ZOOKEEPER_DEFAULT"][len(Look.made) % 2]
+            monkeypatch.setenv(f"AIRFLOW_CONN_{missing}", '{"conn_type": "generic", "host": "h", "password": "new"}')
+
+    assert seen(found, monkeypatch, patience, 1) == [place("a:4", 5)]
+    assert len(Look.made) == 3
+
+
+@pytest.mark.usefixtures("slept")
+def test_a_password_that_is_changed_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_ZOOKEEPER_DEFAULT", '{"conn_type": "zookeeper", "host": "h"}')
+    monkeypatch.setenv("AIRFLOW_CONN_MYSQL_SHOP", '{"conn_type": "mysql", "host": "h", "password": "old"}')
+
+    def found(look: Look) -> Place:
+        if len(Look.made) == 3:
+            monkeypatch.setenv("AIRFLOW_CONN_MYSQL_SHOP", '{"conn_type": "mysql", "host": "h", "password": "new"}')
+        return asks_for_both(look)
+
+    assert seen(found, monkeypatch, None, 2) == [place("a:4", 5)] * 2
+    assert len(Look.made) == 4
+
+
+@pytest.mark.usefixtures("slept")
+def test_a_connection_that_does_not_come_ends_a_sensors_wait_for_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConnectionMissingError, match="zookeeper_default") as missing:
+        seen(asks_for_both, monkeypatch, triggers.PATIENCE, 1)
+    assert len(Look.made) == triggers.PATIENCE
+    assert missing.value.retryable

@@ -109,10 +109,12 @@ def test_a_bad_file_is_named_with_line_and_choices_and_hides_no_other(tmp_path: 
     (tmp_path / "bad_option.py").write_text("from databus import Kafka\n\nKafka(conn_id='x', topc='y')\n")
     (tmp_path / "bad_kind.py").write_text("import databus\ndatabus.Kafak\n")
     (tmp_path / "not_ours.py").write_text("import databus\n1 / 0\n")
+    (tmp_path / "script.py").write_text("import databus\nraise SystemExit(2)\n")
     found, broken = discover(tmp_path)
     assert [f.flow.name for f in found] == ["orders_to_kafka"]
     errors = {b.file.name: b.error for b in broken}
-    assert set(errors) == {"bad_option.py", "bad_kind.py", "not_ours.py"}
+    assert set(errors) == {"bad_option.py", "bad_kind.py", "not_ours.py", "script.py"}
+    assert "SystemExit" in errors["script.py"].message
     assert isinstance(errors["bad_option.py"], ConfigError)
     assert f"{tmp_path / 'bad_option.py'}:3" in errors["bad_option.py"].message
     assert "topic" in errors["bad_option.py"].hint
@@ -120,6 +122,21 @@ def test_a_bad_file_is_named_with_line_and_choices_and_hides_no_other(tmp_path: 
     assert f"{tmp_path / 'bad_kind.py'}:2" in errors["bad_kind.py"].message
     assert "'Kafka'" in errors["bad_kind.py"].hint
     assert "ZeroDivisionError" in errors["not_ours.py"].message
+
+
+def test_what_is_no_file_or_goes_away_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text((DAGS / "orders_to_kafka.py").read_text())
+    (tmp_path / ".#good.py").symlink_to("me@here.4711:1")  # as an editor locks a file
+    (tmp_path / "folder.py").mkdir()
+    found, broken = discover(tmp_path)
+    assert ([f.flow.name for f in found], broken) == (["orders_to_kafka"], [])
+    (tmp_path / "first.py").write_text(
+        'import databus\nfrom pathlib import Path\nPath(__file__).with_name("going.py").unlink()\n'
+    )
+    (tmp_path / "going.py").write_text("import databus\n")
+    found, (gone,) = discover(tmp_path)
+    assert [f.flow.name for f in found] == ["orders_to_kafka"]
+    assert gone.file.name == "going.py"
 
 
 def test_flows_alone_are_read_without_airflow_unless_a_file_uses_its_dag(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -205,6 +207,12 @@ class AirflowWorld:
         connections = EnvironmentConnections(airflow_connections(self.sandbox.status()))
         with ZooKeeperCheckpoints.open(connections.get("zookeeper_default"), SystemClock()) as store:
             yield store
+
+    def shell(self, **values: str) -> dict[str, str]:
+        """Return the environment of a shell on Airflow's host: what the API server runs with, and some values."""
+        server = psutil.Process(self.sandbox.status_of("airflow").processes["api-server"]).environ()
+        programs = os.pathsep.join((str(Path(sys.executable).parent), server["PATH"]))
+        return {**server, "PATH": programs, **values}
 
     def in_mid_batch(self, flow: str) -> None:
         """Wait until a plan is in flight."""

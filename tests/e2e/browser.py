@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import signal
 import subprocess
 import time
 from contextlib import ExitStack, suppress
@@ -81,9 +83,11 @@ class Browser:
 
     def __enter__(self) -> Page:
         with ExitStack() as opened:
-            self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            # The program may be a script that waits for the browser: both are ended.
+            self._process = subprocess.Popen(self._command, **quiet, start_new_session=True)
             opened.callback(self._process.wait, 60)
-            opened.callback(self._process.terminate)
+            opened.callback(self._end)
             socket = connect(self._address(), max_size=None, compression=None, open_timeout=60)
             page = Page(opened.enter_context(socket))
             self._opened = opened.pop_all()
@@ -91,6 +95,10 @@ class Browser:
 
     def __exit__(self, *_: object) -> None:
         self._opened.close()
+
+    def _end(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
 
     def _address(self) -> str:
         deadline = time.monotonic() + 120

@@ -19,7 +19,6 @@ SERVERS = ("zookeeper", "kafka", "kafka-b", "mysql", "spark", "airflow")
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {
     "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
-    "AIRFLOW__CORE__AUTH_MANAGER": "tests.e2e.one_dag_hidden.OneDagHidden",
     "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "include"))),
     # A cancel is noticed at a heartbeat.
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",

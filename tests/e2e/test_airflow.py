@@ -41,6 +41,7 @@ def assert_log_tells_what_moved(run: Run) -> None:
     preflight, transfer, audit = (run.log(task) for task in ("preflight", "transfer", "audit"))
     assert "OK: mysql_shop: binlog_format: binlog_format=ROW" in preflight
     assert "OK: kafka_east: brokers: 1 reachable" in preflight
+    assert "OK: takeover: if the worker dies: " in preflight
     batches = list(BATCH_LINE.finditer(transfer))
     assert batches
     assert {b["flow"] for b in batches} == {run.dag}
@@ -114,6 +115,15 @@ def test_what_only_a_person_can_mend_spends_no_retry(airflow: AirflowWorld) -> N
     log = run.log("preflight")
     assert "ERROR: kafka_east" in log
     assert "replication_factor" in log
+
+
+def test_a_run_that_is_given_a_range_is_refused_and_told_who_takes_one(airflow: AirflowWorld) -> None:
+    run = airflow.trigger("e2e_connect", {"from": "2026-01-01", "to": "2026-01-02"})
+    assert run.reaches("preflight", "failed")["try_number"] == 1
+    assert run.reaches("transfer", "upstream_failed")["try_number"] == 0
+    log = run.log("preflight")
+    assert "[run_conf] flow e2e_connect: this run was given from, to" in log
+    assert "e2e_connect_backfill" in log
 
 
 def test_an_outage_is_retried_and_nothing_is_lost(airflow: AirflowWorld) -> None:

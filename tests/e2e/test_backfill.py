@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from databus.demo.consumers import topic_records
 from databus.demo.oracle import fold
 from tests.e2e.airflow_world import AirflowWorld, Run, until
 from tests.integration.kafka_target import consume, event_id
+from tests.integration.runbook import typed
 from tests.integration.shop_flow import assert_arrived_once
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
@@ -31,6 +34,17 @@ def unpaused(airflow: AirflowWorld) -> Iterator[None]:
     airflow.api.pause(DAG, paused=True)
 
 
+@pytest.fixture(scope="module")
+def since(airflow: AirflowWorld) -> datetime:
+    """A time from which on the shop was changed for two intervals and some seconds."""
+    begin = datetime.now(UTC).replace(microsecond=0)
+    with airflow.writing():
+        while datetime.now(UTC) < begin + 2 * INTERVAL + timedelta(seconds=5):
+            time.sleep(0.5)
+    airflow.catch_up(FLOW)
+    return begin
+
+
 def ids(airflow: AirflowWorld, topic: str) -> Counter[str]:
     """Event ids that a read_committed consumer sees."""
     messages = consume(airflow.sandbox.address("kafka"), topic)
@@ -40,6 +54,32 @@ def ids(airflow: AirflowWorld, topic: str) -> Counter[str]:
 def backfilled(airflow: AirflowWorld) -> list[dict[str, Any]]:
     """Runs of Airflow's backfills: made by them, or scheduled ones of the interval that were taken up again."""
     return [r for r in airflow.runs(DAG) if r["run_type"] == "backfill"]
+
+
+def committed(airflow: AirflowWorld, start: datetime, end: datetime) -> Counter[str]:
+    """Event ids in the live topic of changes that committed in an interval."""
+    first, last = start.timestamp() * 1000, end.timestamp() * 1000
+    messages = [m for m in consume(airflow.sandbox.address("kafka"), FLOW) if m.value() is not None]
+    return Counter(event_id(m) for m in messages if first <= json.loads(m.value())["source"]["ts_ms"] < last)
+
+
+def begins(run: dict[str, Any]) -> datetime:
+    """Where a run's data interval begins."""
+    return datetime.fromisoformat(run["data_interval_start"])
+
+
+def type_into_a_shell(airflow: AirflowWorld, block: str, **values: str) -> None:
+    """Type a page's block as an operator would: again while Airflow says that it is busy, having done nothing."""
+
+    def taken() -> bool:
+        told = subprocess.run(
+            ["bash", "-euc", block], env=airflow.shell(**values), capture_output=True, text=True, check=False
+        )
+        busy = "Another backfill is running" in told.stderr or "database is locked" in told.stderr
+        assert told.returncode == 0 or busy, told.stdout + told.stderr
+        return told.returncode == 0
+
+    until("Airflow takes the backfill", taken)
 
 
 def live(airflow: AirflowWorld) -> tuple[Any, int]:
@@ -102,15 +142,10 @@ def test_a_bad_range_fails_at_once_and_says_why(airflow: AirflowWorld) -> None:
     assert "needs both from and to" in run.log("backfill")
 
 
-def test_data_intervals_of_a_native_backfill(airflow: AirflowWorld) -> None:
-    begin = datetime.now(UTC).replace(microsecond=0)
-    with airflow.writing():
-        while datetime.now(UTC) < begin + 2 * INTERVAL + timedelta(seconds=2):
-            time.sleep(0.5)
-    airflow.catch_up(FLOW)
+def test_data_intervals_of_a_native_backfill(airflow: AirflowWorld, since: datetime) -> None:
     stands = live(airflow)
     conf = {"mode": "replay", "suffix": ".intervals", "order": "parallel"}
-    interval = (begin.isoformat(), (begin + INTERVAL).isoformat())
+    interval = (since.isoformat(), (since + INTERVAL).isoformat())
     airflow.api.backfill(DAG, interval, conf, max_active_runs=2)
 
     until("both intervals are over", lambda: [r["state"] for r in backfilled(airflow)].count("success") == 2)
@@ -127,6 +162,46 @@ def test_data_intervals_of_a_native_backfill(airflow: AirflowWorld) -> None:
     run.succeeds()
     assert ids(airflow, f"{FLOW}.intervals") == found
     assert live(airflow) == stands
+
+
+def test_in_order_intervals_wait_without_a_worker_and_go_one_after_the_other(
+    airflow: AirflowWorld, since: datetime
+) -> None:
+    # Intervals of its own: neither another test's nor those of scheduled runs, which lie on a grid of full intervals.
+    on_grid = (since + timedelta(seconds=1)).timestamp() % INTERVAL.total_seconds() == 0
+    begin = since + timedelta(seconds=2 if on_grid else 1)
+    time.sleep(max(0.0, (begin + 3 * INTERVAL - datetime.now(UTC)).total_seconds()))
+    airflow.writer.run(1)
+    known = {r["dag_run_id"] for r in backfilled(airflow)}
+    with airflow.store() as store:
+        turn = store.claim(f"{FLOW}.backfill-order", "somebody", 60)
+        conf = {"mode": "replay", "suffix": ".in_order"}
+        airflow.api.backfill(DAG, (begin.isoformat(), (begin + 2 * INTERVAL).isoformat()), conf, max_active_runs=3)
+        waited = set[str]()
+
+        def all_have_waited() -> list[Run]:
+            runs = [Run(airflow.api, DAG, r["dag_run_id"]) for r in backfilled(airflow)]
+            mine = sorted((run for run in runs if run.run_id not in known), key=lambda run: run.run_id)
+            waited.update(run.run_id for run in mine if run.task("backfill")["state"] == "deferred")
+            return mine if len(waited) == 3 else []
+
+        runs = until("all three wait without a worker", all_have_waited)
+        turn.release()
+        for run in runs:
+            assert run.succeeds().task("backfill")["try_number"] == 1
+        logs = [run.log("backfill", 1) for run in runs]
+        assert f"{FLOW}.backfill-order: another run is at it" in logs[0]
+        assert f"in order: {runs[0].run_id} (running) is earlier" in logs[1]
+        assert f"in order: {runs[1].run_id} (running) is earlier" in logs[2]
+        asked = [b for b in store.backfills().backfills(FLOW) if b.aim.suffix == ".in_order"]
+        pieces = [b.piece_name(0) for b in sorted(asked, key=lambda b: b.wanted[0]) if b.pieces]
+        moved = [[e.at for e in store.history(piece, 1000) if e.action == "commit"] for piece in pieces]
+    assert len(moved) == 3
+    assert max(moved[0]) < min(moved[1])
+    assert max(moved[1]) < min(moved[2])
+    found = ids(airflow, f"{FLOW}.in_order")
+    assert set(found.values()) == {1}
+    assert set(found) <= set(ids(airflow, FLOW))
 
 
 def test_where_nothing_is_missing_nothing_is_moved(airflow: AirflowWorld) -> None:
@@ -147,4 +222,36 @@ def test_where_nothing_is_missing_nothing_is_moved(airflow: AirflowWorld) -> Non
     run = Run(airflow.api, DAG, ended["dag_run_id"])
     assert "is done: nothing was missing" in run.succeeds().log("backfill")
     assert ids(airflow, FLOW) == had
+    assert live(airflow) == stands
+
+
+def test_the_runbooks_commands_move_their_intervals_also_where_there_were_runs(airflow: AirflowWorld) -> None:
+    airflow.writer.run(5)
+    airflow.catch_up(FLOW)  # a flow that never ran has nothing to look at
+    began = datetime.now(UTC)
+
+    def looked(since: datetime = began) -> list[dict[str, Any]]:
+        mine = [r for r in airflow.runs(DAG) if r["run_type"] == "scheduled" and r["state"] == "success"]
+        return sorted((r for r in mine if begins(r) >= since), key=begins)
+
+    with airflow.writing():
+        # What the unpaused DAG makes of an interval by itself: a run that moves nothing, and stands in the way.
+        former = until("a scheduled run of an interval with changes", looked)[0]
+        start, last, end = (begins(former) + number * INTERVAL for number in range(3))
+        while datetime.now(UTC) < end + INTERVAL + timedelta(seconds=2):  # the interval after the last is over as well
+            time.sleep(0.5)
+    airflow.catch_up(FLOW)
+    until("no run is under way", lambda: all(r["state"] in {"success", "failed"} for r in airflow.runs(DAG)))
+    stands, had = live(airflow), ids(airflow, f"{FLOW}.replay")
+    times = {"FROM": f"{start:%Y-%m-%dT%H:%M:%S}", "LAST": f"{last:%Y-%m-%dT%H:%M:%S}"}
+    type_into_a_shell(airflow, typed("backfill-a-day.md", "In Airflow"), FLOW=FLOW, **times)
+
+    made = sorted((r for r in backfilled(airflow) if begins(r) >= start), key=begins)
+    assert [begins(run) for run in made] == [start, last]
+    assert made[0]["dag_run_id"] == former["dag_run_id"]
+    for run in made:
+        assert "is done" in Run(airflow.api, DAG, run["dag_run_id"]).succeeds().log("backfill")
+    moved = ids(airflow, f"{FLOW}.replay") - had
+    assert moved
+    assert moved == committed(airflow, start, end)
     assert live(airflow) == stands

@@ -1,119 +1,240 @@
-"""The tab on a run in a real Airflow, seen by a headless Chromium, and who may not see it."""
+"""The tab on a run that a real Airflow made, seen by a headless Chromium, and who may not see it."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
 
-from databus.records.data_docs import DataDocs
-from databus.records.recorder import SqlRecorder
-from tests.contract.record_samples import report
-from tests.e2e.airflow_world import AirflowWorld, flow_file
+from databus.core.errors import SandboxError
+from databus.sandbox.packages import Program, require
+from databus.sandbox.ports import free_ports
+from tests.e2e.airflow_world import AirflowWorld
 from tests.e2e.browser import Browser, Page
-from tests.e2e.one_dag_hidden import HIDDEN
+from tests.e2e.conftest import ROOT
+from tests.e2e.hidden_till import OUTSIDER
+from tests.e2e.login_server import LoginServer, login_server
+from tests.e2e.till import ITEMS, ORDERS, STATES, VISITS, Till, till_run
+from tests.ports import ports_from
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
 
-SHOWN = "tab_shown"
-
-
-@dataclass
-class Tab:
-    """Pages of a run of a paused DAG: what it did is put into the records by the test."""
-
-    address: str
-    run_id: str
-
-    def data(self, dag: str, below: str = "", **options: object) -> httpx.Response:
-        path = f"/databus/api/v1/dags/{dag}/runs/{quote(self.run_id, safe='')}{below}"
-        return httpx.get(f"http://{self.address}{path}", timeout=120, **options)  # type: ignore[arg-type]
-
-    @property
-    def token(self) -> dict[str, str]:
-        answer = httpx.get(f"http://{self.address}/auth/token", timeout=120).raise_for_status()
-        return {"Authorization": f"Bearer {answer.json()['access_token']}"}
+ROLES = {"viewer": "viewer", "user": "user", "op": "op", "admin": "admin", OUTSIDER: "viewer", "nobody": ""}
+READ, FILTERED = len(ORDERS) + len(ITEMS) + len(VISITS), len(VISITS)
+HELD = sum(email is None for _, email, _, _ in ORDERS)
+LOST = sum(status not in STATES for _, _, status, _ in ORDERS)
 
 
 @pytest.fixture(scope="module")
-def tab(airflow: AirflowWorld) -> Tab:
-    for name in (SHOWN, HIDDEN):
-        flow_file(airflow.dags, name, every_s=60)
-    airflow.knows({SHOWN})
-    run_id = airflow.api.trigger(SHOWN)
-    with SqlRecorder.open(f"sqlite:///{airflow.home / 'records.db'}") as recorder:
-        for dag in (SHOWN, HIDDEN):
-            for number in range(1, 13):
-                recorder.record(report(number, run_id, flow=dag))
-            # Where the API server looks for them by default, below AIRFLOW_HOME.
-            docs = DataDocs(airflow.home / "airflow" / "data" / "databus" / "data_docs").page(dag, run_id)
-            docs.parent.mkdir(parents=True, exist_ok=True)
-            docs.write_text(f"<title>docs</title><p id='docs'>Validation of {dag}</p>")
-    return Tab(airflow.sandbox.address("airflow"), run_id)
+def till(airflow: AirflowWorld) -> Till:
+    return till_run(airflow)
+
+
+@pytest.fixture(scope="module")
+def server(airflow: AirflowWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginServer]:
+    folder = tmp_path_factory.mktemp("login_server")
+    with login_server(airflow.sandbox, "tests.e2e.hidden_till.HiddenTill", ROLES, folder) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    program = os.environ.get("DATABUS_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-headless-shell")
-    if program is None:
-        pytest.skip("no Chromium: install one, or name it in DATABUS_CHROMIUM")
-    with Browser(Path(program), 26_390, tmp_path_factory.mktemp("profile")) as page:
+    program = os.environ.get("DATABUS_CHROMIUM") or shutil.which("chromium")
+    try:
+        found = Path(program) if program else require(Program("chromium-headless-shell", "chromium-headless-shell"))
+    except SandboxError as error:
+        pytest.skip(f"no Chromium: {error}; or name one in DATABUS_CHROMIUM")
+    port = free_ports({"devtools": 0}, ports_from(26_390), ())["devtools"]
+    with Browser(found, port, tmp_path_factory.mktemp("profile")) as page:
         yield page
 
 
-def test_data_is_only_for_those_who_may_see_the_dag(tab: Tab) -> None:
-    assert tab.data(SHOWN, headers=tab.token).json()["counts"]["read"] == 144
-    assert tab.data(HIDDEN, headers=tab.token).status_code == 403
-    assert tab.data(HIDDEN).status_code == 403
-    for path in ("/databus/docs", "/databus/openapi.json"):
-        assert httpx.get(f"http://{tab.address}{path}", timeout=120).status_code == 404
+def tab(root: str, till: Till) -> str:
+    return f"{root}/dags/{till.name}/runs/{quote(till.run.run_id, safe='')}/plugin/databus-run"
 
 
-def test_the_tab_shows_what_the_run_did(tab: Tab, page: Page, tmp_path: Path) -> None:
-    run = quote(tab.run_id, safe="")
-    page.open(f"http://{tab.address}/dags/{SHOWN}/runs/{run}/plugin/databus-run")
-    counts = page.text('[data-testid="counts"]')
-    assert counts == "✓ adds up: read 144 = 12 filtered + 12 quarantined + 120 dispatched"
-    shown = page.text('[data-testid="databus-run"]')
-    for part in ("shop.orders", "shop.items", "cdc.orders[0]", "not_null(email)", "✗ violated", "Batches (12)"):
-        assert part in shown
-    nodes = page.value("[...document.querySelectorAll('[data-testid^=\"node \"]')].map(n => n.dataset.testid)")
-    assert sorted(nodes) == [
-        "node flow", "node in:shop.items", "node in:shop.orders", "node kafka:cdc.orders", "node quarantine",
-    ]  # fmt: skip
-    file = tmp_path / "tab.png"
+def data(till: Till, below: str = "") -> str:
+    return f"/databus/api/v1/dags/{till.name}/runs/{quote(till.run.run_id, safe='')}{below}"
+
+
+def rows(page: Page, title: str) -> list[list[str]]:
+    """Return the cells of the table below a heading."""
+    part = f"[...document.querySelectorAll('h3')].find(h => h.textContent.startsWith('{title}')).parentElement"
+    cells = "r => [...r.cells].map(c => c.textContent)"
+    found: list[list[str]] = page.value(f"[...{part}.querySelectorAll('tbody tr')].map({cells})")
+    return found
+
+
+def look(page: Page, name: str, tmp_path: Path) -> None:
+    """Keep a picture: in the test's folder, or where DATABUS_TEST_PICTURES says so."""
+    file = Path(os.environ.get("DATABUS_TEST_PICTURES") or tmp_path) / f"{name}.png"
     page.screenshot(file)
     assert file.stat().st_size > 10_000
 
 
-def test_data_docs_are_only_for_those_who_may_see_the_dag(tab: Tab) -> None:
-    assert "Validation of tab_shown" in tab.data(SHOWN, "/data-docs", headers=tab.token).text
-    # Whoever asks is an administrator here, but for the DAG that is hidden from all.
-    assert tab.data(HIDDEN, "/data-docs", headers=tab.token).status_code == 403
-    assert tab.data(HIDDEN, "/data-docs").status_code == 403
+def test_the_tab_shows_what_the_run_did(airflow: AirflowWorld, till: Till, page: Page, tmp_path: Path) -> None:
+    page.open(tab(till.run.api.root, till))
+    counts = page.text('[data-testid="counts"]')
+    moved = READ - HELD - FILTERED
+    assert counts == f"✓ adds up: read {READ} = {FILTERED} filtered + {HELD} quarantined + {moved} dispatched"
+    look(page, "tab", tmp_path)
+    numbers = {
+        "items": (len(ITEMS), 0, 0, len(ITEMS)),
+        "orders": (len(ORDERS), 0, HELD, len(ORDERS) - HELD),
+        "visits": (len(VISITS), len(VISITS), 0, 0),
+    }
+    assert rows(page, "Inputs") == [[f"{till.name}.{t}", *map(str, n)] for t, n in numbers.items()]
+    outputs = rows(page, "Outputs")
+    assert [row[:2] for row in outputs] == [["kafka", f"{till.name}[{partition}]"] for partition in (0, 1)]
+    assert sum(int(row[2].rpartition("records ")[2]) for row in outputs) == moved
+    batches = rows(page, "Batches")
+    assert len(batches) > 1
+    assert sum(int(row[5]) for row in batches) == READ
+    assert airflow.api.graph(till.name) == {"preflight": ["transfer"], "transfer": ["audit"], "audit": []}
 
 
-def test_data_docs_are_opened_from_the_run(tab: Tab, page: Page) -> None:
-    page.open(f"http://{tab.address}/dags/{SHOWN}/runs/{quote(tab.run_id, safe='')}/plugin/databus-run")
+def test_the_tab_shows_what_was_found_of_checks_and_expectations(till: Till, page: Page) -> None:
+    page.open(tab(till.run.api.root, till))
+    shown = page.text('[data-testid="databus-run"]')
+    assert "Quality: ✗ violated, worst: quarantine" in shown
+    orders, every, batches = f"{till.name}.orders", str(len(ORDERS)), rows(page, "Batches")
+    last, many = batches[0][5], str(len(batches))
+    states = '["new", "paid", "shipped"]'
+    assert rows(page, "Quality") == [
+        ["✗ violated", f"expect_column_values_to_be_in_set(status, value_set={states})",
+         orders, "warn", every, str(LOST), "", "every row"],
+        ["✓ met", "expect_column_values_to_be_between(total, min_value=0.0, mostly=0.9)",
+         orders, "warn", every, "1", "", "every row"],
+        ["✓ met", "expect_table_row_count_to_be_between(max_value=1000, min_value=1)",
+         orders, "warn", "1", "0", every, "counts"],
+        ["✓ met", "expect_column_values_to_be_unique(order_id)",
+         orders, "warn", every, "0", "", "rows of the run"],
+        ["✗ violated", "in_range(quantity, 1..)", f"{till.name}.items", "warn", str(len(ITEMS)),
+         str(sum(quantity < 1 for _, _, quantity in ITEMS)), "", "every row"],
+        ["✗ violated", "not_null(email)", orders, "quarantine", every, str(HELD), "", "every row"],
+        ["✓ met", "volume(..1000)", "*", "warn", many, "0", f"{last} rows", "batches"],
+    ]  # fmt: skip
+
+
+def test_the_tab_draws_the_lineage(till: Till, page: Page) -> None:
+    page.open(tab(till.run.api.root, till))
+    assert page.text('[data-testid="node flow"]') == f"flow: {till.name}flow{till.name}"
+    nodes = page.value("[...document.querySelectorAll('[data-testid^=\"node \"]')].map(n => n.dataset.testid)")
+    assert sorted(nodes) == [
+        "node flow", *(f"node in:{till.name}.{table}" for table in ("items", "orders", "visits")),
+        f"node kafka:{till.name}", "node quarantine",
+    ]  # fmt: skip
+    edges = page.value("[...document.querySelectorAll('svg[aria-label=lineage] path + text')].map(e => e.textContent)")
+    moved = READ - HELD - FILTERED
+    assert sorted(map(int, edges)) == sorted((len(ITEMS), len(ORDERS), len(VISITS), moved, HELD))
+
+
+def test_data_docs_are_opened_from_the_run(till: Till, page: Page, tmp_path: Path) -> None:
+    page.open(tab(till.run.api.root, till))
     assert page.text('[data-testid="data-docs"]').startswith("Data Docs")
     # In this tab: a browser without a person opens no second one.
     page.value(
         "(a => { a.target = '_self'; a.click(); return true; })(document.querySelector('[data-testid=\"data-docs\"]'))"
     )
-    assert page.text("#docs") == f"Validation of {SHOWN}"
+    overview = page.text("#section-1-content-block-1")
+    assert f"Expectation Suite: {till.name}" in " ".join(overview.split())
+    look(page, "data_docs", tmp_path)
+    marks = "[r.querySelector('i')?.className, r.textContent.replace(/\\s+/g, ' ')]"
+    judged = page.value(f"[...document.querySelectorAll('tr')].filter(r => r.cells.length === 3).map(r => {marks})")
+    for mark, text in (
+        ("fas fa-times text-danger", "values must belong to this set: new paid shipped."),
+        ("fas fa-times text-danger", f" {LOST} unexpected values found. ≈16.67% of {len(ORDERS)} total rows."),
+        ("fas fa-check-circle text-success", "values must be greater than or equal to 0.0, at least 90 % of the time."),
+        ("fas fa-check-circle text-success", "values must be unique."),
+        (
+            "fas fa-check-circle text-success",
+            "Must have greater than or equal to 1 and less than or equal to 1000 rows.",
+        ),
+    ):
+        assert [shown for shown, line in judged if text in line] == [mark], text
     assert page.value("self.origin") == "null"  # apart from Airflow: none of its cookies, none of its pages
-    page.open(f"http://{tab.address}/dags/{SHOWN}")
+    page.open(f"{till.run.api.root}/dags/{till.name}")
 
 
-def test_a_session_of_the_browser_is_refused_as_well(tab: Tab, page: Page) -> None:
-    run = quote(tab.run_id, safe="")
-    for dag, path, status in ((SHOWN, run, 200), (SHOWN, "other", 404), (HIDDEN, run, 403)):
-        asked = f"fetch('/databus/api/v1/dags/{dag}/runs/{path}').then(r => r.status)"
+def plugin() -> Any:
+    spec = importlib.util.spec_from_file_location("databus_plugin_routes", ROOT / "plugins" / "databus_plugin.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.DatabusPlugin
+
+
+def plugin_routes(till: Till) -> list[tuple[str, str]]:
+    """Return (method, path) of all that the plugin answers, but its bundle: about the till's run."""
+    from fastapi.routing import APIRoute
+    from starlette.routing import Mount
+    from starlette.staticfiles import StaticFiles
+
+    found = []
+    for mounted in plugin().fastapi_apps:
+        for route in mounted["app"].app.routes:
+            if isinstance(route, Mount) and isinstance(route.app, StaticFiles):
+                assert route.path == "/static"
+                continue
+            assert isinstance(route, APIRoute), f"{route}: nothing here asks it who may"
+            values = dict.fromkeys(route.param_convertors, "x") | {
+                "dag_id": till.name,
+                "run_id": quote(till.run.run_id, safe=""),
+            }
+            path = mounted["url_prefix"] + route.path_format.format(**values)
+            found += [(method, path) for method in sorted(route.methods)]
+    return found
+
+
+def test_every_route_asks_who_comes(till: Till, server: LoginServer) -> None:
+    routes = plugin_routes(till)
+    assert {("GET", data(till)), ("GET", data(till, "/data-docs"))} <= set(routes)
+    tokens = {user: server.token(user) for user in ROLES}
+    for method, path in routes:
+        assert server.ask(method, path).status_code == 401, path
+        assert server.ask(method, path, "forged").status_code == 403, path
+        for user in ("nobody", OUTSIDER):
+            assert server.ask(method, path, tokens[user]).status_code == 403, (user, path)
+        reads = method in {"GET", "HEAD", "OPTIONS"}
+        assert server.ask(method, path, tokens["viewer"]).status_code == (200 if reads else 403), (method, path)
+        for user in ("user", "op", "admin"):
+            assert not reads or server.ask(method, path, tokens[user]).status_code == 200, (user, path)
+
+
+def test_the_dag_of_the_path_is_the_one_that_is_asked_for(till: Till, server: LoginServer) -> None:
+    viewer, outsider = server.token("viewer"), server.token(OUTSIDER)
+    assert server.ask("GET", data(till), viewer).json()["counts"]["read"] == READ
+    assert "Expectation" in server.ask("GET", data(till, "/data-docs"), viewer).text
+    other = data(till).replace(till.name, "e2e_connect")
+    assert server.ask("GET", other, outsider).status_code == 404  # may be seen, and has no such run
+    assert server.ask("GET", f"{data(till)}?dag_id=e2e_connect", outsider).status_code == 403
+    assert server.ask("GET", data(till).replace(till.name, "~"), outsider).status_code == 404
+
+
+def test_only_the_bundle_is_there_for_all(server: LoginServer) -> None:
+    built = (ROOT / "plugins" / "databus_ui" / "main.js").read_bytes()
+    for token in (None, server.token("nobody"), "forged"):
+        assert server.ask("GET", "/databus/static/main.js", token).content == built
+    paths = ("docs", "redoc", "openapi.json", "static/", "static/..%2f..%2fdatabus_plugin.py", "api/v1", "")
+    for path in paths:
+        assert server.ask("GET", f"/databus/{path}").status_code == 404, path
+
+
+def test_a_session_of_the_browser_is_asked_as_well(till: Till, server: LoginServer, page: Page) -> None:
+    page.open(f"{server.root}/databus/static/main.js")  # a page of the server's that anyone sees
+    asked = f"fetch('{data(till)}').then(r => r.status)"
+    for user, status in ((None, 401), (OUTSIDER, 403), ("nobody", 403), ("viewer", 200)):
+        if user is not None:
+            page.send("Network.setCookie", name="_token", value=server.token(user), url=server.root)
         answer = page.send("Runtime.evaluate", expression=asked, awaitPromise=True, returnByValue=True)
-        assert answer["result"]["value"] == status
+        assert answer["result"]["value"] == status, user
+    page.open(tab(server.root, till))
+    assert page.text('[data-testid="counts"]').startswith(f"✓ adds up: read {READ} =")
+    page.send("Network.clearBrowserCookies")

@@ -82,9 +82,9 @@ class Watched:
 class WatchedStore(Watched):
     """A checkpoint store that tells of its claims and commits."""
 
-    def claim(self, flow: str, who: str, wait_s: float) -> Any:
+    def claim(self, flow: str, who: str, wait_s: float, run_url: str = "") -> Any:
         self._point.passed("claim.before")
-        lease = self._wrapped.claim(flow, who, wait_s)
+        lease = self._wrapped.claim(flow, who, wait_s, run_url)
         self._tell_it("claimed", epoch=lease.epoch)
         self._point.passed("claim.after")
         return Watched(lease, self._point, {"release": "release"}, self._tell_it)

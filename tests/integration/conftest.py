@@ -27,6 +27,7 @@ from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.accounts import ROOT
 from databus.sandbox.connections import airflow_connections
 from tests.integration.binlog_shop import Shop
+from tests.integration.heard_alerts import heard  # noqa: F401 - a fixture for all modules
 from tests.integration.kafka_target import forget_kept
 from tests.integration.replicated_pair import Pair, Server, replicated_servers
 from tests.integration.secured_world import secured, secured_shop  # noqa: F401 - fixtures for all modules
@@ -79,7 +80,8 @@ class World:
         """Run a window until the flow has caught up."""
         control = WindowControl(WindowLimits(max_seconds=120, until_caught_up=True, lease_wait_s=0, **limits))
         with open_services(flow, self.connections, self.settings) as services:
-            identity = RunIdentity(f"test-{next(_NUMBERS)}", "", __version__)
+            run_id = f"test-{next(_NUMBERS)}"
+            identity = RunIdentity(run_id, f"http://airflow/{run_id}", __version__)
             try:
                 return run_flow(flow, services, self.spark(flow.name), identity, control)
             finally:

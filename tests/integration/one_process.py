@@ -33,11 +33,12 @@ class OneProcess(DirectEngine):
 
 
 def run_locally(world: World, flow: Flow, run_id: str = "", **limits: Any) -> WindowResult:
-    """Run a window of a direct-lane flow until it has caught up."""
+    """Run a window of a direct-lane flow until it has caught up; the run's page is at http://airflow/<run id>."""
     assert may_be_direct(flow)
     bounds: dict[str, Any] = {"max_seconds": 240, "until_caught_up": True, "lease_wait_s": 0, **limits}
     control = WindowControl(WindowLimits(**bounds))
-    identity = RunIdentity(run_id or f"local-{next(_NUMBERS)}", "", __version__)
+    run_id = run_id or f"local-{next(_NUMBERS)}"
+    identity = RunIdentity(run_id, f"http://airflow/{run_id}", __version__)
     with open_services(flow, world.connections, world.settings) as services:
         try:
             return run_flow(flow, services, OneProcess(), identity, control)

@@ -25,6 +25,15 @@ def steps(page: str, values: Mapping[str, str]) -> dict[int, list[Sequence[str]]
     return found
 
 
+def typed(page: str, heading: str) -> str:
+    """Return what a section tells to type into a shell of Airflow's host; its $NAMES are for that shell to fill in."""
+    (section,) = re.findall(
+        rf"^## {heading}\n(.*?)(?=^## |\Z)", (RUNBOOKS / page).read_text(), re.MULTILINE | re.DOTALL
+    )
+    (block,) = re.findall(r"^```bash\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    return str(block)
+
+
 def _filled(line: str, values: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
         return values[match[1]]

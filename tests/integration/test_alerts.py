@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -10,28 +9,34 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from databus import AlertWhen, Email, Flow, Webhook
+from databus import AlertWhen, Flow, NotNull
 from databus.checkpoints.session import start_client
 from databus.core.alert_book import AlertState
-from databus.core.alerts import AlertEvent, AlertKind
+from databus.core.alerts import Alert, AlertEvent, AlertKind
 from databus.core.errors import CheckpointFormatError
 from databus.core.settings import Settings
+from databus.observe.alerts import rules
 from databus.observe.alerts.hysteresis import Verdict
 from databus.observe.alerts.rules import Observation
 from databus.observe.clock import SystemClock
 from databus.ops.alerts import Teller, evaluate
+from databus.ops.audit import audit_run
 from databus.ops.figures import FlowLook
+from databus.ops.services import open_services
+from databus.records.quality import evaluate_run
+from databus.records.store import RecordStore
 from databus.sandbox.connections import airflow_connections
 from tests.integration.conftest import World
-from tests.integration.one_process import OneProcessWorld
+from tests.integration.heard_alerts import Ahead, Heard
+from tests.integration.one_process import OneProcessWorld, run_locally
 from tests.integration.shop_flow import Shop
-from tests.unit.observe.receivers import Hooks, Mailbox, http_receiver, smtp_sink
+from tests.unit.observe.receivers import Hooks, Mailbox
 
 pytestmark = pytest.mark.integration
 
@@ -62,24 +67,13 @@ class Told:
 
 
 @pytest.fixture
-def told(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
-    monkeypatch.setenv("DATABUS_INSTALLATION", world.settings.installation)
-    monkeypatch.setenv("DATABUS_RECORDS_URL", world.settings.records_url)
-    monkeypatch.setenv("DATABUS_SEGMENT_STORE", world.settings.segment_store)
-    with contextlib.ExitStack() as stack:
-        mailbox, hooks = stack.enter_context(smtp_sink()), stack.enter_context(http_receiver())
-        name = f"alerts_{datetime.now(UTC):%H%M%S%f}"
-        shop = Shop(OneProcessWorld(world.sandbox, world.home, world.environment), name)  # type: ignore[arg-type]
-        stack.callback(shop.connection.close)
-        extra = {"disable_ssl": True, "disable_tls": True}
-        smtp = {"conn_type": "smtp", "host": "127.0.0.1", "port": mailbox.port, "extra": extra}
-        http = {"conn_type": "http", "host": "127.0.0.1", "port": hooks.port, "schema": "http"}
-        world.environment["AIRFLOW_CONN_ALERTS_MAIL"] = json.dumps(smtp)
-        world.environment["AIRFLOW_CONN_ALERTS_HOOK"] = json.dumps(http)
-        channels = (Email(to="ops@example.com", conn_id="alerts_mail"), Webhook(conn_id="alerts_hook"))
-        flow = shop.flow.model_copy(update={"alerts": (AlertWhen(lag_bytes=500, clear_ratio=0.5), *channels)})
-        shop.flow = flow
-        yield Told(world, shop, flow, mailbox, hooks)
+def told(world: World, heard: Heard) -> Iterator[Told]:
+    name = f"alerts_{datetime.now(UTC):%H%M%S%f}"
+    shop = Shop(OneProcessWorld(world.sandbox, world.home, world.environment), name)
+    flow = shop.flow.model_copy(update={"alerts": (AlertWhen(lag_bytes=500, clear_ratio=0.5), *heard.channels)})
+    shop.flow = flow
+    yield Told(world, shop, flow, heard.mailbox, heard.hooks)
+    shop.connection.close()
 
 
 def test_lag_is_told_once_over_and_once_on_recovery(told: Told) -> None:
@@ -128,7 +122,8 @@ def test_a_mail_server_that_is_away_gets_it_later_and_the_webhook_at_once(told: 
     with told.look() as look:  # as if the pause before another try were over
         book = look.store.alert_book()
         noted = book.load(told.flow.name)["failure/transfer"]
-        assert [owed.channels for owed in noted.state.owed] == [("email:alerts_mail:ops@example.com",)]
+        mail = told.flow.alerts[1].channel_name  # type: ignore[attr-defined]
+        assert [owed.channels for owed in noted.state.owed] == [(mail,)]
         state = AlertState.from_json({**noted.state.to_json(), "teller_until": None})
         assert book.swap(told.flow.name, "failure/transfer", noted.version, state) is not None
     told.evaluate(failed)
@@ -200,6 +195,109 @@ def test_two_tellers_at_once_send_one_message(told: Told) -> None:
     assert sorted(len(events) for events in decided) == [0, 0, 0, 0, 0, 1]
     assert told.posted == [("quality", "raised")]
     assert len(told.subjects) == 1
+
+
+def missed(run_id: str, verdict: Verdict = Verdict.OVER) -> Observation:
+    said = f"run {run_id} missed its deadline"
+    return Observation(AlertKind.DEADLINE, verdict, said, run_id, run_id=run_id, run_url=f"http://airflow/{run_id}")
+
+
+def at_once(told: Told, *events: Observation, **options: Any) -> list[tuple[str, str]]:
+    """Let four evaluators look at the same moment, and return what all of them together told."""
+    before = len(told.posted)
+    with ThreadPoolExecutor(4) as four:
+        list(four.map(lambda _: evaluate(told.flow, told.world.connections, events, **options), range(4)))
+    return told.posted[before:]
+
+
+def late_runs(told: Told) -> dict[str, bool]:
+    """Run id → whether its missed deadline is on, of all that ZooKeeper remembers."""
+    with told.look() as look:
+        book = look.store.alert_book().load(told.flow.name)
+    return {run_id: noted.state.raised for key, noted in book.items() if (run_id := rules.late_run(key))}
+
+
+def test_a_missed_deadline_is_over_with_its_run_and_then_forgotten(told: Told) -> None:
+    told.shop.writer.run(5)
+    told.shop.world.run(told.flow)
+    raised, recovered = [("deadline", "raised")], [("deadline", "recovered")]
+    assert at_once(told, missed("by_callback"), missed("by_airflow")) == raised * 2
+    assert at_once(told, missed("by_callback")) == []
+    # One run's own callback says that it is over; of another one Airflow knows, and is asked of no more.
+    assert at_once(told, missed("by_callback", Verdict.CLEAR)) == recovered
+    asked: list[set[str]] = []
+
+    def ended(run_ids: Any) -> Any:
+        asked.append(set(run_ids))
+        return run_ids
+
+    assert at_once(told, ended=ended) == recovered
+    assert asked
+    assert set.union(*asked) == {"by_airflow"}
+    over = Alert.from_json(told.hooks.requests[-1].body)
+    assert (over.subject, over.run_id, over.run_url) == ("by_airflow", "by_airflow", "http://airflow/by_airflow")
+    assert over.range
+    # A callback that is repeated, and who looked before it was over, tell nothing again; after that it is forgotten.
+    assert at_once(told, missed("by_callback")) == []
+    assert late_runs(told) == {"by_callback": False, "by_airflow": False}
+    assert at_once(told, clock=Ahead(timedelta(minutes=6))) == []
+    assert late_runs(told) == {}
+    assert len(told.posted) == 4
+
+
+def test_the_deadline_of_an_audited_run_is_over_for_everybody(told: Told) -> None:
+    """Its callback was late: the audit, which would have said so, came before it."""
+    told.shop.writer.run(5)
+    told.shop.world.run(told.flow)
+    with RecordStore(told.world.settings.records_url) as records:
+        evaluate_run(records, told.flow.name, "r1", datetime.now(UTC))
+    told.evaluate(missed("r1"), missed("r2"))
+    told.evaluate()
+    told.evaluate()
+    assert late_runs(told) == {"r1": False, "r2": True}
+    assert told.posted == [("deadline", "raised")] * 2 + [("deadline", "recovered")]
+
+
+def order(told: Told, number: int, note: str) -> None:
+    with told.shop.connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO shop.orders VALUES ({number}, 1, 'new', 1, NULL, {note}, NOW(6), NOW())")
+
+
+def test_quality_and_held_rows_name_the_run_and_range_that_they_are_of(told: Told, heard: Heard) -> None:
+    flow = told.flow.model_copy(update={"checks": (NotNull("note", tables=("shop.orders",)),)})
+    places = []
+
+    def run(number: int, note: str) -> None:
+        order(told, number, note)
+        run_locally(told.world, flow, f"r{number}")
+        places.append(told.world.checkpoint(flow).offset)
+
+    def audited(run_id: str) -> None:
+        with open_services(flow, told.world.connections, told.world.settings) as services:
+            audit_run(flow, services, run_id, run_url=f"http://airflow/{run_id}")
+
+    run(1, "'fine'")
+    run(2, "NULL")
+    run(3, "'fine'")
+    audited("r2")  # while its successors move on
+    order(told, 4, "'fine'")
+    with open_services(flow, told.world.connections, told.world.settings) as services:
+        lease = services.store.claim(flow.name, "r4", 0, "http://airflow/r4")
+        heard.tell(flow, lag_bytes=1)
+        lease.release()
+    mine = ("r2", "http://airflow/r2", f"({places[0]}, {places[1]}]")
+    for kind in ("quality", "quarantine"):
+        (raised,) = heard.of_kind(kind)
+        assert (raised.event, raised.flow) == (AlertEvent.RAISED, flow.name)
+        assert (raised.run_id, raised.run_url, raised.range) == mine
+        assert raised.runbook.endswith(f"{kind}.md")
+    assert heard.of_kind("quarantine")[0].figures["quarantine_new_rows"] == 1
+    (lag,) = heard.of_kind("lag")  # that is of the run that holds the lease, which has committed nothing yet
+    assert (lag.run_id, lag.run_url) == ("r4", "http://airflow/r4")
+    audited("r3")
+    heard.tell(flow, lag_bytes=1, ahead=timedelta(minutes=61))
+    assert heard.events("quality") == heard.events("quarantine") == ["raised", "recovered"]
+    assert heard.of_kind("quality")[1].run_id == "r3"
 
 
 def test_the_command_line_lists_what_is_on_and_tries_the_channels(told: Told, tmp_path: Path) -> None:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import random
+import shlex
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 
-from databus.airflow.backfill import BackfillOperator, backfill_params
 from databus.core.backfill import Aim, Mode
 from databus.core.errors import (
     BackfillFutureError,
     BackfillIncompleteError,
     BackfillOpenError,
     BackfillRangeError,
+    BackfillWaitsError,
     CheckpointConflictError,
     SinkUnavailableError,
 )
@@ -29,10 +28,9 @@ from databus.ops.mediation import Said
 from databus.ops.services import open_services
 from databus.ops.targets import Target
 from databus.runtime.drain import Drain
-from tests.integration.backfills import BackfillShop, Later, at_once, cut_off_twice
-from tests.integration.commands import Commands
+from tests.integration.backfill_task import TaskRuns
+from tests.integration.backfills import BackfillShop, at_once, cut_off_twice
 from tests.integration.conftest import World
-from tests.integration.one_process import OneProcess
 
 pytestmark = [pytest.mark.integration]
 
@@ -119,6 +117,62 @@ def test_missing_moves_what_was_skipped_to_the_live_topic_and_nothing_else(world
     assert shop.live_nodes() == before
 
 
+def test_what_another_backfill_took_up_and_did_not_move_is_still_missing(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = BackfillShop.of(world, "bf_taken")
+    flow = shop.shop.flow
+    shop.shop.flow = flow.model_copy(update={"batching": flow.batching.model_copy(update={"max_rows": 5})})
+    shop.commit_at(0, 4)
+    shop.live()
+    with shop.shop.connection.cursor() as cursor:
+        cursor.execute("SHOW MASTER STATUS")
+        file, position, *_ = cursor.fetchone()
+    shop.commit_at(1, 30)
+    shop.commit_at(2, 8)
+    with open_services(shop.shop.flow, world.connections, world.settings) as services:
+        mediation.execute(shop.shop.flow, services, "skip", Target(place="latest"), Said("ada", "in a hurry"))
+    shop.commit_at(3, 4)
+    shop.live()
+    had = shop.ids()
+    began, ended = f"{file}:{position}", shop.at(2)
+    drain = Drain()
+    cut_off_twice(monkeypatch, drain)
+    with pytest.raises(SinkUnavailableError):
+        shop.backfill(began, ended, MISSING)
+    with pytest.raises(BackfillIncompleteError, match="is not done"):
+        shop.backfill(began, ended, MISSING, drain=drain)
+    with shop.services() as services:
+        (cut,) = status(shop.shop.flow, services)
+    assert cut.pieces[0].stands is not None
+
+    # A range that lies beside it goes on; one that holds what it has left is refused, and says what is to be run.
+    assert shop.backfill(shop.at(0), shop.at(0.5), MISSING).pieces == ()
+    with pytest.raises(BackfillOpenError, match=f"taken up by backfill {cut.backfill.id} .*from {began} to") as refused:
+        shop.backfill(shop.at(0), shop.at(3), MISSING)
+    with shop.services() as services:
+        with pytest.raises(BackfillOpenError, match=cut.backfill.id):
+            preview(shop.shop.flow, services, Wanted(shop.at(0), shop.at(3), MISSING), "ada")
+        assert len(status(shop.shop.flow, services)) == 2
+    task = TaskRuns(shop, tmp_path, monkeypatch)
+    with pytest.raises(AirflowSkipException, match=f"backfill {cut.backfill.id}.* is not done") as skipped:
+        task.run("scheduled", minutes=3, mode="missing")
+    assert "nothing is missing" not in str(skipped.value)
+    command = shlex.split(refused.value.hint.split("`")[1])
+    first = shop.backfill(command[command.index("--from") + 1], command[command.index("--to") + 1], MISSING)
+    assert (first.done, first.backfill) == (True, cut.backfill)
+    with pytest.raises(AirflowSkipException) as skipped:
+        task.run("scheduled", minutes=3, mode="missing")
+    wide = shop.backfill(shop.at(0), shop.at(3), MISSING)
+    assert f"{wide.pieces[0].range} is missing" in str(skipped.value)
+    now = shop.ids()
+    assert set(now.values()) == {1}
+    assert sum(now.values()) == sum(shop.shop.writer.written.changes.values())
+    assert 0 < wide.rows.dispatched == sum((now - had).values()) - first.rows.dispatched
+    with pytest.raises(AirflowSkipException, match="nothing is missing"):
+        task.run("scheduled", minutes=3, mode="missing")
+
+
 def test_ranges_by_gtid_position_and_offset(world: World) -> None:
     shop = BackfillShop.of(world, "bf_places")
     places = []
@@ -173,50 +227,23 @@ def test_in_order_waits_for_the_earlier_range(world: World) -> None:
         shop.commit_at(minute, 4)
     shop.live()
     with shop.services() as services:
-        take_up(shop.shop.flow, services, Wanted(shop.at(0), shop.at(1), REPLAY), "airflow")
-    with pytest.raises(BackfillOpenError, match="waits for"):
-        shop.backfill(shop.at(1), shop.at(2), in_order=True)
+        earlier = take_up(shop.shop.flow, services, Wanted(shop.at(0), shop.at(1), REPLAY), "airflow")
+
+        def refused(held: str | None = None) -> type[Exception]:
+            """Try the later range while somebody holds a lease."""
+            lease = services.store.claim(held, "somebody", 0) if held else None
+            with pytest.raises(BackfillOpenError) as found:
+                shop.backfill(shop.at(1), shop.at(2), in_order=True, lease_wait_s=0)
+            if lease:
+                lease.release()
+            return found.type
+
+        assert refused(f"{shop.name}.backfill-order") is BackfillWaitsError
+        assert refused(earlier.piece_name(0)) is BackfillWaitsError
+        assert refused() is BackfillOpenError  # nobody is at it: a person is to say what becomes of it
     shop.backfill(shop.at(0), shop.at(1), in_order=True)
     shop.backfill(shop.at(1), shop.at(2), in_order=True)
     expected = shop.by_minute()
     arrived = list(shop.ids(".replay"))
     assert set(arrived[: len(expected[0])]) == expected[0]
     assert set(arrived[len(expected[0]) :]) == expected[1]
-
-
-def test_the_task_moves_its_data_interval_or_the_range_it_was_triggered_with(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shop = BackfillShop.of(world, "bf_task")
-    for minute in range(3):
-        shop.commit_at(minute, 4)
-    shop.live()
-    Commands(world, tmp_path, monkeypatch)  # connections and settings in the environment, as a worker has them
-    monkeypatch.setattr("databus.ops.services.SystemClock", Later)
-    task = BackfillOperator(task_id="backfill", flow=shop.shop.flow)
-    monkeypatch.setattr(task, "_spark", lambda *_: OneProcess)
-
-    def run(run_type: str, **conf: Any) -> dict[str, Any]:
-        params = {name: param.value for name, param in backfill_params().items()}
-        context = {
-            "ti": SimpleNamespace(log_url=""),
-            "run_id": f"{run_type}__1",
-            "dag_run": SimpleNamespace(run_type=SimpleNamespace(value=run_type)),
-            "params": {**params, "mode": "replay", **conf},
-            "data_interval_start": shop.base,
-            "data_interval_end": shop.base + timedelta(minutes=1),
-        }
-        return task.execute(context)
-
-    expected = shop.by_minute()
-    with pytest.raises(AirflowSkipException, match="scheduled runs move nothing"):
-        run("scheduled", mode="missing")
-    for _ in range(2):  # cleared, it runs again
-        assert run("backfill")["done"]
-        assert shop.ids(".replay") == Counter(dict.fromkeys(expected[0], 1))
-    assert run("manual", **{"from": shop.at(1), "to": shop.at(2)})["done"]
-    assert shop.ids(".replay") == Counter(dict.fromkeys(expected[0] | expected[1], 1))
-    with pytest.raises(AirflowFailException, match="backfill_range"):
-        run("manual", **{"from": shop.at(2), "to": shop.at(1)})
-    with pytest.raises(AirflowFailException, match="needs both from and to"):
-        run("manual")

@@ -19,6 +19,7 @@ from databus.demo.oracle import mismatches, source_state
 from databus.records.reports import Reports
 from databus.records.store import RecordStore
 from tests.integration.conftest import World
+from tests.integration.heard_alerts import Heard
 from tests.integration.shop_flow import KEYS, Shop
 from tests.integration.test_kill import Run, finish
 
@@ -76,7 +77,9 @@ def standing(store: ZooKeeperCheckpoints, shop: Shop, sink: str) -> tuple[Checkp
 @pytest.mark.parametrize(
     ("server", "sink", "other"), [("opensearch", "elasticsearch", "kafka"), ("kafka", "kafka", "elasticsearch")]
 )
-def test_a_dead_sink_stops_only_itself(world: World, tmp_path: Path, server: str, sink: str, other: str) -> None:
+def test_a_dead_sink_stops_only_itself(
+    world: World, tmp_path: Path, heard: Heard, server: str, sink: str, other: str
+) -> None:
     shop = two_sinks(world, f"dead_{server}_{os.getpid()}")
     shop.writer.run(30)
     world.run(shop.flow)
@@ -88,6 +91,7 @@ def test_a_dead_sink_stops_only_itself(world: World, tmp_path: Path, server: str
         while result.lag_bytes:
             result = world.run(shop.flow)
         assert list(result.behind) == [sink]
+        assert_told_behind(heard, shop, sink, before)
         if other == "kafka":
             shop.assert_all_arrived_once()
         else:
@@ -116,6 +120,8 @@ def test_a_dead_sink_stops_only_itself(world: World, tmp_path: Path, server: str
         shop.writer.run(40)
         finish(world, shop)
         assert store.sinks_behind(shop.name) == ()
+        heard.tell(shop.flow)
+        assert heard.events("sink_behind") == ["raised", "recovered"]
         # A batch after the joining: both sinks have taken it, whatever number each stood at before.
         shop.writer.run(10)
         finish(world, shop)
@@ -127,6 +133,15 @@ def test_a_dead_sink_stops_only_itself(world: World, tmp_path: Path, server: str
         assert_ledger_is_whole(store, shop, sink)
     shop.assert_all_arrived_once()
     assert_index_holds_all(shop)
+
+
+def assert_told_behind(heard: Heard, shop: Shop, sink: str, before: Checkpoint) -> None:
+    heard.tell(shop.flow)
+    (behind,) = heard.of_kind("sink_behind")
+    assert (behind.event, behind.flow, behind.subject) == ("raised", shop.name, sink)
+    assert behind.range.startswith(f"({before.offset}, ")
+    assert behind.run_url == f"http://airflow/{behind.run_id}"
+    assert behind.runbook.endswith("sink_behind.md")
 
 
 def assert_ledger_is_whole(store: ZooKeeperCheckpoints, shop: Shop, sink: str) -> None:

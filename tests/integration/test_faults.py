@@ -1,4 +1,7 @@
-"""The short set of the fault harness: every kind of kill and zombie once, and some faults of servers."""
+"""The short set of the fault harness: every kind of kill and zombie once, and some faults of servers.
+
+In the live lane, where the window's Spark task goes on over many batches, the kills and zombies once more.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from databus.core.flow import Mode
 from tests.faults.harness import Harness
 from tests.faults.schedule import TASK_FAULTS, schedule
 from tests.faults.world import World as FaultWorld
@@ -17,12 +21,16 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 ROUNDS = int(os.environ.get("DATABUS_FAULT_ROUNDS", "0"))
 SEED = int(os.environ.get("DATABUS_FAULT_SEED", "5"))
 KINDS = (*TASK_FAULTS, "kafka killed", "zookeeper paused", "kafka unheard")
+LIVE_KINDS = tuple(kind for kind in TASK_FAULTS if kind != "kill under a wrong clock")
 
 
-def test_nothing_is_lost_repeated_or_disordered(world: World, tmp_path: Path) -> None:
-    faults = schedule(ROUNDS or len(KINDS), SEED, kinds=KINDS)
+@pytest.mark.parametrize(("mode", "kinds"), [("standard", KINDS), ("live", LIVE_KINDS)])
+def test_nothing_is_lost_repeated_or_disordered(
+    world: World, tmp_path: Path, mode: Mode, kinds: tuple[str, ...]
+) -> None:
+    faults = schedule(ROUNDS or len(kinds), SEED, kinds=kinds)
     with FaultWorld(world.sandbox, tmp_path / "faults") as opened:
-        harness = Harness(opened, f"faults_{os.getpid()}", SEED)
+        harness = Harness(opened, f"faults_{mode}_{os.getpid()}", SEED, mode=mode)
         try:
             report = harness.play(faults)
         finally:

@@ -21,6 +21,7 @@ from databus.ops.preflight import preflight
 from databus.ops.targets import Target
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
+from tests.integration.heard_alerts import Heard
 from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import Shop
 from tests.integration.test_mediation import ADA, arrived, direct_shop, do, in_batches, look, services_of
@@ -83,16 +84,20 @@ def test_a_purge_while_paused_is_named_exactly_and_stops_the_flow(world: World) 
 
 
 def test_a_gap_grows_until_it_is_decided_and_is_then_passed(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
 ) -> None:
     shop = direct_shop(world, "purge_twice")
     (standing,) = in_batches(world, shop, 1)
     before = arrived(world, shop)
-    for _ in range(2):
+    heard.tell(shop.flow)
+    assert heard.of_kind("gap") == []
+    for number in range(2):
         shop.writer.run(10)
         newest = purge(shop)
         with pytest.raises(OffsetPurgedError):
-            run_locally(world, shop.flow)
+            run_locally(world, shop.flow, f"stopped_{number}")
+        heard.tell(shop.flow)
+    (raised,) = heard.of_kind("gap")
     shop.dag_file(tmp_path)
     cli = Commands(world, tmp_path, monkeypatch)
     assert [(g["decision"], g["to"]["file"]) for g in cli.json("gaps", shop.name)] == [(OPEN, newest)]
@@ -104,6 +109,13 @@ def test_a_gap_grows_until_it_is_decided_and_is_then_passed(
     (decided,) = cli.json("gaps", shop.name)
     assert (decided["number"], decided["decision"], decided["why"]) == (1, SKIPPED, "rows are in the warehouse")
     assert decided["from"] == standing.offset.to_json()
+    heard.tell(shop.flow)
+    assert heard.events("gap") == ["raised", "recovered"]
+    for alert in heard.of_kind("gap"):  # the run that stopped first committed nothing: only the gap tells its address
+        assert (alert.flow, alert.subject) == (shop.name, "1")
+        assert (alert.run_id, alert.run_url) == ("stopped_0", "http://airflow/stopped_0")
+        assert alert.range.startswith(f"({standing.offset}, ")
+        assert (alert.range, alert.runbook.rpartition("/")[2]) == (raised.range, "gap.md")
     shop.writer.run(20)
     run_locally(world, shop.flow)
     after = arrived(world, shop)
@@ -153,10 +165,12 @@ def retention(world: World) -> Iterator[Any]:
 
 
 def test_headroom_falls_as_the_file_ages_and_warns(
-    world: World, retention: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, retention: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
 ) -> None:
     shop = direct_shop(world, "purge_headroom")
-    in_batches(world, shop, 1)
+    in_batches(world, shop, 1, lambda flow: run_locally(world, flow, "moved_it"))
+    heard.tell(shop.flow)
+    assert heard.of_kind("headroom") == []
     retention(5000)
     with services_of(world, shop) as services:
         writing = measure(shop.flow, services).headroom
@@ -180,6 +194,16 @@ def test_headroom_falls_as_the_file_ages_and_warns(
             assert time.monotonic() < deadline
         found = [f for f in preflight(shop.flow, services) if f.code == "source_headroom"]
         assert [f.level for f in found] == [Level.WARN]
+    heard.tell(shop.flow)
+    retention(5000)
+    heard.tell(shop.flow)
+    assert heard.events("headroom") == ["raised", "recovered"]
+    for alert in heard.of_kind("headroom"):
+        assert (alert.run_id, alert.run_url) == ("moved_it", "http://airflow/moved_it")
+        assert alert.range.startswith(f"({standing}, ")
+        assert alert.runbook.endswith("headroom.md")
+    assert heard.of_kind("headroom")[0].figures["kept_seconds"] == 3
+    retention(3)
     shop.dag_file(tmp_path)
     shown = Commands(world, tmp_path, monkeypatch)("lag", shop.name, "--output", "json")
     assert "retention headroom is low" in shown.stderr

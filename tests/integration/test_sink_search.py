@@ -269,8 +269,20 @@ def test_preflight_names_version_and_settings(target, client):
     found = {f.subject.split(": ", 1)[1]: f for f in to.sink.preflight()}
     assert found[f"{to.index()}: index.gc_deletes"].level is Level.WARN
     assert found[f"{to.index()}: index.blocks.write"].level is Level.ERROR
+    assert not found[f"{to.index()}: index.blocks.write"].retryable
     with pytest.raises(SinkSettingError, match="write"):
         to.write(change("c", 1, {"n": 1}))
+
+
+def test_a_full_disk_is_an_outage_of_the_sink(target, client):
+    to, block = target(), "index.blocks.read_only_allow_delete"
+    to.prepare()
+    for _ in range(3):  # the server looks at its disk each half minute, and lifts the block
+        client.indices.put_settings(index=to.index(), body={block: True})
+        found = [f for f in to.sink.preflight() if f.subject.endswith(block)]
+        if found:
+            break
+    assert [(f.level, f.code, f.retryable) for f in found] == [(Level.ERROR, "sink_backpressure", True)]
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
 """Takeover: a holder that is killed, and one that is stopped, while the next run waits for the lease.
 
 In the live lane, on Spark, the next run waits warm; that is the long form (`DATABUS_TEST_TAKEOVER=live`), since the
-lease, the plan and the markers do not know who runs the writer. Every row arrives once, and the seconds until the
-successor's first commit are printed and recorded (bar: 30 s, with ZooKeeper's session time-out as it is by default);
-they are a figure, not an assertion.
+lease, the plan and the markers do not know who runs the writer. Every row arrives once. The successor has to commit
+within a minute, twice the bar of 30 s (with ZooKeeper's session time-out as it is by default): a takeover that waits
+for something else fails. The seconds themselves are a figure, printed and recorded.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 LIVE = os.environ.get("DATABUS_TEST_TAKEOVER") == "live"
 WINDOW_S = 1800.0
 WITHIN_S = 600.0
+"""Until a run has started and moved something, on a machine that is busy with other things."""
+TAKEN_OVER_WITHIN_S = 60.0
+"""Until a successor that waits for the lease has committed."""
 TRIES = 8
 """A holder may have handed over in order in the moment before it is stopped; then the next one is."""
 
@@ -119,7 +122,7 @@ class Runs:
         self.all.append(Window(self._world, self._shop, self._folder, next(self._numbers)))
         return self.all[-1]
 
-    def committed_by(self, holder: Window) -> int:
+    def committed_by(self, holder: Window, within_s: float = WITHIN_S) -> int:
         """Wait until a run has the lease and has committed under it; return its epoch."""
 
         def look() -> int:
@@ -130,7 +133,7 @@ class Runs:
             moved = checkpoint is not None and checkpoint.epoch == held.epoch and checkpoint.batch > 0
             return int(held.epoch) if moved else 0
 
-        return int(self._until(look, holder))
+        return int(self._until(look, holder, within_s=within_s))
 
     def stopped_in_possession(self, holder: Window) -> tuple[Window, Window, float]:
         """Start a successor, and stop the holder as soon as that one waits for the lease.
@@ -154,11 +157,11 @@ class Runs:
         raise AssertionError("every holder had handed over before it was stopped")
 
     @staticmethod
-    def _until(look: Callable[[], Any], run: Window, pause_s: float = 0.1) -> Any:
-        deadline = time.monotonic() + WITHIN_S
+    def _until(look: Callable[[], Any], run: Window, pause_s: float = 0.1, within_s: float = WITHIN_S) -> Any:
+        deadline = time.monotonic() + within_s
         while not (found := look()):
             assert run.process.poll() is None, run.log.read_text()[-4000:]
-            assert time.monotonic() < deadline, run.log.read_text()[-4000:]
+            assert time.monotonic() < deadline, f"in vain for {within_s} s\n{run.log.read_text()[-4000:]}"
             time.sleep(pause_s)
         return found
 
@@ -192,11 +195,11 @@ def test_a_killed_holder_and_a_stopped_one_are_taken_over(
         runs.committed_by(first)
         killed, second, at = runs.stopped_in_possession(first)
         killed.signal(signal.SIGKILL)
-        epoch = runs.committed_by(second)
+        epoch = runs.committed_by(second, TAKEN_OVER_WITHIN_S)
         after_kill = time.monotonic() - at
 
         zombie, third, at = runs.stopped_in_possession(second)
-        last = runs.committed_by(third)
+        last = runs.committed_by(third, TAKEN_OVER_WITHIN_S)
         after_stop = time.monotonic() - at
         assert last > epoch
 

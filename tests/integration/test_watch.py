@@ -22,9 +22,12 @@ import pytest
 
 from databus import AlertWhen
 from databus.observe.metric_names import WATCH_METRICS
+from databus.ops.airflow_health import AirflowHealth
+from databus.ops.watch import Watch
 from databus.sandbox.connections import airflow_connections
 from tests.integration.conftest import World
 from tests.integration.test_alerts import Told, told  # noqa: F401 - a fixture
+from tests.unit.observe.receivers import answering
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -154,3 +157,29 @@ def test_with_zookeeper_dead_it_says_so_once(told: Told, tmp_path: Path) -> None
         assert watch.samples()["databus_unreachable", f'flow="{told.flow.name}",what="checkpoint store"'] == 1
     assert told.posted == [("unreachable", "raised")]
     assert "checkpoint store does not answer" in told.subjects[0]
+
+
+def test_a_mistyped_zookeeper_of_the_first_flow_leaves_airflow_to_the_next(told: Told, tmp_path: Path) -> None:  # noqa: F811
+    """Watchdogs remember in the ZooKeeper of the first flow whose own is there: one tells what another has not."""
+    told.shop.dag_file(tmp_path)
+    (tmp_path / "mistyped.py").write_text(
+        "from databus import Flow, Mock, Noop, Webhook\n"
+        'flow = Flow(name="a", source=Mock(rows=1), sinks=(Noop(),), zookeeper="zookeper_default",\n'
+        '            alerts=(Webhook(conn_id="alerts_hook", kinds=("airflow",)),))\n'
+    )
+
+    def rounds(address: str) -> None:
+        watch = Watch(tmp_path, told.world.connections, told.world.settings, AirflowHealth(address))
+        try:
+            assert [watch.round().number for _ in range(2)] == [1, 2]
+        finally:
+            watch.close()
+
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}") as port:
+        rounds(f"http://127.0.0.1:{port}")  # whatever an earlier test left on is over
+        before = len(told.posted)
+        for _ in range(2):
+            rounds(f"http://127.0.0.1:{free_port()}")
+        rounds(f"http://127.0.0.1:{port}")
+    on_airflow = [event for kind, event in told.posted[before:] if kind == "airflow"]
+    assert on_airflow == ["raised", "recovered"]

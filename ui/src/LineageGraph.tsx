@@ -28,8 +28,8 @@ export function LineageGraph({ graph }: { graph: Run["graph"] }) {
         return (
           <g key={`${edge.from}>${edge.to}`}>
             <path d={`M${x1},${y1} C${middle},${y1} ${middle},${y2} ${x2},${y2}`} fill="none" stroke="currentColor" opacity="0.4" />
-            <text x={edge.from === "flow" ? x2 - 6 : x1 + 6} y={(edge.from === "flow" ? y2 : y1) - 5} fontSize="11"
-              textAnchor={edge.from === "flow" ? "end" : "start"} fill="currentColor">
+            <text x={edge.from === "flow" ? x2 - 6 : x1 + 6} y={(edge.from === "flow" ? y2 : y1) - 5}
+              textAnchor={edge.from === "flow" ? "end" : "start"} fill="currentColor" style={{ fontSize: 11 }}>
               {edge.rows.toLocaleString("en")}
             </text>
           </g>
@@ -42,8 +42,8 @@ export function LineageGraph({ graph }: { graph: Run["graph"] }) {
           <g key={node.id} transform={`translate(${at.x},${at.y})`} data-testid={`node ${node.id}`}>
             <title>{`${node.kind}: ${node.label}`}</title>
             <rect width={WIDTH} height={HEIGHT} rx="6" fill="none" stroke={node.kind === "quarantine" ? "#c05621" : "currentColor"} />
-            <text x="10" y="15" fontSize="10" opacity="0.7" fill="currentColor">{node.kind}</text>
-            <text x="10" y="30" fontSize="13" fill="currentColor">
+            <text x="10" y="15" opacity="0.7" fill="currentColor" style={{ fontSize: 10 }}>{node.kind}</text>
+            <text x="10" y="30" fill="currentColor" style={{ fontSize: 13 }}>
               {node.label.length > 30 ? `${node.label.slice(0, 29)}…` : node.label}
             </text>
           </g>

@@ -1,7 +1,7 @@
-import { useEffect, useState, type ReactNode } from "react";
+import { Fragment, useEffect, useState, type ReactNode } from "react";
 
 import { LineageGraph } from "./LineageGraph";
-import { addressOf, fetchRun, Refused, type Run } from "./run";
+import { addressOf, fetchRun, Refused, type Check, type Expectation, type Run } from "./run";
 import { Table } from "./Table";
 
 const REFRESH_MS = 10_000;
@@ -37,14 +37,15 @@ export function RunTab({ dagId, runId }: { dagId: string; runId: string }) {
           rows={run.outputs.filter((o) => o.output).map(({ sink, output, ...facts }) => [sink, output, facts_of(facts)])} />
       </Part>
       <Part title="Quality">
-        {run.checks.length === 0 ? <p>No checks.</p> : (
-          <Table head={["", "check", "table", "severity", "evaluated", "violations", "observed"]}
-            rows={run.checks.map((c) => [c.violations ? "✗ violated" : "✓ met", c.check, c.table, c.severity, c.evaluated, c.violations, c.observed])} />
+        {run.expectations.length + run.checks.length === 0 ? <p>No checks and no expectations.</p> : (
+          <Table long={["check or expectation", "observed"]}
+            head={["", "check or expectation", "table", "severity", "evaluated", "violations", "observed", "judged by"]}
+            rows={[...run.expectations.map(expected), ...run.checks.map(checked)]} />
         )}
       </Part>
       <Part title={`Batches (${run.batch_count})`}>
         <Table head={["batch", "mode", "attempt", "from", "to", "rows", "ms", "committed"]}
-          rows={[...run.batches].reverse().map((b) => [b.batch, b.mode, b.attempt, b.from, b.to, b.rows, Math.round(b.duration_ms), b.committed_at])} />
+          rows={[...run.batches].reverse().map((b) => [b.batch, b.mode, b.attempt, b.from, b.to, b.rows, Math.round(b.duration_ms), at(b.committed_at)])} />
       </Part>
     </section>
   );
@@ -56,13 +57,13 @@ function Header({ run, dagId, runId }: { run: Run; dagId: string; runId: string 
   return (
     <header>
       <h2 style={{ fontSize: "1.2em", fontWeight: 600 }}>{run.flow}</h2>
-      <p>({run.from ?? "–"}, {run.to ?? "–"}] · {run.bytes.toLocaleString("en")} bytes · watermark {run.watermark ?? "unknown"}</p>
+      <p>({run.from ?? "–"}, {run.to ?? "–"}] · {run.bytes.toLocaleString("en")} bytes · watermark {run.watermark ? at(run.watermark) : "unknown"}</p>
       <p data-testid="counts">
         {reconciled ? "✓ adds up" : "✗ does not add up"}: read {n} = {f} filtered + {q} quarantined + {d} dispatched
       </p>
       <p>{Object.entries(run.durations_ms).map(([stage, ms]) => `${stage} ${Math.round(ms).toLocaleString("en")} ms`).join(" · ")}</p>
       <p>
-        Quality: {run.quality === null ? "not evaluated yet" : run.quality.success ? "✓ passed" : "✗ failed"}
+        Quality: {run.quality === null ? "not evaluated yet" : run.quality.success ? "✓ passed" : `✗ violated, worst: ${run.quality.worst ?? "unknown"}`}
         {run.data_docs ? (
           <>
             {" · "}
@@ -77,6 +78,32 @@ function Header({ run, dagId, runId }: { run: Run; dagId: string; runId: string 
 
 function Part({ title, children }: { title: string; children: ReactNode }) {
   return <div><h3 style={{ fontWeight: 600, marginBottom: 8 }}>{title}</h3>{children}</div>;
+}
+
+function checked(c: Check): ReactNode[] {
+  const judgedBy = c.table === "*" ? "batches" : "every row";
+  return [c.violations ? "✗ violated" : "✓ met", name(c.check, c.table), c.table, c.severity, c.evaluated, c.violations, c.observed, judgedBy];
+}
+
+function expected(e: Expectation): ReactNode[] {
+  const state = e.error ? "? not judged" : e.met === null ? "… not judged yet" : e.met ? "✓ met" : "✗ violated";
+  return [state, name(e.name, e.table), e.table, e.action, e.evaluated, e.violations, e.error || shown(e.observed), e.judged_by];
+}
+
+/** A long name breaks after its underscores; the table stands beside it. */
+function name(full: string, table: string): ReactNode {
+  const words = (full.endsWith(`@${table}`) ? full.slice(0, -table.length - 1) : full).split(/(?<=_)/);
+  return words.map((word, at) => <Fragment key={at}>{word}<wbr /></Fragment>);
+}
+
+function shown(observed: unknown): string | number {
+  if (observed === null || observed === undefined) return "";
+  return typeof observed === "number" || typeof observed === "string" ? observed : JSON.stringify(observed);
+}
+
+/** All times are UTC, in ISO format: shown to the millisecond. */
+function at(time: string): string {
+  return time.replace("T", " ").replace(/(\.\d{3})\d+/, "$1").replace("+00:00", " UTC");
 }
 
 function facts_of(facts: Record<string, string | number>): string {

@@ -5,6 +5,11 @@ export type Edge = { from: string; to: string; rows: number };
 export type Check = {
   check: string; table: string; severity: string; evaluated: number; violations: number; observed: string;
 };
+/** An expectation of the flow; `met` is null until the run is audited. */
+export type Expectation = {
+  name: string; table: string; action: string; met: boolean | null; evaluated: number; violations: number;
+  observed: unknown; judged_by: string; error: string;
+};
 export type Output = { sink: string; output: string } & Record<string, string | number>;
 export type Batch = {
   batch: number; mode: string; attempt: number; from: string; to: string; rows: number; duration_ms: number;
@@ -15,8 +20,9 @@ export type Run = {
   counts: Counts & { reconciled: boolean };
   inputs: (Counts & { table: string })[];
   outputs: Output[];
+  expectations: Expectation[];
   checks: Check[];
-  quality: { success: boolean | null } | null;
+  quality: { success: boolean | null; worst: string | null } | null;
   data_docs: boolean;
   durations_ms: Record<string, number>;
   batch_count: number;

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias
 
+from databus.core.backfill import dag_name
 from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
 
@@ -47,6 +49,30 @@ def emit(flow: Flow, records_url: str, run_id: str, started: datetime | None, ou
 
     with RecordStore(records_url) as store:
         written = written_outputs(store, flow.name, run_id, started)
+    return _add(flow, written, run_id, outlet_events)
+
+
+def emit_backfilled(flow: Flow, records_url: str, run_id: str, outlet_events: Any) -> int:
+    """Add an event for each output that a run of the flow's backfill DAG wrote rows to: live ones, or those beside.
+
+    Args:
+        flow: the flow.
+        records_url: where the batch reports are.
+        run_id: the backfill's run.
+        outlet_events: of the task's context; the alias is among the task's outlets.
+
+    Returns:
+        The number of events.
+    """
+    from databus.records.outputs import moved_outputs
+    from databus.records.store import RecordStore
+
+    with RecordStore(records_url) as store:
+        written = moved_outputs(store, dag_name(flow.name), run_id)
+    return _add(flow, written, run_id, outlet_events)
+
+
+def _add(flow: Flow, written: Mapping[tuple[str, str], int], run_id: str, outlet_events: Any) -> int:
     specs = {spec.sink_name: spec for spec in flow.sinks}
     events = outlet_events[outputs_alias(flow)]
     for (sink, output), rows in sorted(written.items()):

@@ -35,23 +35,20 @@ class AuditOfRun:
             return self._audit(context)
 
     def _audit(self, context: Any) -> dict[str, Any]:
+        from databus.airflow.assets import emit
         from databus.ops.audit import audit_run
         from databus.ops.services import open_services
 
         with airflow_outcome(), open_services(self.flow, AirflowConnections()) as services:
-            result = audit_run(self.flow, services, run_identity(context).run_id)
+            who = run_identity(context)
+            started = getattr(context.get("dag_run"), "start_date", None)
+            result = audit_run(self.flow, services, who.run_id, started, who.run_url)
             self.data_docs = result.quality.data_docs
             for line in result.lines():
                 self.log.info("%s", line)
             result.require_passed()
-            self._emit_assets(context, services.settings.records_url)
+            emit(self.flow, services.settings.records_url, who.run_id, started, context["outlet_events"])
         return result.to_json()
-
-    def _emit_assets(self, context: Any, records_url: str) -> None:
-        from databus.airflow.assets import emit
-
-        started = getattr(context.get("dag_run"), "start_date", None)
-        emit(self.flow, records_url, run_identity(context).run_id, started, context["outlet_events"])
 
 
 class AuditOperator(AuditOfRun, BaseOperator):

@@ -22,19 +22,30 @@ class AirflowConnections:
         """Return the connection.
 
         Raises:
-            ConnectionMissingError: Airflow knows no such conn_id.
+            ConnectionMissingError: Airflow gave none; see `connection_missing`.
         """
         from airflow.sdk import BaseHook
 
         try:
             found = BaseHook.get_connection(conn_id)
         except self.missing() as error:
-            raise ConnectionMissingError(
-                f"Airflow has no connection {conn_id!r}",
-                hint=f"Add it under Admin → Connections, with `airflow connections add {conn_id} …`, "
-                f"or as AIRFLOW_CONN_{conn_id.upper()}.",
-            ) from error
+            raise connection_missing(conn_id) from error
         return to_connection(conn_id, found)
+
+
+def connection_missing(conn_id: str) -> ConnectionMissingError:
+    """Return the error for a connection that Airflow did not give.
+
+    To a task and a trigger Airflow says "isn't defined" also while its api-server or database does not answer
+    (`airflow.sdk.execution_time.secrets.execution_api`). So a retry may help; where nothing is defined it costs little.
+    """
+    return ConnectionMissingError(
+        f"Airflow gave no connection {conn_id!r}",
+        hint=f"Add it under Admin → Connections, with `airflow connections add {conn_id} …`, or as "
+        f"AIRFLOW_CONN_{conn_id.upper()}. If it is there, Airflow's api-server or database did not answer: "
+        "the next attempt asks again.",
+        retryable=True,
+    )
 
 
 def to_connection(conn_id: str, found: Any) -> Connection:

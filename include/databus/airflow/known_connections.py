@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from databus.airflow.connections import AirflowConnections, to_connection
+from databus.airflow.connections import AirflowConnections, connection_missing, to_connection
 from databus.core.alerts import ChannelSpec
 from databus.core.connections import Connection
-from databus.core.errors import ConnectionMissingError
 from databus.core.flow import Flow
 
 
@@ -21,14 +20,11 @@ class KnownConnections:
         """Return the connection.
 
         Raises:
-            ConnectionMissingError: it was not there when they were fetched.
+            ConnectionMissingError: Airflow did not give it when they were fetched; to be fetched anew.
         """
         found = self._connections.get(conn_id)
         if found is None:
-            raise ConnectionMissingError(
-                f"Airflow has no connection {conn_id!r}",
-                hint=f"Add it under Admin → Connections, or as AIRFLOW_CONN_{conn_id.upper()}.",
-            )
+            raise connection_missing(conn_id)
         return found
 
 

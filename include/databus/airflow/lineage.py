@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException
@@ -14,6 +16,8 @@ from databus.core.settings import Settings
 
 if TYPE_CHECKING:
     from databus.ops.lineage_runs import LineageTeller
+
+log = logging.getLogger(__name__)
 
 COMPLETE, FAIL = "COMPLETE", "FAIL"
 
@@ -60,15 +64,28 @@ def close_left_open(flow: Flow, context: Any) -> None:
 
     def state_of(run_id: str) -> str:
         try:
-            return str(instance.get_dagrun_state(instance.dag_id, run_id))
-        except AirflowRuntimeError:  # the run was deleted
-            return ""
+            state = instance.get_dagrun_state(instance.dag_id, run_id)
+        except AirflowRuntimeError as error:
+            # Of an api-server that is away or fails, Airflow's supervisor says so by the same error (handle_requests).
+            if (error.error.detail or {}).get("status_code") == HTTPStatus.NOT_FOUND:
+                return ""  # the run was deleted
+            log.warning("flow %s: Airflow does not tell the state of run %s: %s", flow.name, run_id, error)
+            return "running"
+        return str(getattr(state, "value", state))  # an enum whose str() is not its value
 
     teller.close_left_open(context["run_id"], state_of)
 
 
 def _teller(flow: Flow) -> LineageTeller | None:
-    """Return what sends a flow's events; None where the provider is switched off."""
+    """Return what sends a flow's events; None where the provider is switched off or cannot be set up."""
+    try:
+        return _configured(flow)
+    except Exception:  # the configuration is the user's; what it lacks must not fail a window
+        log.warning("flow %s: lineage is not told: OpenLineage cannot be set up", flow.name, exc_info=True)
+        return None
+
+
+def _configured(flow: Flow) -> LineageTeller | None:
     from airflow.providers.openlineage import conf
     from airflow.providers.openlineage.plugins.adapter import OpenLineageAdapter
 

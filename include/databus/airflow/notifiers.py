@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
 
 from databus.core.alerts import AlertKind
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
+
+if TYPE_CHECKING:
+    from databus.observe.alerts.rules import Observation
 
 
 class AlertNotifier(BaseNotifier):
@@ -25,6 +29,7 @@ class AlertNotifier(BaseNotifier):
         kind: what is told at once: "failure" of the task, "deadline" missed by the run; None for nothing but what the
             rules say.
         well: tasks whose failure is over.
+        ends: whether the run is over with what is told: then it is not late any more.
         context: Airflow's context, where it is given at construction.
     """
 
@@ -34,17 +39,22 @@ class AlertNotifier(BaseNotifier):
         kind: str | None = "failure",
         well: Sequence[str] = (),
         context: Any = None,
+        *,
+        ends: bool = False,
     ) -> None:
         super().__init__(context=context)
         self.flow = flow
         self.kind = AlertKind(kind) if kind else None
         self.well = tuple(well)
+        self.ends = ends
 
     def notify(self, context: Any) -> None:
         """Tell; what goes wrong with that is logged and harms no task."""
+        from databus.airflow.alert_events import dag_of
         from databus.airflow.connections import AirflowConnections
+        from databus.airflow.ended_runs import ended
 
-        self._tell(context, AirflowConnections())
+        self._tell(context, AirflowConnections(), ended=partial(ended, dag_of(context)))
 
     async def async_notify(self, context: Any) -> None:
         """Tell, from the triggerer: connections are fetched in its loop, all else happens in a thread."""
@@ -58,11 +68,18 @@ class AlertNotifier(BaseNotifier):
 
         return self.flow if isinstance(self.flow, Flow) else flow_from_json(self.flow)
 
-    def _tell(self, context: Any, connections: ConnectionSource) -> None:
-        from databus.airflow.alert_events import event_of, over
+    def events(self, context: Any) -> list[Observation]:
+        """Return what happened, and what is over, to the task or run of a context."""
+        from databus.airflow.alert_events import event_of, over, run_is_over, run_of
+
+        events = [over(AlertKind.FAILURE, task, context) for task in self.well]
+        if self.ends:
+            events.append(over(AlertKind.DEADLINE, run_of(context)[0], context))
+        if self.kind is not None and not (self.kind is AlertKind.DEADLINE and run_is_over(context)):
+            events.append(event_of(self.kind, context))
+        return events
+
+    def _tell(self, context: Any, connections: ConnectionSource, **asked: Any) -> None:
         from databus.ops.alerts import evaluate
 
-        events = [over(AlertKind.FAILURE, task) for task in self.well]
-        if self.kind is not None:
-            events.append(event_of(self.kind, context))
-        evaluate(self._flow(), connections, events)
+        evaluate(self._flow(), connections, self.events(context), **asked)

@@ -11,6 +11,8 @@ from databus.airflow.connections import AirflowConnections
 from databus.airflow.failures import airflow_outcome
 from databus.airflow.identity import run_identity
 from databus.airflow.lineage import close_left_open
+from databus.airflow.run_conf import require_known
+from databus.airflow.takeover import takeover
 from databus.airflow.task_logs import only_warnings_of_libraries
 from databus.core.errors import OffsetPurgedError
 from databus.core.findings import Level
@@ -36,17 +38,20 @@ class ProbeOfFlow:
         from databus.ops.services import open_services
 
         only_warnings_of_libraries()
+        with airflow_outcome():
+            require_known(self.flow, context)
         close_left_open(self.flow, context)
         with airflow_outcome(), open_services(self.flow, AirflowConnections()) as services:
             dag = context.get("dag")
-            beside = findings_beside(self.flow, Path(dag.fileloc).parent) if dag is not None else []
+            beside = [takeover(dag), *findings_beside(self.flow, Path(dag.fileloc).parent)] if dag is not None else []
             findings = [*preflight(self.flow, services), *beside]
             for finding in findings:
                 level = {Level.OK: 20, Level.WARN: 30, Level.ERROR: 40}[finding.level]
                 hint = f" → {finding.hint}" if finding.hint else ""
                 self.log.log(level, "%s: %s: %s%s", finding.level.upper(), finding.subject, finding.message, hint)
             if any(finding.code == OffsetPurgedError.code for finding in findings):
-                note_gap(self.flow, services, run_identity(context).run_id)
+                who = run_identity(context)
+                note_gap(self.flow, services, who.run_id, who.run_url)
             require_passed(self.flow, findings)
         return {level: sum(f.level is level for f in findings) for level in Level}
 

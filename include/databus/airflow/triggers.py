@@ -21,7 +21,7 @@ from databus.core.errors import DatabusError
 from databus.core.flow import Flow
 
 if TYPE_CHECKING:
-    from databus.ops.head import Place
+    from databus.ops.head import HeadLook, Place
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +29,18 @@ _CLASS = "databus.airflow.triggers"
 PATIENCE = 5
 """Looks in a row that may fail before an error that a retry can mend is handed on."""
 
+_FAILED_AT_MOST_S = 30.0
+"""Seconds between looks that fail one after another, where looks are not further apart anyway."""
+
 _AGAIN_AT_MOST_S = 900.0
 """Seconds between two events for one place: how far waiting ever longer goes."""
 
 
 async def places(flow: Flow, poll_s: float, patience: int | None, *, of_changes: bool = False) -> AsyncIterator[Place]:
-    """Yield a flow's place every `poll_s` seconds.
+    """Yield a flow's place every `poll_s` seconds; after looks that failed, ever later up to half a minute.
+
+    Connections are fetched anew after a look that failed: one may have been added or changed since, or Airflow did not
+    answer when it was asked.
 
     Args:
         flow: the flow.
@@ -47,10 +53,12 @@ async def places(flow: Flow, poll_s: float, patience: int | None, *, of_changes:
     """
     from databus.ops.head import HeadLook  # not at import: a DAG file may name a trigger, and loads no client
 
-    look = HeadLook(flow, await connections_of(flow))
+    look: HeadLook | None = None
     failed = 0
     try:
         while True:
+            if look is None:
+                look = HeadLook(flow, await connections_of(flow))
             try:
                 place = await asyncio.to_thread(look.change if of_changes else look.place)
             except DatabusError as error:
@@ -58,12 +66,25 @@ async def places(flow: Flow, poll_s: float, patience: int | None, *, of_changes:
                 if patience is not None and (failed >= patience or not error.retryable):
                     raise
                 log.warning("flow %s: %s", flow.name, error)
+                await _closed(look)
+                look = None
             else:
                 failed = 0
                 yield place
-            await asyncio.sleep(poll_s)
+            await asyncio.sleep(_ever_longer(poll_s, failed, _FAILED_AT_MOST_S))
     finally:
-        await asyncio.shield(asyncio.to_thread(look.close))
+        if look is not None:
+            await _closed(look)
+
+
+async def _closed(look: HeadLook) -> None:
+    await asyncio.shield(asyncio.to_thread(look.close))
+
+
+def _ever_longer(base_s: float, times: int, at_most_s: float) -> float:
+    """Return a wait that doubles with each time after the first, up to a bound, and is never below its base."""
+    doubled = min(times - 1, 100)  # a float overflows after 1,023 times, which for wakes are ten days
+    return max(base_s, min(base_s * 2.0**doubled, at_most_s))
 
 
 def _flow(data: dict[str, Any]) -> Flow:
@@ -192,4 +213,4 @@ class _Pace:
         self._told, self._told_at, self._times = committed, time.monotonic(), self._times + fired
 
     def _wait_s(self) -> float:
-        return max(self._again_s, min(self._again_s * 2.0 ** (self._times - 1), _AGAIN_AT_MOST_S))
+        return _ever_longer(self._again_s, self._times, _AGAIN_AT_MOST_S)

@@ -1,4 +1,4 @@
-"""Live flows that a real Airflow runs, window after window, on a sandbox's servers."""
+"""Flows that a real Airflow runs, window after window, on a sandbox's servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WITHIN_S = 600.0
 _AT_WORK = frozenset({"queued", "running", "restarting"})
 _LOOK_S = 1.0
 _LOGGED = 3_000
-_FILE = '''"""A live flow of a benchmark."""
+_FILE = '''"""A flow of a benchmark."""
 
 from datetime import timedelta
 
@@ -29,7 +29,7 @@ from databus.airflow import {dag}
 from databus.registry import flow_from_json
 
 flow = flow_from_json({flow!r})
-dag = {dag}(flow, every=timedelta(seconds={window_s}), backfill_every=None, is_paused_upon_creation=True)
+dag = {dag}(flow, every=timedelta(seconds={window_s}), backfill_every=None, is_paused_upon_creation=True{wake})
 '''
 
 
@@ -118,9 +118,10 @@ class AirflowFlows:
         )
 
 
-def write_dag_file(folder: Path, flow: Flow, window_s: int, dag: str = "flow_dag") -> None:
-    """Write the DAG file of a flow, paused; see `airflow_flows`."""
-    text = _FILE.format(dag=dag, flow=flow.to_json(), window_s=window_s)
+def write_dag_file(folder: Path, flow: Flow, window_s: int, dag: str = "flow_dag", wake_s: float | None = None) -> None:
+    """Write the DAG file of a flow, paused; see `airflow_flows`. With `wake_s`, changes begin runs so far apart."""
+    wake = "" if wake_s is None else f", wake=timedelta(seconds={wake_s:g})"
+    text = _FILE.format(dag=dag, flow=flow.to_json(), window_s=window_s, wake=wake)
     (folder / f"{flow.name}.py").write_text(text, encoding="utf-8")
 
 

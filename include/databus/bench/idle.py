@@ -1,4 +1,7 @@
-"""What a flow costs while nothing is written: a live one that goes on, an economy one that looks once and ends."""
+"""What a flow costs while nothing is written: a live one that goes on, an economy one that looks once and ends.
+
+Without Airflow: what each run's preflight, successor and audit cost is told by `airflow_idle`.
+"""
 
 from __future__ import annotations
 

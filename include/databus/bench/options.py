@@ -204,6 +204,21 @@ class IdleOptions:
 
 
 @dataclass(frozen=True)
+class AirflowIdleOptions:
+    """Sizes of the run in which a real Airflow runs the flows.
+
+    Attributes:
+        seconds: how long Airflow is watched without flows, with a live and with an economy flow.
+        every_seconds: between two runs of a flow.
+        plugins: folder of Airflow's plugins; None for an Airflow without.
+    """
+
+    seconds: int = 300
+    every_seconds: int = 60
+    plugins: Path | None = None
+
+
+@dataclass(frozen=True)
 class TraceOptions:
     """Sizes of the run.
 

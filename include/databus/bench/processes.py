@@ -21,11 +21,16 @@ class CpuMeter:
         self._roots = [psutil.Process(pid) for pid in pids]
         self._own = own
         self._began, self._began_own = self._trees(), time.process_time()
+        self._began_roots = self._of_roots()
 
     def seconds(self) -> float:
         """Return the CPU seconds used since the start."""
         own = time.process_time() - self._began_own if self._own else 0.0
         return self._trees() - self._began + own
+
+    def of_roots(self) -> float:
+        """Return what the roots alone used since the start, without the processes that they began."""
+        return self._of_roots() - self._began_roots
 
     def peak_rss_mb(self) -> float:
         """Return the resident memory of the trees now, in MiB."""
@@ -38,6 +43,10 @@ class CpuMeter:
             return float(times.user + times.system + times.children_user + times.children_system)
 
         return sum(self._each(used))
+
+    def _of_roots(self) -> float:
+        used = [root.cpu_times() for root in self._roots]
+        return sum(float(times.user + times.system) for times in used)
 
     def _each(self, ask: object) -> list[float]:
         found: list[float] = []

@@ -30,7 +30,7 @@ def examine_access(connection: Connection) -> Finding:
         nodes = [node for _, node in zip(range(_LOOKED_AT), _walk(session, Layout(options.root).root), strict=False)]
         shared = [node for node in nodes if not _is_own(session, node, options.login)]
     except CheckpointError as error:
-        return Finding(subject, Level.ERROR, error.message, error.hint, error.code)
+        return Finding.of(subject, error)
     finally:
         session.close()
     if not options.login and all(is_local(host_of(host)) for host in options.hosts.split(",")):

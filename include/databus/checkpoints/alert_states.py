@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.layout import Layout
 from databus.checkpoints.session import ZooKeeperSession
-from databus.checkpoints.transaction import OutcomeUnknownError, RefusedError, create, set_data
+from databus.checkpoints.transaction import OutcomeUnknownError, RefusedError, create, delete, set_data
 from databus.core.alert_book import AlertState, Noted
 
 
@@ -32,10 +32,9 @@ class ZooKeeperAlertBook:
 
     def swap(self, flow: str, key: str, version: int | None, state: AlertState) -> int | None:
         """Replace a state that nobody changed since it was read. Raises CheckpointError."""
-        folder = self._layout.alerts(flow)
-        path, data = f"{folder}/{quote(key, safe='')}", encode(state.to_json())
+        path, data = self._path(flow, key), encode(state.to_json())
         if version is None:
-            self._session.ensure(folder)
+            self._session.ensure(self._layout.alerts(flow))
         operation = create(path, data) if version is None else set_data(path, data, version)
         try:
             self._session.write([operation], f"alert {key} of flow {flow}")
@@ -45,3 +44,13 @@ class ZooKeeperAlertBook:
             node = self._session.read(path, sync=True)[0]
             return node.version if node is not None and node.data == data else None
         return 0 if version is None else version + 1
+
+    def remove(self, flow: str, key: str, version: int) -> None:
+        """Forget a state that nobody changed since it was read. Raises CheckpointError."""
+        try:
+            self._session.write([delete(self._path(flow, key), version)], f"alert {key} of flow {flow}")
+        except (RefusedError, OutcomeUnknownError):
+            return  # changed, or gone already; who comes next sees what stands there
+
+    def _path(self, flow: str, key: str) -> str:
+        return f"{self._layout.alerts(flow)}/{quote(key, safe='')}"

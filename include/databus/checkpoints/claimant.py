@@ -32,12 +32,13 @@ _FRUITLESS_ROUNDS = 50
 class LeaseClaimant:
     """One attempt of a run to get a flow's lease."""
 
-    def __init__(self, session: ZooKeeperSession, flow: str, paths: FlowPaths, clock: Clock):
+    def __init__(self, session: ZooKeeperSession, flow: str, paths: FlowPaths, clock: Clock, run_url: str = ""):
         self._session = session
         self._flow = flow
         self._paths = paths
         self._clock = clock
         self._claim = uuid.uuid4().hex
+        self._run_url = run_url
         self._queued = False
 
     def claim(self, who: str, wait_s: float) -> ZooKeeperLease:
@@ -88,7 +89,8 @@ class LeaseClaimant:
             _log.info("flow %s: epoch %d claimed by %s", self._flow, holder.epoch, who)
             return ZooKeeperLease(self._session, self._flow, self._paths, claim), None
         epoch = Epoch(read_epoch(epoch_node.data, self._flow) + 1)
-        holder = LeaseHolder(who, epoch, self._clock.now(), socket.gethostname(), os.getpid(), self._claim)
+        here = socket.gethostname(), os.getpid()
+        holder = LeaseHolder(who, epoch, self._clock.now(), *here, self._claim, self._run_url)
         try:
             self._session.write(
                 [

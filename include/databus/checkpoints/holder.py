@@ -23,6 +23,7 @@ class LeaseHolder:
         host: machine of the holder.
         pid: its process.
         claim: random text that tells two claims apart.
+        run_url: address of the run's page, "" when unknown.
     """
 
     who: str
@@ -31,6 +32,7 @@ class LeaseHolder:
     host: str
     pid: int
     claim: str
+    run_url: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
@@ -42,13 +44,16 @@ class LeaseHolder:
             "host": self.host,
             "pid": self.pid,
             "claim": self.claim,
+            "run_url": self.run_url,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
         since = datetime.fromisoformat(data["since"])
-        return cls(data["who"], Epoch(data["epoch"]), since, data["host"], data["pid"], data["claim"])
+        here = data["host"], data["pid"]
+        # Older versions wrote no address.
+        return cls(data["who"], Epoch(data["epoch"]), since, *here, data["claim"], data.get("run_url", ""))
 
     def __str__(self) -> str:
         since = self.since.isoformat(timespec="seconds")

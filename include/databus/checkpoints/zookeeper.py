@@ -131,7 +131,7 @@ class ZooKeeperCheckpoints(ZooKeeperBatchWrites, ZooKeeperHistory, ZooKeeperMedi
         try:
             flows = self.list_flows()
         except CheckpointError as error:
-            return (Finding(subject, Level.ERROR, error.message, error.hint, error.code),)
+            return (Finding.of(subject, error),)
         return (Finding(subject, Level.OK, f"answers; {len(flows)} flows"),)
 
     def list_flows(self) -> Sequence[str]:
@@ -161,11 +161,11 @@ class ZooKeeperCheckpoints(ZooKeeperBatchWrites, ZooKeeperHistory, ZooKeeperMedi
         nodes = self._nodes.children(paths, paths.gaps)
         return tuple(decode_as(node.data, f"gaps of flow {flow}", Gap.from_json) for node in nodes if node)
 
-    def claim(self, flow: str, who: str, wait_s: float) -> ZooKeeperLease:
+    def claim(self, flow: str, who: str, wait_s: float, run_url: str = "") -> ZooKeeperLease:
         """Take the lease and raise the epoch; waits up to `wait_s`, then raises LeaseBusyError naming the holder."""
         paths = self._layout.flow(flow)
         leftovers = self._nodes.leftovers(paths)
-        lease = LeaseClaimant(self._session, flow, paths, self._clock).claim(who, wait_s)
+        lease = LeaseClaimant(self._session, flow, paths, self._clock, run_url).claim(who, wait_s)
         self._recorded.pop(flow, None)  # another holder may have found pages wrong since
         self._nodes.sweep(paths, leftovers)
         self._pauses[flow] = AwaitedNode(self._session, paths.paused)

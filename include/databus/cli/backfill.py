@@ -41,7 +41,9 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = ".replay",
     into_live: Annotated[bool, typer.Option("--into-live", help="Replay into the live topics and indices.")] = False,
     name: Annotated[str, typer.Option("--name", help="Tells replays of one range apart; each is moved once.")] = "",
-    in_order: Annotated[bool, typer.Option("--in-order", help="Only after earlier ranges asked for.")] = False,
+    in_order: Annotated[
+        bool, typer.Option("--in-order", help="One at a time, after earlier ranges asked for.")
+    ] = False,
     accept: Annotated[bool, typer.Option("--accept", help="Also where a sink would refuse it.")] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only say what would be done.")] = False,
     show: Annotated[bool, typer.Option("--status", help="List all backfills of the flow, by their ledgers.")] = False,

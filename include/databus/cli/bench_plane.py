@@ -8,32 +8,55 @@ from typing import Annotated
 import typer
 
 from databus.bench.options import (
+    AirflowIdleOptions,
     DagFilesOptions,
     IdleOptions,
     MetadataOptions,
     PlaneOptions,
 )
-from databus.cli.bench_results import PortsFrom, Results, say, show
+from databus.cli.bench_results import Plugins, PortsFrom, Results, folder_of, say, seconds_of, show
 from databus.cli.options import Output
 from databus.cli.output import Format
 
 _FILES = DagFilesOptions()
 _IDLE = IdleOptions()
+_IDLE_AIRFLOW = AirflowIdleOptions()
 _METADATA = MetadataOptions()
 _PLANE = PlaneOptions()
 
 
-def idle(
-    seconds: Annotated[int, typer.Option(help="Time a live run is watched.", min=1)] = _IDLE.seconds,
-    runs: Annotated[int, typer.Option(help="Economy runs; the cheapest counts.", min=1)] = _IDLE.runs,
+def idle(  # noqa: PLR0913, PLR0917 - one parameter per option
+    seconds: Annotated[
+        int | None,
+        typer.Option(
+            help="Time a live run is watched; 60, with --airflow 300, and 3 times.", min=1, show_default=False
+        ),
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="The same in minutes.", min=0.1, show_default=False)] = None,
+    runs: Annotated[int, typer.Option(help="Without --airflow: economy runs; the cheapest counts.", min=1)] = (
+        _IDLE.runs
+    ),
+    airflow: Annotated[
+        bool, typer.Option("--airflow", help="A real Airflow runs the flows: every process of it and of theirs counts.")
+    ] = False,
+    every: Annotated[int, typer.Option(help="With --airflow: seconds from one run of a flow to the next.", min=5)] = (
+        _IDLE_AIRFLOW.every_seconds
+    ),
+    plugins: Plugins = Path("plugins"),
     results: Results = None,
     ports_from: PortsFrom = 22_000,
     output: Output = Format.TABLE,
 ) -> None:
     """CPU seconds of a live and of an economy flow while nothing is written."""
+    asked = seconds_of(seconds, minutes)
+    if airflow:
+        from databus.bench import airflow_idle
+
+        wanted = AirflowIdleOptions(asked or _IDLE_AIRFLOW.seconds, every, folder_of(plugins))
+        show(airflow_idle.run(wanted, say, ports_from), results, output)
     from databus.bench.idle import run
 
-    show(run(IdleOptions(seconds, runs), say, ports_from), results, output)
+    show(run(IdleOptions(asked or _IDLE.seconds, runs), say, ports_from), results, output)
 
 
 def dag_files(

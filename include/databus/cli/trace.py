@@ -12,7 +12,7 @@ from databus.core.settings import Settings
 from databus.ops.trace_query import Kind, recognise
 
 
-def trace(
+def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
     what: Annotated[
         str,
         typer.Argument(
@@ -22,22 +22,33 @@ def trace(
     ],
     flow: Annotated[str | None, typer.Option("--flow", "-f", help="Look in this flow only.")] = None,
     table: Annotated[str, typer.Option("--table", help="Only changes of this DATABASE.TABLE.")] = "",
+    site: Annotated[
+        str,
+        typer.Option(
+            "--site", help="Connection of the Kafka cluster on which TOPIC:PARTITION:OFFSET stands.", metavar="CONN_ID"
+        ),
+    ] = "",
     kind: Annotated[
         Kind | None, typer.Option("--as", help="What the text names, where its form leaves that open.")
     ] = None,
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show the journey of a change: its place in the log, batch and run, and the records and documents it became."""
+    """Show the journey of a change: its place in the log, batch and run, the records and documents it became, mirrors.
+
+    Of a topic that bears one name on several clusters all records of that place are shown, unless --site says which.
+    """
     from databus.ops.discovery import discover, find_flow
     from databus.ops.journey import lines
     from databus.ops.trace import trace as follow
 
     query = recognise(what, kind)
-    flows = (
-        [find_flow(flow, dags, dags=False).flow] if flow else [found.flow for found in discover(dags, dags=False)[0]]
-    )
-    journeys = follow(query, flows, (connection_source(), Settings.from_environment()), table)
+    known = [found.flow for found in discover(dags, dags=False)[0]]
+    flows = [found for found in known if flow in (None, found.name)]
+    if flow and not flows:
+        find_flow(flow, dags, dags=False)  # refuses it, and names those that there are
+    where = connection_source(), Settings.from_environment()
+    journeys = follow(query, flows, where, table, beside=known, site=site)
     if output is not Format.TABLE:
         show_one({"kind": str(query.kind), "what": query.text, "journeys": [j.to_json() for j in journeys]}, output)
         return

@@ -39,6 +39,9 @@ class AlertState:
         owed: what channels were not given yet, oldest first.
         teller: who is giving it to them; "" for nobody.
         teller_until: until then everybody else leaves it to the teller, or waits before trying again.
+        range: range of the log it was raised for, "" when there is none.
+        run_id: run it was raised for, "" when there is none.
+        run_url: address of that run's page, "" when unknown.
     """
 
     raised: bool = False
@@ -50,6 +53,14 @@ class AlertState:
     owed: tuple[Owed, ...] = ()
     teller: str = ""
     teller_until: datetime | None = None
+    range: str = ""
+    run_id: str = ""
+    run_url: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is over and all have been told."""
+        return not (self.raised or self.owed or self.over_since)
 
     def given(self, alert: Alert, channel: str) -> AlertState:
         """Return the state after a channel was given an alert."""
@@ -72,6 +83,9 @@ class AlertState:
             "owed": [{"alert": o.alert.to_json(), "channels": list(o.channels)} for o in self.owed],
             "teller": self.teller,
             "teller_until": _text(self.teller_until),
+            "range": self.range,
+            "run_id": self.run_id,
+            "run_url": self.run_url,
         }
 
     @classmethod
@@ -88,6 +102,9 @@ class AlertState:
             owed=tuple(Owed(Alert.from_json(o["alert"]), tuple(o["channels"])) for o in data["owed"]),
             teller=data["teller"],
             teller_until=_time(data["teller_until"]),
+            range=data.get("range", ""),  # nor are these
+            run_id=data.get("run_id", ""),
+            run_url=data.get("run_url", ""),
         )
 
 
@@ -128,5 +145,15 @@ class AlertBook(Protocol):
 
         Raises:
             CheckpointError: the store does not answer; the state was replaced, or not.
+        """
+        ...
+
+    def remove(self, flow: str, key: str, version: int) -> None:
+        """Forget a state that nobody changed since it was read; one that somebody did stays.
+
+        Idempotent.
+
+        Raises:
+            CheckpointError: the store does not answer; the state was removed, or not.
         """
         ...

@@ -17,14 +17,14 @@ from databus.core.protocols import Source
 from databus.core.stored_json import FORMAT_VERSION, canonical_json, require_version
 
 PLANNING = "backfill"
-"""Name of the lease under which a flow's backfills are planned: what one takes up, another leaves."""
+"""Name of the lease under which a flow's backfills are planned, one at a time: no two take up the same changes."""
 
 
 class Mode(enum.StrEnum):
     """What a backfill moves, and where to."""
 
     MISSING = "missing"
-    """What neither the flow's ledger nor an earlier backfill shows as dispatched, to the live outputs."""
+    """What neither the flow's ledger nor that of another such backfill shows as moved, to the live outputs."""
     REPLAY = "replay"
     """All of the range again, to outputs of its own."""
 
@@ -139,6 +139,17 @@ class Backfill:
             data["who"],
             datetime.fromisoformat(data["at"]),
         )
+
+
+def dag_name(flow: str) -> str:
+    """Return the name of a flow's backfill DAG: its runs move pieces, and each is recorded under its own name."""
+    return f"{flow}_{PLANNING}"
+
+
+def pieces_moved_by(dag: str) -> str | None:
+    """Return how the names begin of the pieces that a backfill DAG's runs move; None when it is not called as one."""
+    flow = dag.removesuffix(f"_{PLANNING}")
+    return f"{flow}.{PLANNING}-" if flow not in ("", dag) else None
 
 
 def backfill_id(aim: Aim, wanted: OffsetRange) -> str:

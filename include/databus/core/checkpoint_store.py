@@ -39,7 +39,7 @@ class CheckpointStore(Protocol):
         """Return the committed checkpoint, None before the first."""
         ...
 
-    def claim(self, flow: str, who: str, wait_s: float) -> Lease:
+    def claim(self, flow: str, who: str, wait_s: float, run_url: str = "") -> Lease:
         """Take the lease and raise the epoch; waits up to `wait_s`, then raises LeaseBusyError naming the holder."""
         ...
 

@@ -75,6 +75,12 @@ class BackfillFutureError(BackfillRangeError):
     code = "backfill_future"
 
 
+class RunConfError(ConfigError):
+    """A run was given settings that its DAG does not know; it would have passed over them in silence."""
+
+    code = "run_conf"
+
+
 class UnknownKindError(ConfigError):
     """A source, transform, check or sink kind that the registry does not know."""
 
@@ -320,10 +326,16 @@ class StaleEpochError(CheckpointError):
 
 
 class BackfillOpenError(CheckpointError):
-    """The range of a backfill is not complete yet, or an earlier one is not done; a later attempt may find it so."""
+    """A range is not complete yet, or another backfill is to be done first; a later attempt may find it so."""
 
     code = "backfill_open"
     retryable = True
+
+
+class BackfillWaitsError(BackfillOpenError):
+    """Ranges are moved in order, and another one is being moved just now: it is this one's turn afterwards."""
+
+    code = "backfill_waits"
 
 
 class BackfillIncompleteError(CheckpointError):

@@ -34,12 +34,19 @@ class FlowFigures:
         behind: sinks that fell behind.
         epoch: number of claims so far.
         batch: last committed batch.
-        run_id: run of the newest batch.
-        run_url: address of its page.
+        run_id: run that holds the lease, else the one that committed last.
+        run_url: address of its page, "" when unknown.
+        committed_run: run that committed the newest batch of the records.
+        committed_url: address of its page.
         plan_range: range in flight; "" when there is none.
         quality_run: run whose quality was evaluated last; "" before the first.
         quality_passed: whether it passed.
         quality_violations: rows or values that violated a check in it.
+        quality_url: address of its page.
+        quality_range: range that it moved; "" when it moved nothing.
+        quarantine_range: range of the batches that held back the new rows; "" without any.
+        quarantine_run: run of the last of these batches.
+        quarantine_url: address of its page.
         unreachable: what did not answer ("source", "checkpoint store", "records") → the error's text.
         recent: figures of the newest batches, see `databus.records.activity`.
     """
@@ -65,10 +72,17 @@ class FlowFigures:
     batch: int | None = None
     run_id: str = ""
     run_url: str = ""
+    committed_run: str = ""
+    committed_url: str = ""
     plan_range: str = ""
     quality_run: str = ""
     quality_passed: bool | None = None
     quality_violations: int | None = None
+    quality_url: str = ""
+    quality_range: str = ""
+    quarantine_range: str = ""
+    quarantine_run: str = ""
+    quarantine_url: str = ""
     unreachable: Mapping[str, str] = field(default_factory=dict)
     recent: RecentBatches | None = None
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from databus.core.errors import DatabusError
 
 
 class Level(enum.StrEnum):
@@ -24,6 +28,7 @@ class Finding:
         message: what was found.
         hint: the command or setting that mends it; "" when all is well.
         code: the error code that a run would raise; "" when all is well.
+        retryable: whether it may be well at a later look without a change by a person, as of an error.
     """
 
     subject: str
@@ -31,3 +36,9 @@ class Finding:
     message: str
     hint: str = ""
     code: str = ""
+    retryable: bool = False
+
+    @classmethod
+    def of(cls, subject: str, error: DatabusError, level: Level = Level.ERROR) -> Finding:
+        """Turn an error into the finding an operator reads."""
+        return cls(subject, level, error.message, error.hint, error.code, error.retryable)

@@ -27,6 +27,7 @@ class Gap:
         who: run id or user that decided.
         why: the reason given.
         at: when, aware UTC.
+        run_url: address of the page of the run that ran into it, "" when unknown.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Gap:
     who: str
     why: str
     at: datetime
+    run_url: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
@@ -50,6 +52,7 @@ class Gap:
             "who": self.who,
             "why": self.why,
             "at": self.at.isoformat(),
+            **({"run_url": self.run_url} if self.run_url else {}),
         }
 
     @classmethod
@@ -69,6 +72,7 @@ class Gap:
             data["who"],
             data["why"],
             datetime.fromisoformat(data["at"]),
+            data.get("run_url", ""),
         )
 
     def __str__(self) -> str:

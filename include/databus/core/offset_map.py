@@ -102,19 +102,33 @@ class Stretch:
 
 def stretches_of(entry: HistoryEntry) -> list[Stretch]:
     """Return what an entry of a mirror's history moved; none for other flows and for amendments."""
-    if not isinstance(entry.offset, KafkaOffsets):
+    return stretches_between(entry.number, entry.previous, entry.offset, entry.receipts)
+
+
+def stretches_between(
+    number: int, previous: Offset | None, offset: Offset, receipts: Iterable[Mapping[str, Any]]
+) -> list[Stretch]:
+    """Return what a mirror moved from one place to the next.
+
+    Args:
+        number: what tells it from others.
+        previous: where it began; None for the beginning.
+        offset: where it ended.
+        receipts: of its writers, as JSON.
+    """
+    if not isinstance(offset, KafkaOffsets):
         return []
-    before = entry.previous if isinstance(entry.previous, KafkaOffsets) else None
+    before = previous if isinstance(previous, KafkaOffsets) else None
     found = []
-    for receipt in entry.receipts:
+    for receipt in receipts:
         for name, facts in receipt.get("outputs", {}).items():
             if "source" not in facts:
                 continue
             source = place_of(str(facts["source"]))
-            generation = entry.offset.generations.get(source[0], {}).get(source[1], 0)
-            spans = _spans(facts, _passed(source, before, entry.offset))
+            generation = offset.generations.get(source[0], {}).get(source[1], 0)
+            spans = _spans(facts, _passed(source, before, offset))
             if spans:
-                found.append(Stretch(entry.number, generation, source, place_of(name), spans))
+                found.append(Stretch(number, generation, source, place_of(name), spans))
     return found
 
 

@@ -52,6 +52,20 @@ def without(wanted: OffsetRange, taken: Sequence[OffsetRange]) -> tuple[OffsetRa
     return tuple(left)
 
 
+def overlap(one: OffsetRange, other: OffsetRange) -> bool:
+    """Tell whether two ranges have changes in common; of a source with many logs, in any of its partitions.
+
+    Raises:
+        SourceDivergedError: they are not of one log.
+    """
+    if isinstance(one.start, KafkaOffsets) and isinstance(one.end, KafkaOffsets):
+        mine, theirs = _spans(one.start, one.end), _spans_of(other)
+        return any(max(mine[p][0], theirs[p][0]) < min(mine[p][1], theirs[p][1]) for p in mine.keys() & theirs.keys())
+    if one.empty or other.empty:
+        return False
+    return _before(one.start, other.end) and _before(other.start, one.end)
+
+
 def _cut(piece: OffsetRange, other: OffsetRange) -> list[OffsetRange]:
     if not _before(other.start, piece.end) or not _before(piece.start, other.end):
         return [piece]
@@ -78,9 +92,7 @@ def _without_of_partitions(
 ) -> tuple[OffsetRange, ...]:
     left = {place: [span] for place, span in _spans(start, end).items()}
     for other in taken:
-        if not isinstance(other.start, KafkaOffsets) or not isinstance(other.end, KafkaOffsets):
-            raise SourceDivergedError(f"{other} is no range of Kafka topics", hint="Was the flow's source changed?")
-        for place, (since, until) in _spans(other.start, other.end).items():
+        for place, (since, until) in _spans_of(other).items():
             spans = left.get(place, ())
             if spans:
                 left[place] = [
@@ -101,6 +113,12 @@ def _spans(start: KafkaOffsets, end: KafkaOffsets) -> dict[_Place, tuple[_At, _A
     before = start.places()
     spans = ((place, (before.get(place, _ZERO), until)) for place, until in end.places().items())
     return {place: span for place, span in spans if span[0] < span[1]}
+
+
+def _spans_of(other: OffsetRange) -> dict[_Place, tuple[_At, _At]]:
+    if not isinstance(other.start, KafkaOffsets) or not isinstance(other.end, KafkaOffsets):
+        raise SourceDivergedError(f"{other} is no range of Kafka topics", hint="Was the flow's source changed?")
+    return _spans(other.start, other.end)
 
 
 def _placed(base: KafkaOffsets, at: Mapping[_Place, _At], known: KafkaOffsets) -> KafkaOffsets:

@@ -117,6 +117,36 @@ def of_event_id(event_id: str) -> Change:
 
 
 @dataclass(frozen=True)
+class RecordPlace:
+    """Where a record stands.
+
+    Attributes:
+        site: name of the Kafka cluster: a connection that leads to it.
+        topic: its topic.
+        partition: its partition.
+        offset: its offset.
+    """
+
+    site: str
+    topic: str
+    partition: int
+    offset: int
+
+    @classmethod
+    def read(cls, site: str, text: str) -> RecordPlace:
+        """Read "topic:partition:offset"."""
+        topic, partition, offset = text.rsplit(":", 2)
+        return cls(site, topic, int(partition), int(offset))
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}:{self.offset}"
+
+    def to_json(self) -> dict[str, str]:
+        """Return plain JSON."""
+        return {"site": self.site, "place": str(self)}
+
+
+@dataclass(frozen=True)
 class Sighting:
     """A record or document of a sink that carries a change.
 
@@ -128,6 +158,8 @@ class Sighting:
         at_ms: the sink's own time of it, ms since the epoch; None when it tells none.
         tombstone: a record without a value that follows a delete.
         state: in words, how it stands there now, "" for a record that is simply there.
+        site: connection of the Kafka cluster that holds a record; "" for documents.
+        content: hash of a record's key, value and headers, which its copies on other clusters share; "" for documents.
     """
 
     sink: str
@@ -137,6 +169,8 @@ class Sighting:
     at_ms: int | None = None
     tombstone: bool = False
     state: str = ""
+    site: str = ""
+    content: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import httpx
@@ -73,6 +73,10 @@ class AirflowApi:
             answer = self._client.patch(f"/pools/{name}", json=whole)
         answer.raise_for_status()
 
+    def add_connection(self, conn_id: str, connection: Mapping[str, Any]) -> None:
+        """Add a connection to Airflow's database, as its form does; fields are named as in the JSON form."""
+        self._client.post("/connections", json={"connection_id": conn_id, **connection}).raise_for_status()
+
     def trigger(self, dag: str, conf: dict[str, Any] | None = None) -> str:
         """Start a run and return its id."""
         body = {"logical_date": None, "conf": conf or {}}
@@ -83,7 +87,9 @@ class AirflowApi:
         return dict(self._get(f"/dags/{dag}/details")["params"])
 
     def backfill(self, dag: str, interval: tuple[str, str], conf: dict[str, Any], max_active_runs: int = 1) -> int:
-        """Create a backfill over the data intervals that begin from one time to another; return its id.
+        """Create a backfill over the data intervals that begin from one time to another, inclusive; return its id.
+
+        Intervals that have a run which is over are run again; Airflow's default leaves them out.
 
         Airflow answers 503 while its database is locked, and 409 while another backfill of the DAG goes on (it takes
         note twice a minute of one that is over), both times having done nothing: it is asked again for a minute.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -46,13 +47,17 @@ class AirflowHealth:
         except urllib.error.HTTPError as error:
             with error:
                 return {API_SERVER: f"answers HTTP {error.code}"}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             return {API_SERVER: f"does not answer: {error}"}
+        if not isinstance(found, dict):
+            return {API_SERVER: "answers something else than its health"}
         said = {API_SERVER: ""}
         for part in _PARTS:
-            state = (found.get(part) or {}).get("status")
+            told = found.get(part)
+            about = told if isinstance(told, dict) else {}
+            state = about.get("status")
             if state is not None:  # None: this Airflow runs none of its kind
-                beat = (found.get(part) or {}).get(f"latest_{part}_heartbeat")
+                beat = about.get(f"latest_{part}_heartbeat")
                 said[part] = "" if state == "healthy" else f"is {state}" + (f", last seen {beat}" if beat else "")
             if said.get(DATABASE):
                 break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -16,7 +16,7 @@ from databus.core.flow import Flow
 from databus.core.protocols import Clock
 from databus.core.settings import Settings
 from databus.observe.alerts.hysteresis import Verdict
-from databus.observe.alerts.outbox import MemoryBook, Outbox
+from databus.observe.alerts.outbox import Ended, MemoryBook, Outbox, none_ended
 from databus.observe.alerts.rules import Observation, judge, rules_of
 from databus.observe.clock import SystemClock
 from databus.ops.figures import FlowLook
@@ -36,12 +36,14 @@ class Teller:
         connections: resolves the channels' conn_ids.
         settings: installation and runbooks.
         clock: tells the time.
+        ended: tells which of some late runs are over.
     """
 
     book: AlertBook
     connections: ConnectionSource
     settings: Settings
     clock: Clock
+    ended: Ended = none_ended
 
     def tell(
         self,
@@ -55,7 +57,8 @@ class Teller:
         Raises:
             CheckpointError: the book does not answer.
         """
-        outbox = Outbox(flow.name, self.book, channels_of(flow), self.connections, self.clock, self.settings)
+        channels = channels_of(flow)
+        outbox = Outbox(flow.name, self.book, channels, self.connections, self.clock, self.settings, ended=self.ended)
         when = rules_of(flow)
         return outbox.consider([o for o in observations if o.kind not in when.off], known, when.patience, seen_at)
 
@@ -85,7 +88,11 @@ def judged(flow: Flow, figures: FlowFigures, *, outside: bool) -> tuple[list[Obs
 
 
 def evaluate(
-    flow: Flow, connections: ConnectionSource, events: Sequence[Observation] = (), clock: Clock | None = None
+    flow: Flow,
+    connections: ConnectionSource,
+    events: Sequence[Observation] = (),
+    clock: Clock | None = None,
+    ended: Ended = none_ended,
 ) -> list[Alert]:
     """Look at a flow, judge it and tell; a failure to do so is logged and never raised.
 
@@ -94,6 +101,7 @@ def evaluate(
         connections: resolves conn_ids.
         events: what the caller itself observed, such as a task that failed.
         clock: tells the time.
+        ended: tells which of some late runs are over, beside those that were audited.
     """
     if not channels_of(flow):
         return []
@@ -102,8 +110,9 @@ def evaluate(
         with FlowLook(flow, connections, settings, clock) as look:
             figures = look.look(rules_of(flow).quarantine_minutes * 60)
             observations, known = judged(flow, figures, outside=False)
-            placed = [_placed(event, figures) for event in events]
-            teller = Teller(look.store.alert_book(), connections, settings, clock)
+            placed = [_placed(event, figures, look.moved_by) for event in events]
+            book = look.store.alert_book()
+            teller = Teller(book, connections, settings, clock, _ended(look, ended))
             return teller.tell(flow, [*observations, *placed], known, figures.at)
     except DatabusError as error:
         log.warning("flow %s: alerts were not evaluated: %s", flow.name, error)
@@ -115,6 +124,18 @@ def evaluate(
         return []
 
 
-def _placed(event: Observation, figures: FlowFigures) -> Observation:
-    """Add to an event the range it concerns: the plan in flight, else what is not committed."""
-    return event if event.range else replace(event, range=figures.plan_range or figures.open_range)
+def _ended(look: FlowLook, others: Ended) -> Ended:
+    """Return who tells which runs are over: the records, which hold those that were audited, and others."""
+    return lambda runs: {*look.audited(runs), *others(runs)}
+
+
+def _placed(event: Observation, figures: FlowFigures, moved_by: Callable[[str], str]) -> Observation:
+    """Add to an event the range it concerns: the plan in flight, else what its run has moved, else what is not moved.
+
+    While another run holds the lease, the plan in flight is that one's.
+    """
+    if event.range or event.verdict is not Verdict.OVER:
+        return event
+    others = figures.window_seconds is not None and figures.run_id != event.run_id
+    in_flight = "" if others else figures.plan_range
+    return replace(event, range=in_flight or moved_by(event.run_id) or figures.plan_range or figures.open_range)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from databus.core.checkpoint import HistoryEntry
 from databus.core.errors import QualityGateError, ReconciliationError
 from databus.core.flow import Flow
 from databus.core.settings import Settings
 from databus.ops.expectations import judge_of
+from databus.ops.run_history import AuditedRun, Compared, compare
 from databus.records.data_docs import DataDocs
 from databus.records.quality import QualityResult, evaluate_run
 from databus.records.reports import Reports
+from databus.records.run_rows import run_number
 from databus.records.store import RecordStore
 from databus.records.summary import RunSummary, summarize
 from databus.runtime.context import Services
-
-_HISTORY = 1000
 
 
 @dataclass(frozen=True)
@@ -29,12 +28,18 @@ class AuditResult:
     Attributes:
         summary: the run's sums.
         quality: the run's Great Expectations result.
-        problems: a line for each disagreement between reports and history; empty when all adds up.
+        compared: what comparing its reports with the history found.
     """
 
     summary: RunSummary
     quality: QualityResult
-    problems: tuple[str, ...]
+    compared: Compared
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """A line for each disagreement between reports and history; empty when all adds up."""
+        unbalanced = () if self.summary.reconciled else ("read ≠ filtered + quarantined + dispatched",)
+        return self.compared.problems + unbalanced
 
     def lines(self) -> list[str]:
         """Return what an operator reads in the task's log."""
@@ -45,6 +50,10 @@ class AuditResult:
             (
                 f"read {total.read} = filtered {total.filtered} + quarantined {total.quarantined}"
                 f" + dispatched {total.dispatched}: {'adds up' if self.summary.reconciled else 'DOES NOT ADD UP'}"
+            ),
+            (
+                f"history: {self.compared.batches} of {len(self.summary.batches)} batches compared, in"
+                f" {self.compared.entries} entries: {'DISAGREES' if self.compared.problems else 'agrees'}"
             ),
         ]
         lines += [
@@ -64,6 +73,7 @@ class AuditResult:
         """Return the figures as plain JSON."""
         return {
             "batches": len(self.summary.batches),
+            "compared": self.compared.batches,
             "rows": self.summary.total.to_json(),
             "quality": self.quality.success,
             "problems": list(self.problems),
@@ -85,45 +95,31 @@ class AuditResult:
             )
 
 
-def audit_run(flow: Flow, services: Services, run_id: str) -> AuditResult:
-    """Compare a run's batch reports with the history in ZooKeeper and evaluate its quality; changes no checkpoint."""
-    history = _history(flow, services)
+def audit_run(
+    flow: Flow, services: Services, run_id: str, started: datetime | None = None, run_url: str = ""
+) -> AuditResult:
+    """Compare a run's batch reports with the history, all of them, and evaluate its quality; changes no checkpoint.
+
+    Args:
+        flow: the flow.
+        services: where to connect.
+        run_id: the run.
+        started: when it began; None where that is not known: a batch that it committed before the first of its reports
+            is then not looked for.
+        run_url: address of the run's page; stored with the run, which may have moved nothing.
+    """
+    now = services.clock.now()
     with RecordStore(services.settings.records_url) as records:
-        summary = summarize(flow.name, run_id, Reports(records).batches(flow.name, run_id))
-        now, docs = services.clock.now(), data_docs(services.settings)
+        with records.transaction() as connection:
+            run_number(records, connection, flow.name, run_id, run_url)
+        reports = Reports(records).batches(flow.name, run_id)
+        summary = summarize(flow.name, run_id, reports)
+        compared = compare(flow, services, records, AuditedRun(run_id, started or now, reports))
+        docs = data_docs(services.settings)
         quality = evaluate_run(records, flow.name, run_id, now, judge_of(flow, services), docs)
-    return AuditResult(summary, quality, tuple(_disagreements(summary, history, run_id)))
+    return AuditResult(summary, quality, compared)
 
 
 def data_docs(settings: Settings) -> DataDocs | None:
     """Return where Data Docs are built, None where they are turned off."""
     return DataDocs(Path(settings.data_docs), settings.data_docs_url) if settings.data_docs else None
-
-
-def _history(flow: Flow, services: Services) -> Sequence[HistoryEntry]:
-    """Return the flow's history and that of sinks that were behind, a batch that both sides moved once."""
-    history = services.store.history(flow.name, _HISTORY)
-    moved = {entry.batch for entry in history}
-    own = (services.store.of_sink(spec.sink_name).history(flow.name, _HISTORY) for spec in flow.sinks)
-    return (*history, *(entry for entries in own for entry in entries if entry.batch not in moved))
-
-
-def _disagreements(summary: RunSummary, history: Sequence[HistoryEntry], run_id: str) -> list[str]:
-    """Return a line for each committed batch that has no report, and for each count that differs."""
-    committed = [entry for entry in history if entry.action == "commit" and entry.who == run_id]
-    problems = [
-        f"batch {entry.batch} is committed and has no report"
-        for entry in committed
-        if entry.batch not in summary.batches
-    ]
-    numbers = {entry.batch for entry in committed}
-    oldest = min((entry.number for entry in history), default=1)
-    if oldest == 1:
-        problems += [f"batch {n} has a report and is not in the history" for n in summary.batches if n not in numbers]
-    if not problems:
-        read = sum(count.read for entry in committed for count in entry.counts.values())
-        if oldest == 1 and read != summary.total.read:
-            problems.append(f"the history counts {read} rows, the reports {summary.total.read}")
-    if not summary.reconciled:
-        problems.append("read ≠ filtered + quarantined + dispatched")
-    return problems

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,18 +14,18 @@ from databus.core.errors import (
     BackfillIncompleteError,
     BackfillOpenError,
     BackfillRangeError,
+    BackfillWaitsError,
     CheckpointError,
     LeaseBusyError,
     SinkSettingError,
 )
 from databus.core.flow import Flow
-from databus.core.ledger import SpanState
-from databus.core.offset_ranges import later, without
+from databus.core.offset_ranges import later
 from databus.core.offsets import OffsetRange, Ordering
+from databus.ops.backfill_missing import missing_pieces
 from databus.ops.backfill_range import Places, standing
-from databus.ops.backfill_status import BackfillState, state_of
+from databus.ops.backfill_status import BackfillState, piece_state, state_of
 from databus.ops.ends import Ends, opened_ends
-from databus.ops.ledger import read_ledger
 from databus.ops.mirror_duties import throttled
 from databus.runtime.backfill import piece_flow, piece_session, piece_source, require_ranged
 from databus.runtime.context import RunIdentity, Services
@@ -36,8 +36,7 @@ from databus.runtime.window_limits import WindowControl, WindowLimits
 log = logging.getLogger(__name__)
 
 _PLANNING_WAIT_S = 60.0
-_DELIVERED = {SpanState.DISPATCHED, SpanState.QUARANTINED, SpanState.FILTERED}
-"""States of a span of which nothing is missing: it was moved, held back in the quarantine, or is not for this flow."""
+_NOT_AFTER = {Ordering.BEFORE, Ordering.EQUAL}
 
 
 @dataclass(frozen=True)
@@ -68,12 +67,14 @@ class Run:
         identity: who runs.
         drain: asks it to end early.
         lease_wait_s: how long to wait for another run of the same piece.
+        order_wait_s: how long to wait for another range where one is moved after the other; None for as long.
     """
 
     spark: Callable[[], Any]
     identity: RunIdentity
     drain: Drain
     lease_wait_s: float = 30.0
+    order_wait_s: float | None = None
 
 
 def preview(flow: Flow, services: Services, wanted: Wanted, who: str) -> Backfill:
@@ -89,11 +90,13 @@ def preview(flow: Flow, services: Services, wanted: Wanted, who: str) -> Backfil
 def take_up(flow: Flow, services: Services, wanted: Wanted, who: str) -> Backfill:
     """Plan a backfill and write it down, or return the one of the same range and aim that was planned before.
 
-    What one backfill of mode `missing` takes up, later ones leave: both are planned under one lease.
+    What one backfill of mode `missing` has moved, later ones leave, and what it has yet to move keeps them waiting: all
+    are planned under one lease.
 
     Raises:
         BackfillRangeError, BackfillFutureError, BackfillOpenError, OffsetPurgedError: see `Places.range`.
-        BackfillOpenError: of mode `missing`, the live flow has not come to its end yet.
+        BackfillOpenError: of mode `missing`, the live flow has not come to its end yet, or another backfill that took
+            a part of it up is not done.
         SinkSettingError: a sink refuses older rows after newer ones, and the user did not consent.
         LeaseBusyError: another run plans for longer than a minute.
     """
@@ -112,6 +115,8 @@ def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> Ba
 
     Raises:
         BackfillIncompleteError: it was drained, or something else ended it early; it goes on where it stands.
+        BackfillWaitsError: in order, another range is being moved just now.
+        BackfillOpenError: in order, an earlier range was asked for, is not done, and nobody moves it.
         DatabusError: as `take_up` and `run_window`.
     """
     backfill = take_up(flow, services, wanted, run.identity.run_id)
@@ -120,7 +125,7 @@ def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> Ba
         for number in range(len(backfill.pieces)):
             if run.drain.requested:
                 break
-            if not state_of(flow, services, backfill).pieces[number].done:
+            if not piece_state(flow, services, backfill, number).done:
                 _move(flow, services, backfill, number, run)
     state = state_of(flow, services, backfill)
     if not state.done:
@@ -160,7 +165,7 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
                 f"stands at {checkpoint.offset} and moves what follows by itself",
                 hint="Let the live flow run up to there first.",
             )
-        pieces = without(span, _delivered(flow, services))
+        pieces = missing_pieces(flow, services, span)
     if pieces:
         piece_source(source, pieces[0]).lag(pieces[0].start)  # refuses a place that the source's log no longer has
     backfill = Backfill(flow.name, wanted.aim, span, (wanted.start, wanted.end), pieces, who, services.clock.now())
@@ -176,14 +181,6 @@ def _require_aim(flow: Flow, aim: Aim) -> None:
             f"flow {flow.name}: what is missing goes to the live outputs: a suffix or a name means nothing to it",
             hint="Use mode=replay for outputs beside the live ones.",
         )
-
-
-def _delivered(flow: Flow, services: Services) -> list[OffsetRange]:
-    """Return what the flow's ledger shows as moved, and what other backfills have taken up."""
-    state = read_ledger(flow, services)
-    spans = [OffsetRange(s.start, s.end) for s in state.ledger.spans if s.state in _DELIVERED]
-    others = [b for b in _store(services).backfills(flow.name) if b.aim.mode is Mode.MISSING]
-    return spans + [piece for other in others for piece in other.pieces]
 
 
 def _require_consent(flow: Flow, services: Services, ends: Ends, wanted: Wanted) -> None:
@@ -204,16 +201,34 @@ def _require_consent(flow: Flow, services: Services, ends: Ends, wanted: Wanted)
 
 @contextmanager
 def _in_order(flow: Flow, services: Services, backfill: Backfill, run: Run) -> Iterator[None]:
-    """Let one range of an aim be moved at a time, and none before an earlier one that was asked for is done."""
-    with _claimed(services, f"{flow.name}.{PLANNING}-order", run.identity.run_id, run.lease_wait_s):
+    """Let one range be moved at a time, and none before an earlier one of its aim that was asked for is done."""
+    wait_s = run.lease_wait_s if run.order_wait_s is None else run.order_wait_s
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(_claimed(services, f"{flow.name}.{PLANNING}-order", run.identity.run_id, wait_s))
+        except LeaseBusyError as error:
+            raise BackfillWaitsError(error.message, hint=error.hint) from error
         for other in _store(services).backfills(flow.name):
-            earlier = other.range.end.compare(backfill.range.start) in (Ordering.BEFORE, Ordering.EQUAL)
-            if other.aim == backfill.aim and earlier and not state_of(flow, services, other).done:
-                raise BackfillOpenError(
-                    f"flow {flow.name}: backfill {backfill.id} {backfill.range} waits for {other.id} {other.range}",
-                    hint="Ranges are moved in order: run the earlier one to its end, or choose order=parallel.",
-                )
+            if other.aim == backfill.aim and other.range.end.compare(backfill.range.start) in _NOT_AFTER:
+                _require_done(flow, services, backfill, state_of(flow, services, other), run)
         yield
+
+
+def _require_done(flow: Flow, services: Services, backfill: Backfill, earlier: BackfillState, run: Run) -> None:
+    if earlier.done:
+        return
+    what = (
+        f"flow {flow.name}: backfill {backfill.id} {backfill.range} waits for {earlier.backfill.id} "
+        f"{earlier.backfill.range}"
+    )
+    ahead = next(piece.name for piece in earlier.pieces if not piece.done)
+    try:  # stores tell who holds a lease to those who want it; the epoch that this raises is nobody's
+        services.store.claim(ahead, run.identity.run_id, 0).release()
+    except LeaseBusyError as error:
+        raise BackfillWaitsError(f"{what}, which is being moved: {error.message}", hint=error.hint) from error
+    raise BackfillOpenError(
+        what, hint="Ranges are moved in order: run the earlier one to its end, or choose order=parallel."
+    )
 
 
 @contextmanager

@@ -128,7 +128,7 @@ class BackfillState:
 
 def state_of(flow: Flow, services: Services, backfill: Backfill) -> BackfillState:
     """Read the ledger of each piece."""
-    found = (_piece(flow, services, backfill, number) for number in range(len(backfill.pieces)))
+    found = (piece_state(flow, services, backfill, number) for number in range(len(backfill.pieces)))
     return BackfillState(backfill, tuple(found))
 
 
@@ -139,7 +139,8 @@ def status(flow: Flow, services: Services) -> Sequence[BackfillState]:
     return [state_of(flow, services, backfill) for backfill in services.backfills.backfills(flow.name)]
 
 
-def _piece(flow: Flow, services: Services, backfill: Backfill, number: int) -> PieceState:
+def piece_state(flow: Flow, services: Services, backfill: Backfill, number: int) -> PieceState:
+    """Read the ledger of one piece."""
     name, wanted = backfill.piece_name(number), backfill.pieces[number]
     state = read_ledger(flow.model_copy(update={"name": name}), services)
     ledger, total = state.ledger, TableCounts()

@@ -42,6 +42,16 @@ def dags_folder() -> Path:
     return Path(chosen) if chosen else Path("dags")
 
 
+def dag_files(root: Path) -> list[Path]:
+    """Return the Python files of a folder and of those in it, sorted.
+
+    As for Airflow, what is no file is none: a directory, or a link that leads nowhere, such as an editor's lock.
+    """
+    # Not rglob, which raises when a directory goes away meanwhile.
+    files = (Path(folder, name) for folder, _, names in os.walk(root) for name in names if name.endswith(".py"))
+    return sorted(file for file in files if os.path.isfile(file))  # noqa: PTH113 - never raises
+
+
 def discover(
     folder: Path | None = None, mention: str = "databus", *, dags: bool = True
 ) -> tuple[list[FoundFlow], list[BrokenFile]]:
@@ -60,10 +70,10 @@ def discover(
         raise ConfigError(f"no DAG folder at {root}", hint="Name one with --dags or set DATABUS_DAGS.")
     found: dict[str, FoundFlow] = {}
     broken: list[BrokenFile] = []
-    for file in sorted(root.rglob("*.py")):
-        if mention not in file.read_text(encoding="utf-8", errors="replace"):
-            continue
+    for file in dag_files(root):
         try:
+            if mention not in file.read_text(encoding="utf-8", errors="replace"):
+                continue
             for flow in _flows_of(file) if dags else _flows_alone(file):
                 twin = found.get(flow.name)
                 if twin is not None:
@@ -71,7 +81,7 @@ def discover(
                 found[flow.name] = FoundFlow(flow, file)
         except DatabusError as error:
             broken.append(BrokenFile(file, error))
-        except Exception as error:  # noqa: BLE001 - a user's file may raise anything; others go on
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's file may raise anything; others go on
             broken.append(BrokenFile(file, ConfigError(f"{file}: {type(error).__name__}: {error}")))
     return sorted(found.values(), key=lambda f: f.flow.name), broken
 

@@ -13,7 +13,7 @@ from databus.core.errors import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.ops.alerts import channels_of
-from databus.ops.preflight import finding_of, preflight
+from databus.ops.preflight import preflight
 from databus.ops.security import examine_security
 from databus.ops.services import open_services
 
@@ -80,7 +80,7 @@ def examine_flow(flow: Flow, connections: ConnectionSource) -> list[Finding]:
             findings.append(examine_access(connections.get(flow.zookeeper)))
             findings += preflight(flow, services)
     except DatabusError as error:
-        findings.append(finding_of(f"zookeeper {flow.zookeeper}", error))
+        findings.append(Finding.of(f"zookeeper {flow.zookeeper}", error))
     return findings
 
 
@@ -95,7 +95,7 @@ def _connection(connections: ConnectionSource, conn_id: str, wanted: str) -> Fin
     try:
         found = connections.get(conn_id)
     except DatabusError as error:
-        return finding_of(subject, error)
+        return Finding.of(subject, error)
     if found.conn_type not in wanted.split("|"):
         return Finding(
             subject,

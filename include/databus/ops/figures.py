@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import reduce
@@ -110,6 +110,26 @@ class FlowLook:
         own = (self.store.of_sink(sink).load(self.flow.name) for sink in self.store.sinks_behind(self.flow.name))
         return checkpoint, reduce(_earlier, (at.offset for at in own if at is not None), checkpoint.offset)
 
+    def audited(self, run_ids: Collection[str]) -> set[str]:
+        """Return which of these runs were audited and so are over; none if the records did not answer the last look."""
+        from databus.records.run_ranges import audited
+
+        try:
+            return audited(self._records, self.flow.name, run_ids) if self._records is not None else set()
+        except DatabusError:
+            return set()
+
+    def moved_by(self, run_id: str) -> str:
+        """Return the range that a run moved, in text form; "" for none, and as `audited`."""
+        from databus.records.run_ranges import moved_by
+
+        if self._records is None or not run_id:
+            return ""
+        try:
+            return moved_by(self._records, self.flow.name, run_id).range
+        except DatabusError:
+            return ""
+
     def source(self) -> Source:
         """Return the open source.
 
@@ -153,6 +173,7 @@ class FlowLook:
             paused=str(pause) if pause else "",
             plan_range=str(plan.range) if plan else "",
             run_id=held.who if held else at[0].run_id if at else "",
+            run_url=held.run_url if held else "",
         )
 
     def _of_records(self, figures: FlowFigures, quarantine_s: float) -> FlowFigures:
@@ -167,10 +188,17 @@ class FlowLook:
             figures,
             recent=seen.recent,
             run_id=figures.run_id or seen.run_id,
-            run_url=seen.run_url if figures.run_id in ("", seen.run_id) else "",
+            run_url=figures.run_url or (seen.run_url if figures.run_id in ("", seen.run_id) else ""),
+            committed_run=seen.run_id,
+            committed_url=seen.run_url,
             quarantine_rows=seen.quarantine_rows,
             quarantine_new=seen.quarantine_new,
-            quality_run=seen.quality_run,
+            quarantine_range=seen.held.range,
+            quarantine_run=seen.held.run_id,
+            quarantine_url=seen.held.run_url,
+            quality_run=seen.quality.run_id,
+            quality_url=seen.quality.run_url,
+            quality_range=seen.quality.range,
             quality_passed=seen.quality_passed,
             quality_violations=seen.quality_violations,
         )

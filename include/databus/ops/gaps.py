@@ -11,8 +11,14 @@ from databus.runtime.context import Services
 from databus.runtime.purged import note_purged
 
 
-def note_gap(flow: Flow, services: Services, who: str) -> Gap | None:
+def note_gap(flow: Flow, services: Services, who: str, run_url: str = "") -> Gap | None:
     """Note what the source's server deleted behind the checkpoint, under a claim of the flow for the moment.
+
+    Args:
+        flow: the flow.
+        services: its services.
+        who: run id.
+        run_url: address of the run's page.
 
     Returns:
         The open gap; None when nothing is missing, or a run holds the flow and will run into it itself.
@@ -28,10 +34,10 @@ def note_gap(flow: Flow, services: Services, who: str) -> Gap | None:
     if error is None or error.missing is None:
         return None
     try:
-        lease = services.store.claim(flow.name, f"preflight of {who}", 0.0)
+        lease = services.store.claim(flow.name, f"preflight of {who}", 0.0, run_url)
     except LeaseBusyError:
         return None
     try:
-        return note_purged(services.store, flow.name, lease, error, (who, services.clock.now()))
+        return note_purged(services.store, flow.name, lease, error, (who, run_url, services.clock.now()))
     finally:
         lease.release()

@@ -6,8 +6,40 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from databus.core.trace import Change, Sighting
+from databus.core.trace import Change, RecordPlace, Sighting
 from databus.records.batch_record import BatchRecord
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A record's way through a mirror.
+
+    Attributes:
+        mirror: flow name of the mirror.
+        source: the record on the site that the mirror reads; None where it is not known which one it is.
+        target: the record that it became; None where that is not known.
+        batch: the mirror's batch that moved it.
+        state: in words, what is not as it was: "" where the record stands there as it is at its source.
+        at_ms: the target's own time of it, ms since the epoch; None when it tells none.
+    """
+
+    mirror: str
+    source: RecordPlace | None
+    target: RecordPlace | None
+    batch: BatchRecord
+    state: str = ""
+    at_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "mirror": self.mirror,
+            "from": self.source and self.source.to_json(),
+            "to": self.target and self.target.to_json(),
+            "state": self.state,
+            "at_ms": self.at_ms,
+            "batch": batch_json(self.batch),
+        }
 
 
 @dataclass(frozen=True)
@@ -15,11 +47,12 @@ class Journey:
     """One change, and where it went.
 
     Attributes:
-        flow: flow name.
+        flow: flow name; of a record that no flow here wrote, the first mirror that moved it, "" for none.
         change: the change.
         batches: the batches that moved it, oldest first; replays and sinks that were behind move it in one of theirs.
         sightings: where it stands in the sinks.
         notes: what could not be looked at and why, and what became of it otherwise (filtered, held back).
+        hops: where mirrors have taken the records of the sightings, from the first site on.
     """
 
     flow: str
@@ -27,6 +60,7 @@ class Journey:
     batches: tuple[BatchRecord, ...] = ()
     sightings: tuple[Sighting, ...] = ()
     notes: tuple[str, ...] = ()
+    hops: tuple[Hop, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -35,6 +69,7 @@ class Journey:
             "change": self.change.to_json(),
             "batches": [batch_json(batch) for batch in self.batches],
             "sinks": [sighting.to_json() for sighting in self.sightings],
+            "mirrors": [hop.to_json() for hop in self.hops],
             "notes": list(self.notes),
         }
 
@@ -72,5 +107,11 @@ def lines(journey: Journey) -> Iterator[tuple[str, str]]:
     for sighting in journey.sightings:
         extra = "  tombstone" if sighting.tombstone else ""
         yield sighting.sink, f"{sighting.place}{extra}  {sighting.state}".rstrip()
+    for hop in journey.hops:
+        one, other = (f"{place.site} {place}" if place else "?" for place in (hop.source, hop.target))
+        yield hop.mirror, f"{one} → {other}  {hop.state}".rstrip()
+        moved = f"{hop.batch.batch} ({hop.batch.mode})  {hop.batch.rows} records"
+        yield "batch", f"{moved}  committed {hop.batch.committed_at.isoformat()}"
+        yield "run", f"{hop.batch.run_id}  {hop.batch.run_url}".rstrip()
     for note in journey.notes:
         yield "note", note

@@ -26,8 +26,13 @@ def recorded_lineage(
 ) -> Lineage:
     """Return what a run's committed batches read and wrote; the declared datasets when there was nothing to move."""
     with RecordStore((settings or Settings.from_environment()).records_url) as records:
-        summary = summarize(flow.name, run_id, Reports(records).batches(flow.name, run_id))
-        columns = columns_of_run(records, flow.name, run_id)
+        return lineage_in(records, flow, connections, run_id)
+
+
+def lineage_in(records: RecordStore, flow: Flow, connections: ConnectionSource, run_id: str) -> Lineage:
+    """Return the same as `recorded_lineage`, from a records store that is open."""
+    summary = summarize(flow.name, run_id, Reports(records).batches(flow.name, run_id))
+    columns = columns_of_run(records, flow.name, run_id)
     sinks = {sink.sink_name: space for sink in flow.sinks for space in _namespaces(sink.conn_ids(), connections)}
     found = recorded(summary, _source(flow, connections), sinks, columns)
     if found.inputs:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import random
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -12,7 +14,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors import DatabusError
 from databus.core.flow import Flow
 from databus.core.settings import Settings
-from databus.ops.lineage import declared_lineage, recorded_lineage
+from databus.ops.lineage import declared_lineage, lineage_in
 from databus.records.lineage_events import window_event
 from databus.records.lineage_runs import ABORT, COMPLETE, FAIL, WindowRun, WindowRuns
 from databus.records.store import RecordStore
@@ -24,6 +26,15 @@ log = logging.getLogger(__name__)
 
 _ENDS = {"success": COMPLETE, "failed": FAIL, "": ABORT}
 """State of a DAG run that is over, or is not there any more → how its window ended."""
+
+BACKLOG = 20
+"""Windows that one run ends for others at most: after a long outage of the lineage server many wait."""
+
+_REFUSED_AT_MOST = 2 * BACKLOG
+"""Windows that cannot be told, after which a run leaves the others to the next one."""
+
+_BACKLOG_S = 10.0
+"""After so long no further window is begun: a server that is away may let each event wait for its time limit."""
 
 
 @dataclass(frozen=True)
@@ -53,22 +64,32 @@ class LineageTeller:
         self._safely(lambda runs: self._end(runs, WindowRun(self.flow.name, run_id, clear, _now()), state))
 
     def close_left_open(self, but: str, state_of: Callable[[str], str]) -> None:
-        """End windows whose last attempt was killed: nobody else does.
+        """End windows whose last attempt was killed, and send what is due: nobody else does.
+
+        At most `BACKLOG` windows, and for a few seconds; one that cannot be told keeps no other waiting.
 
         Args:
             but: run id of the run that looks.
             state_of: run id → state of the DAG run, "" for one that is not there any more.
         """
+        self._safely(lambda runs: self._close_left_open(runs, but, state_of))
 
-        def close(runs: WindowRuns) -> None:
-            for run in runs.unfinished(self.flow.name):
-                if run.run_id == but:
-                    continue
+    def _close_left_open(self, runs: WindowRuns, but: str, state_of: Callable[[str], str]) -> None:
+        told, refused, until = 0, list[str](), time.monotonic() + _BACKLOG_S
+        for run in _in_turn(runs.unfinished(self.flow.name), but):
+            if told == BACKLOG or len(refused) == _REFUSED_AT_MOST or time.monotonic() > until:
+                log.info("flow %s: lineage of further windows is left to the next run", self.flow.name)
+                break
+            try:
                 end = run.state or _ENDS.get(state_of(run.run_id), "")
                 if end:
                     self._end(runs, run, end)
-
-        self._safely(close)
+                    told += 1
+            except Exception as error:  # noqa: BLE001 - as in `_safely`, and the others do not wait for this one
+                refused.append(f"{run.run_id}: {error!r}")
+        if refused:
+            text = "flow %s: lineage of %d windows is told later, among them %s"
+            log.warning(text, self.flow.name, len(refused), refused[0])
 
     def _started(self, runs: WindowRuns, run: WindowRun) -> None:
         for former in runs.unfinished(self.flow.name):
@@ -86,7 +107,7 @@ class LineageTeller:
             if kind == "START":
                 lineage = declared_lineage(self.flow, self.connections)
             else:
-                lineage = recorded_lineage(self.flow, self.connections, run.run_id, self.settings)
+                lineage = lineage_in(runs.store, self.flow, self.connections, run.run_id)
             self.emit(window_event(kind, run, (self.settings.installation, self.namespace), lineage))
             runs.sent(run, kind)
 
@@ -98,6 +119,18 @@ class LineageTeller:
             log.warning("flow %s: lineage is told later: %s", self.flow.name, error)
         except Exception:  # the transport is the user's; what it raises must not fail a window
             log.warning("flow %s: lineage is told later", self.flow.name, exc_info=True)
+
+
+def _in_turn(unfinished: Sequence[WindowRun], turn: str) -> list[WindowRun]:
+    """Return the windows of others: those that nobody has tried to end, then those whose events are due, by lot.
+
+    `turn` draws the lots. So windows that are refused again and again, at once or after a long wait, keep no other
+    waiting for ever.
+    """
+    others = [run for run in unfinished if run.run_id != turn]
+    due = [run for run in others if run.state]
+    random.Random(turn).shuffle(due)  # noqa: S311 - no secret
+    return [*(run for run in others if not run.state), *due]
 
 
 def _now() -> datetime:

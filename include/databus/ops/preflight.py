@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from databus.core.errors import ConfigError, DatabusError, SinkUnavailableError
+from databus.core.errors import ConfigError, DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.runtime.context import Services
+from databus.runtime.probe import AWAY
 
 
 def preflight(flow: Flow, services: Services) -> list[Finding]:
@@ -43,18 +44,19 @@ def _behind(flow: Flow, services: Services, sink: str) -> Finding:
 
 
 def _dead_sinks_stop_only_themselves(of_sinks: Sequence[Sequence[Finding]]) -> list[Finding]:
-    """Return the findings; a sink that is away is a warning while another one is there."""
-    away = [any(f.level is Level.ERROR and f.code == SinkUnavailableError.code for f in found) for found in of_sinks]
-    if all(away):
+    """Return the findings; a sink that is away or overloaded is a warning while another one takes rows."""
+    if all(any(_is_away(f) for f in found) for found in of_sinks):
         return [f for found in of_sinks for f in found]
     hint = "The other sinks go on without it; it catches up by itself."
     return [
-        replace(f, level=Level.WARN, hint=f"{f.hint} {hint}".strip())
-        if f.level is Level.ERROR and f.code == SinkUnavailableError.code
-        else f
+        replace(f, level=Level.WARN, hint=f"{f.hint} {hint}".strip()) if _is_away(f) else f
         for found in of_sinks
         for f in found
     ]
+
+
+def _is_away(finding: Finding) -> bool:
+    return finding.level is Level.ERROR and finding.code in AWAY
 
 
 def require_passed(flow: Flow, findings: Sequence[Finding]) -> None:
@@ -67,39 +69,23 @@ def require_passed(flow: Flow, findings: Sequence[Finding]) -> None:
     if errors:
         text = "; ".join(f"{f.subject}: {f.message}" for f in errors)
         hint = " ".join(dict.fromkeys(f.hint for f in errors if f.hint))
-        retryable = any(f.code in _TRANSIENT for f in errors)
+        retryable = any(f.retryable for f in errors)
         raise ConfigError(
             f"flow {flow.name}: {text}", hint=hint, code=errors[0].code or "preflight", retryable=retryable
         )
-
-
-_TRANSIENT = frozenset(
-    {
-        "source_unavailable",
-        "registry_unavailable",
-        "sink_unavailable",
-        "checkpoint_unavailable",
-        "engine_unavailable",
-    }
-)
 
 
 def _probe(subject: str, connect: Callable[[], Any], look: Callable[[Any], Sequence[Finding]]) -> list[Finding]:
     try:
         opened = connect()
     except DatabusError as error:
-        return [finding_of(subject, error)]
+        return [Finding.of(subject, error)]
     try:
         return list(look(opened))
     except DatabusError as error:
-        return [finding_of(subject, error)]
+        return [Finding.of(subject, error)]
     finally:
         opened.close()
-
-
-def finding_of(subject: str, error: DatabusError) -> Finding:
-    """Turn an error into the finding an operator reads."""
-    return Finding(subject, Level.ERROR, error.message, error.hint, error.code)
 
 
 def _conn(pairs: Sequence[tuple[str, str]]) -> str:

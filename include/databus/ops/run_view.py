@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from databus.core.expectations import BY_ROW, MISSING
 from databus.core.flow import FLOW_NAME
+from databus.core.report import CheckResult
 from databus.core.settings import Settings
 from databus.records.batch_record import BatchRecord
 from databus.records.data_docs import DataDocs
+from databus.records.findings import expectation_findings, worst
 from databus.records.reports import Reports
 from databus.records.store import RecordStore
 from databus.records.summary import RunSummary, SinkTotal, summarize
@@ -39,7 +42,8 @@ def run_view(flow: str, run_id: str, settings: Settings | None = None) -> dict[s
     """Return plain JSON of a run; None when nothing is recorded of it.
 
     Args:
-        flow: flow name.
+        flow: flow name, or of a backfill's run the name of its DAG: then its batches are those of its pieces, whose
+            names they carry.
         run_id: Airflow's run id.
         settings: the installation's; from the environment by default.
 
@@ -66,18 +70,9 @@ def run_view(flow: str, run_id: str, settings: Settings | None = None) -> dict[s
         "outputs": [
             _output(sink, name, facts) for sink in summary.sinks for name, facts in sorted(sink.outputs.items())
         ],
-        "checks": [
-            {
-                "check": check.check,
-                "table": check.table,
-                "severity": check.severity,
-                "evaluated": check.evaluated,
-                "violations": check.violations,
-                "observed": check.observed,
-            }
-            for check in summary.checks
-        ],
-        "quality": None if quality is None else {"success": quality.get("success"), "result": quality},
+        "expectations": expectation_findings(quality) if quality else _expected_so_far(summary),
+        "checks": [_check(check) for check in summary.checks if check.kind not in (BY_ROW, MISSING)],
+        "quality": quality and {"success": quality.get("success"), "worst": worst(quality), "result": quality},
         "data_docs": docs_page(flow, run_id, settings) is not None,
         "durations_ms": {stage: summary.durations_ms[stage] for stage in _stages(summary)},
         "batch_count": len(batches),
@@ -95,8 +90,39 @@ def _output(sink: SinkTotal, name: str, facts: Any) -> dict[str, Any]:
     return {"sink": sink.sink, "output": name, **facts}
 
 
+def _check(check: CheckResult) -> dict[str, Any]:
+    return {
+        "check": check.check,
+        "table": check.table,
+        "severity": check.severity,
+        "evaluated": check.evaluated,
+        "violations": check.violations,
+        "observed": check.observed,
+    }
+
+
+def _expected_so_far(summary: RunSummary) -> list[dict[str, Any]]:
+    """Return what a run that is not audited yet has counted of its expectations, in the form of findings."""
+    return [
+        {
+            "name": check.check,
+            "table": check.table,
+            "action": check.severity,
+            "met": None,
+            "evaluated": check.evaluated,
+            "violations": check.violations,
+            "observed": None,
+            "judged_by": "every row so far",
+            "error": "",
+        }
+        for check in summary.checks
+        if check.kind == BY_ROW
+    ]
+
+
 def _batch(batch: BatchRecord) -> dict[str, Any]:
     return {
+        "flow": batch.flow,
         "batch": batch.batch,
         "mode": batch.mode,
         "attempt": batch.attempt,

@@ -1,266 +1,207 @@
-"""Follow one change both ways: source position ↔ batch and run ↔ Kafka record, document.
+"""Follow one change both ways through all flows: from its source to the sinks, and on through mirrors to other sites.
 
-No row is kept per change. Batches are found by ranges of the log and of offsets (`records.ranges`); then a few records
-of the sinks are read, or one range of the log (ADR 25).
+Flows are known to each other by what they are recorded to have moved: a mirror goes on with a record that another flow
+wrote, where both name the same Kafka cluster. So all of them must share the records store (ADR 41).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
 
 from databus.core.connections import ConnectionSource
-from databus.core.errors import DatabusError, SourceError
+from databus.core.errors import DatabusError
 from databus.core.flow import Flow
 from databus.core.settings import Settings
-from databus.core.trace import (
-    Change,
-    Sighting,
-    Sought,
-    TraceExpiredError,
-    TraceLogPurgedError,
-    TraceNotRecordedError,
-    of_event_id,
-)
-from databus.ops.journey import Journey
-from databus.ops.trace_batches import BatchFinder
+from databus.core.trace import RecordPlace, Sighting, TraceExpiredError, TraceNotRecordedError, TraceQueryError
+from databus.ops.journey import Hop, Journey
+from databus.ops.trace_flow import FlowTrace
+from databus.ops.trace_mirrors import Origin, TracedMirrors, Way
+from databus.ops.trace_moves import is_mirror
 from databus.ops.trace_query import Kind, Query
-from databus.ops.trace_sinks import TracedSinks, judged, sought_for
-from databus.records.batch_record import BatchRecord
+from databus.ops.trace_sites import Sites
 from databus.records.provenance import Provenance
 from databus.records.reader import RecordReader
 
-_DOCUMENTS = 50
-"""Changes of one transaction that are compared with a document's id."""
-
-
-class FlowTrace:
-    """Traces within one flow; opens sinks when they are needed and closes them at the end.
-
-    Args:
-        flow: the flow.
-        connections: where its servers are.
-        settings: the installation's.
-        provenance: the records.
-        table: only changes of this `database.table`, "" for any.
-    """
-
-    def __init__(
-        self, flow: Flow, connections: ConnectionSource, settings: Settings, provenance: Provenance, table: str = ""
-    ) -> None:
-        self.flow, self.table, self.provenance = flow, table, provenance
-        self._connections, self._settings = connections, settings
-        self._finder = BatchFinder(flow.name, provenance)
-        self._sinks = TracedSinks(flow, connections)
-        self._held: dict[str, list[dict[str, Any]]] = {}
-        self._logs: dict[tuple[object, ...], list[Change] | SourceError] = {}
-
-    def __enter__(self) -> FlowTrace:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._sinks.close()
-
-    def follow(self, query: Query) -> list[Journey]:
-        """Return the journeys of what is asked for.
-
-        Raises:
-            TraceError: it cannot be followed, and why.
-        """
-        if query.kind is Kind.RECORD:
-            return [self._of_record(query.text)]
-        if query.kind is Kind.DOCUMENT:
-            return self._of_document(query.text)
-        if query.kind is Kind.KEY:
-            return self._of_key(query.text)
-        return self._of_log(query)
-
-    def _of_record(self, place: str) -> Journey:
-        batches = self._finder.wrote(place)
-        output = "{}[{}]".format(*place.rsplit(":", 2)[:2])
-        sink = next(r["sink"] for b in batches for r in b.receipts if output in r["outputs"])
-        try:
-            sighting = self._sinks.reader(sink).sighting(place)
-        except TraceExpiredError as error:
-            told = "; ".join(f"batch {b.batch} of run {b.run_id} wrote it from ({b.start}, {b.end}]" for b in batches)
-            raise TraceExpiredError(f"{error.message}. By the records, {told}", hint=error.hint) from None
-        return self._around(sighting, batches)
-
-    def _of_document(self, place: str) -> list[Journey]:
-        index = place.partition("/")[0]
-        outputs = self.provenance.outputs(self.flow.name)
-        names = [name for name, written in outputs.items() if index in written]
-        if not names:
-            raise TraceNotRecordedError(f"flow {self.flow.name}: none of its newest batches wrote to an index {index}")
-        found = []
-        for name in names:
-            sink = self._sinks.reader(name)
-            sighting = sink.sighting(place)
-            notes: list[str] = []
-            batches = self._finder.read(sighting.change)
-            others = self._sinks.seen(batches, sought_for(sighting.change), notes)
-            rows = [s.change for s in others]
-            if batches and not rows:
-                rows = self._rows(batches[0], sighting.change, notes) or []
-            rows = list(dict.fromkeys(rows))[:_DOCUMENTS]
-            sink.expect([index], [(row.key, row.table) for row in rows if row.key is not None])
-            for row in rows:
-                same = Sought(key=row.key, table=row.table)
-                if row.key is not None and any(s.place == place for s in sink.sightings({index: {}}, same)):
-                    sighting = replace(sighting, change=row)
-            found.append(self._around(sighting, batches))
-        return found
-
-    def _of_key(self, key: str) -> list[Journey]:
-        outputs = self.provenance.outputs(self.flow.name)
-        found: list[Sighting] = []
-        problems: list[DatabusError] = []
-        # A document is found by its id at once: topics are looked through only where no search sink tells.
-        for name in sorted(outputs, key=self._sinks.is_kafka):
-            sink = self._sinks.known(name)
-            if sink is None or (found and self._sinks.is_kafka(name)):
-                continue
-            try:
-                found += sink.newest(sorted(outputs[name]), key, self.table)
-            except DatabusError as error:
-                problems.append(error)
-        if not found:
-            raise (
-                problems[0]
-                if problems
-                else TraceNotRecordedError(
-                    f"flow {self.flow.name}: no sink shows a change of {key}",
-                    hint="Write its columns in key order, with the values as in the table; or the row was deleted.",
-                )
-            )
-        asked = Change(key=key, table=self.table)
-        return [self._around(replace(seen, change=seen.change.plus(asked)), []) for seen in found]
-
-    def _of_log(self, query: Query) -> list[Journey]:
-        told = of_event_id(query.text)
-        if query.kind is Kind.GTID:
-            told = Change(gtid=query.text)
-        elif query.kind is Kind.POSITION:
-            file, _, position = query.text.rpartition(":")
-            told = Change(file=file, position=int(position))
-        batches = self._finder.read(told)
-        if not batches:
-            raise self._finder.not_recorded(query.text)
-        notes: list[str] = []
-        groups: dict[str, list[Sighting]] = {}
-        for sighting in self._sinks.seen(batches, replace(sought_for(told), table=self.table), notes):
-            groups.setdefault(sighting.change.event_id, []).append(sighting)
-        if groups:
-            self._look_ahead(batches, [seen[0].change for seen in groups.values()])
-            return [self._journey(seen[0].change, batches, seen, notes) for seen in groups.values()]
-        rows = self._rows(batches[0], told, notes)
-        if rows is None:
-            raise TraceLogPurgedError(
-                f"flow {self.flow.name}: batch {batches[0].batch} of run {batches[0].run_id} read {query.text} in "
-                f"({batches[0].start}, {batches[0].end}], but neither a sink nor the log shows it: {'; '.join(notes)}",
-                hint="Segments that are kept longer let a trace reach further back than the server's log.",
-            )
-        # The position was inside of a transaction: what its end and ids are, the log has told.
-        return [self._around(Sighting("", "", "", row), batches, notes) for row in rows]
-
-    def _around(self, sighting: Sighting, batches: Sequence[BatchRecord], notes: Sequence[str] = ()) -> Journey:
-        """Look for a change that was seen in one place in all others."""
-        change, told = sighting.change, list(notes)
-        batches = self._finder.read(change) or batches
-        others = [s for s in self._sinks.seen(batches, sought_for(change), told) if s.place != sighting.place]
-        return self._journey(change, batches, [sighting, *others] if sighting.place else others, told)
-
-    def _journey(
-        self, change: Change, batches: Sequence[BatchRecord], seen: Sequence[Sighting], notes: Sequence[str]
-    ) -> Journey:
-        """Complete what is known of a change, and say what became of it."""
-        told, asked = list(notes), change
-        change = replace(change, file="") if change.file.startswith(".") else change
-        for sighting in seen:
-            if not sighting.change.file.startswith("."):
-                change = change.plus(sighting.change)
-        if batches and not (change.event_id and change.file):
-            rows = self._rows(batches[0], asked.plus(change), told) or []
-            rows = [r for r in rows if change.key in (None, r.key) and change.event_id in ("", r.event_id)]
-            change = change.plus(rows[-1]) if rows else change
-        seen = [*seen, *self._sinks.documents(change, batches, {s.sink for s in seen})]
-        if change.event_id:
-            held = self._held_back([change.event_id])[change.event_id]
-            told += [f"held back by {row['stage']}: {row['cause']} (quarantine, batch {row['batch']})" for row in held]
-            if not seen and not held and batches:
-                told.append("no sink shows it: it was filtered, or is not kept there any more")
-        if not batches:
-            told.append("no recorded batch read it: something else wrote it, or the report is not stored yet")
-        shown = tuple(judged(sighting, change) for sighting in seen)
-        return Journey(self.flow.name, change, tuple(batches), shown, tuple(dict.fromkeys(told)))
-
-    def _look_ahead(self, batches: Sequence[BatchRecord], changes: Sequence[Change]) -> None:
-        """Read at once what the journeys of a transaction's changes will ask for one by one."""
-        self._held_back([change.event_id for change in changes if change.event_id])
-        self._sinks.expect(batches, changes)
-
-    def _held_back(self, event_ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-        """Return event id → what the quarantine holds of it."""
-        unknown = [event_id for event_id in event_ids if event_id not in self._held]
-        for row in self.provenance.held(self.flow.name, unknown) if unknown else ():
-            self._held.setdefault(row["event_id"], []).append(row)
-        self._held |= {event_id: [] for event_id in unknown if event_id not in self._held}
-        return self._held
-
-    def _rows(self, batch: BatchRecord, wanted: Change, notes: list[str]) -> list[Change] | None:
-        """Return the changes of a transaction from the log; None when the log is gone."""
-        from databus.ops.trace_log import rows_of_log  # needs the decoder, which most traces do not
-
-        asked = (batch.batch, batch.plan_hash, wanted.gtid or (wanted.file, wanted.position))
-        if asked not in self._logs:
-            try:
-                self._logs[asked] = rows_of_log(self.flow, self._connections, self._settings, batch, wanted)
-            except SourceError as error:
-                self._logs[asked] = error
-        rows = self._logs[asked]
-        if isinstance(rows, SourceError):
-            notes.append(f"the log: {rows.message}")
-            return None
-        return [
-            row
-            for row in rows
-            if self.table in ("", row.table) and wanted.event_id in ("", row.event_id) and wanted.key in (None, row.key)
-        ]
-
 
 def trace(
-    query: Query, flows: Iterable[Flow], where: tuple[ConnectionSource, Settings], table: str = ""
+    query: Query,
+    flows: Iterable[Flow],
+    where: tuple[ConnectionSource, Settings],
+    table: str = "",
+    *,
+    beside: Iterable[Flow] = (),
+    site: str = "",
 ) -> list[Journey]:
     """Follow what is asked for through flows.
 
     Args:
         query: what.
-        flows: in which flows to look.
+        flows: in which flows to look; with mirrors alone, for what went through them.
         where: connections, and the installation's settings.
         table: only changes of this `database.table`, "" for any.
+        beside: further flows that a journey may go through.
+        site: the connection of the Kafka cluster on which a record stands, "" for any that flows lead to.
 
     Raises:
         TraceError: no flow knows it; the most telling reason.
     """
-    connections, settings = where
-    journeys: list[Journey] = []
-    problems: list[DatabusError] = []
-    with RecordReader(settings.records_url) as records:
-        provenance = Provenance(records)
+    if site and query.kind is not Kind.RECORD:
+        raise TraceQueryError(
+            f"a site says where a record stands, and {query.text} is a {query.kind}",
+            hint="Leave --site out, or write TOPIC:PARTITION:OFFSET.",
+        )
+    chosen = {flow.name: flow for flow in flows}
+    known = {**{flow.name: flow for flow in beside}, **chosen}
+    with ExitStack() as opened:
+        provenance = Provenance(opened.enter_context(RecordReader(where[1].records_url)))
         recorded = frozenset(provenance.flows())
-        for flow in flows:
-            if flow.name not in recorded:
-                continue
-            with FlowTrace(flow, connections, settings, provenance, table) as tracing:
-                try:
-                    journeys += tracing.follow(query)
-                except DatabusError as error:
-                    problems.append(error)
+        tracing = _Tracing([flow for name, flow in known.items() if name in recorded], where, provenance, table, opened)
+        journeys = tracing.follow(query, frozenset(chosen), site)
     if journeys:
         return journeys
-    if not problems:
+    if not tracing.problems:
         raise TraceNotRecordedError(
             f"no flow has recorded anything that could hold {query.text}", hint="Check --dags and DATABUS_RECORDS_URL."
         )
-    raise next((p for p in problems if not isinstance(p, TraceNotRecordedError)), problems[0])
+    raise next((p for p in tracing.problems if not isinstance(p, TraceNotRecordedError)), tracing.problems[0])
+
+
+class _Tracing:
+    """Flows that have recorded something.
+
+    Args:
+        flows: the flows.
+        where: connections, and the installation's settings.
+        provenance: the records.
+        table: only changes of this `database.table`, "" for any.
+        opened: closes what is opened.
+    """
+
+    def __init__(
+        self,
+        flows: Sequence[Flow],
+        where: tuple[ConnectionSource, Settings],
+        provenance: Provenance,
+        table: str,
+        opened: ExitStack,
+    ) -> None:
+        self.problems: list[DatabusError] = []
+        self._sites = Sites(where[0])
+        opened.callback(self._sites.close)
+        self._writers = {
+            flow.name: opened.enter_context(FlowTrace(flow, *where, provenance, table))
+            for flow in flows
+            if not is_mirror(flow)
+        }
+        self._mirrors = TracedMirrors(flows, self._sites, provenance)
+
+    def follow(self, query: Query, chosen: frozenset[str], site: str) -> list[Journey]:
+        """Return the journeys of what is asked for, through flows that were chosen; notes problems."""
+        if query.kind is Kind.RECORD:
+            return self._of_record(query.text, chosen, self._sites.of(site) if site else "")
+        writers = [self._writers[name] for name in self._writers if name in chosen]
+        found: list[Journey] = []
+        for writer in writers or self._writers.values():
+            try:
+                found += writer.follow(query)
+            except DatabusError as error:
+                self.problems.append(error)
+        found = self._with_hops(found)
+        if writers or not found:
+            return found
+        if not (through := [j for j in found if any(hop.mirror in chosen for hop in j.hops)]):
+            names = ", ".join(sorted(chosen))
+            self.problems.append(
+                TraceNotRecordedError(f"{query.text} did not go through {names}, as far as is recorded")
+            )
+        return through
+
+    def _of_record(self, text: str, chosen: frozenset[str], site: str) -> list[Journey]:
+        starts: dict[RecordPlace, None] = {}
+        for name, writer in self._writers.items():
+            if name in chosen:
+                try:
+                    starts |= {RecordPlace.read(self._sites.of(conn), text): None for conn in writer.wrote(text)}
+                except DatabusError as error:
+                    self.problems.append(error)
+        starts |= dict.fromkeys(self._mirrors.known(text, chosen))
+        found: dict[RecordPlace, Journey] = {}
+        for start in starts:
+            if site not in ("", start.site):
+                continue
+            try:
+                origin = self._mirrors.origin(start)
+                if origin.record not in found:
+                    journey = self._of_origin(origin)
+                    found[origin.record] = self._extended(journey, origin.hops, self._onward(journey, origin))
+            except DatabusError as error:
+                self.problems.append(error)
+        if not (found or self.problems):
+            where = f"{text} on {site}" if site else text
+            names = ", ".join(sorted(chosen))
+            self.problems.append(TraceNotRecordedError(f"no recorded batch of {names} has read or written {where}"))
+        return list(found.values())
+
+    def _of_origin(self, origin: Origin) -> Journey:
+        """Return the journey up to where a record was written first: by a flow, or by another's producer."""
+        record = origin.record
+        kept = next((seen for seen in origin.seen.values() if seen is not None), None)
+
+        def copy() -> Sighting | None:
+            return kept or (None if origin.replaced else self._copy(record))
+
+        for writer in () if origin.replaced else self._writers.values():
+            try:
+                return writer.record(record, lambda conn: self._sites.of(conn) == record.site, copy)
+            except TraceNotRecordedError:
+                continue
+        original = None if origin.replaced else origin.seen[record] or self._mirrors.look(record)
+        found = original or copy()
+        if found is None:
+            self._sites.reader(record.site).sighting(str(record))  # says why there is nothing
+            raise TraceExpiredError(f"{record} on {record.site} is not kept any more, and no copy of it is")
+        state = "" if original is not None else "not kept there any more"
+        seen = replace(found, sink=record.site, site=record.site, place=str(record), state=state)
+        told = f"no flow here wrote it to {record.site}: another producer did"
+        if origin.replaced:
+            told = f"{record.topic} on {record.site} was made anew since: who wrote it there is not looked for"
+        return Journey("", found.change, (), (seen,), (told,))
+
+    def _copy(self, record: RecordPlace) -> Sighting | None:
+        """Return what stands where mirrors took a record."""
+        for hop in self._mirrors.beyond({record: None})[record].hops:
+            if hop.target is not None and not hop.state:
+                return self._sites.reader(hop.target.site).sighting(str(hop.target))
+        return None
+
+    def _with_hops(self, journeys: Sequence[Journey]) -> list[Journey]:
+        """Return journeys with where mirrors took their records; those of all are followed together."""
+        mine = [self._records(journey) for journey in journeys]
+        ways = self._mirrors.beyond({record: seen for records in mine for record, seen in records.items()})
+        return [
+            self._extended(journey, (), [ways[record] for record in records])
+            for journey, records in zip(journeys, mine, strict=True)
+        ]
+
+    def _onward(self, journey: Journey, origin: Origin) -> list[Way]:
+        starts = {**origin.seen, **self._records(journey)}
+        if origin.replaced:
+            del starts[origin.record]
+        return list(self._mirrors.beyond(starts).values())
+
+    def _records(self, journey: Journey) -> dict[RecordPlace, Sighting | None]:
+        """Return the records that a journey has seen."""
+        return {
+            RecordPlace.read(self._sites.of(seen.site), seen.place): seen for seen in journey.sightings if seen.site
+        }
+
+    def _extended(self, journey: Journey, before: Sequence[Hop], ways: Sequence[Way]) -> Journey:
+        hops = {(hop.mirror, hop.batch.plan_hash, hop.source, hop.target): hop for hop in before}
+        for way in ways:
+            for hop in way.hops:
+                hops.setdefault((hop.mirror, hop.batch.plan_hash, hop.source, hop.target), hop)
+        notes = dict.fromkeys((*journey.notes, *(note for way in ways for note in way.notes)))
+        flow = journey.flow or next((hop.mirror for hop in hops.values()), "")
+        return replace(journey, flow=flow, hops=tuple(hops.values()), notes=tuple(notes))

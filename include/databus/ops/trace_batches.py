@@ -32,9 +32,15 @@ class BatchFinder:
         batches = self._provenance.wrote(self._flow, output, int(offset))
         if batches:
             return batches
+        raise self.not_written(place)
+
+    def not_written(self, place: str) -> TraceNotRecordedError:
+        """Return the error that says what the flow has written instead."""
+        topic, partition, _ = place.rsplit(":", 2)
+        output = f"{topic}[{partition}]"
         bounds = self._provenance.bounds(self._flow, OUTPUT, output)
         known = f"its recorded batches wrote {bounds[0] + 1} to {bounds[1]}" if bounds else "it never wrote there"
-        raise TraceNotRecordedError(
+        return TraceNotRecordedError(
             f"flow {self._flow}: no recorded batch wrote {place}; {known}",
             hint="A control record, another producer's, or a report that is not stored yet: the next run fills it in.",
         )
@@ -67,6 +73,8 @@ class BatchFinder:
             after, upto = self._provenance.bounds(self._flow, SOURCE, stream) or (0, 0)
             if stream == SEQUENCE:
                 told.append(f"{after} to {upto}")
+            elif "/" not in stream:  # a topic's partition
+                told.append(f"{stream}: {after + 1} to {upto}")
             else:
                 first, last = (f"file {file} at {position}" for file, position in map(log_place, (after, upto)))
                 told.append(f"{stream}: {first} to {last}")

@@ -38,6 +38,10 @@ class TracedSinks:
         """Tell whether a sink's outputs are topics of rows."""
         return name in self._specs and self._specs[name].kind == "kafka"
 
+    def conn_id(self, name: str) -> str:
+        """Return the connection of a sink; "" where it has none, or the flow has it no more."""
+        return next((conn_id for conn_id, _ in self._specs[name].conn_ids()), "") if name in self._specs else ""
+
     def known(self, name: str) -> TraceableSink | None:
         """Return what shows records of a sink; None where nothing does, or the flow has it no more."""
         if name not in self._open:

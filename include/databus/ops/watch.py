@@ -6,6 +6,7 @@ Airflow's tasks tell each one once; what is to be told while ZooKeeper itself is
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -20,14 +21,14 @@ from databus.core.figures import FlowFigures
 from databus.core.flow import Flow
 from databus.core.protocols import Clock
 from databus.core.settings import Settings
-from databus.observe.alerts.outbox import MemoryBook, Outbox
+from databus.observe.alerts.outbox import MemoryBook, Outbox, none_ended
 from databus.observe.alerts.rules import AlertWhen, Observation, rules_of
 from databus.observe.batch_points import Point, point
 from databus.observe.clock import SystemClock
 from databus.observe.prometheus import of_flow
 from databus.ops.airflow_health import AirflowHealth
 from databus.ops.alerts import Teller, channels_of, judged
-from databus.ops.discovery import dags_folder, discover
+from databus.ops.discovery import dag_files, dags_folder, discover
 from databus.ops.figures import STORE, FlowLook
 
 log = logging.getLogger(__name__)
@@ -119,7 +120,7 @@ class Watch:
     def _flows(self) -> tuple[Flow, ...]:
         """Return the flows of the folder; those whose file cannot be read just now are watched as they were."""
         root = self.dags or dags_folder()
-        files = tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in sorted(root.rglob("*.py")))
+        files = _stamps(root)
         if self._files == files:
             return tuple(self._looks[name].flow for name in sorted(self._looks))
         try:
@@ -166,10 +167,11 @@ class Watch:
 
     def _teller(self, look: FlowLook | None) -> Teller:
         book = look.store.alert_book() if look is not None else self._local
-        return Teller(book, self.connections, self.settings, self.clock)
+        ended = look.audited if look is not None else none_ended
+        return Teller(book, self.connections, self.settings, self.clock, ended)
 
     def _tell_health(self, flows: Sequence[Flow], health: dict[str, str]) -> list[Alert]:
-        """Tell every channel of any flow which parts of Airflow are not well."""
+        """Tell every channel of any flow which parts of Airflow are not well; remembered where the first one can be."""
         told = [flow for flow in flows if AlertKind.AIRFLOW not in rules_of(flow).off]
         channels: dict[str, ChannelSpec] = {c.channel_name: c for flow in told for c in channels_of(flow)}
         if not channels:
@@ -180,29 +182,44 @@ class Watch:
             outbox = Outbox("", teller.book, tuple(channels.values()), self.connections, self.clock, self.settings)
             return outbox.consider(said, (), AlertWhen().patience)
 
+        tried: set[str] = set()
         for flow in told:
+            if flow.zookeeper in tried:
+                continue
+            tried.add(flow.zookeeper)
             try:
                 return tell(self._teller(self._looks[flow.name]), observations)
-            except CheckpointError as error:
-                log.warning("alerts on Airflow are remembered here, ZooKeeper does not answer: %s", error)
-                break
+            except DatabusError as error:
+                log.warning("alerts on Airflow are not remembered in %s: %s", flow.zookeeper, error)
         return tell(self._teller(None), observations)
 
     def _alert_points(self, flow: Flow) -> list[Point]:
         """Return how many alerts are on, by kind; 0 for those that were on once, so that a graph comes down."""
-        look, counts = self._looks[flow.name], dict.fromkeys(AlertKind, 0)
+        look, counts = self._looks[flow.name], dict.fromkeys(map(str, AlertKind), 0)
         try:
             books = [self._local.load(flow.name), look.store.alert_book().load(flow.name) if channels_of(flow) else {}]
         except DatabusError:
             books = [self._local.load(flow.name)]
         for book in books:
             for key, noted in book.items():
-                counts[AlertKind(key.partition("/")[0])] += noted.state.raised
-        return [point("alerts", count, flow=flow.name, kind=str(kind)) for kind, count in counts.items()]
+                kind = key.partition("/")[0]
+                if kind in counts:  # not one of a newer version
+                    counts[kind] += noted.state.raised
+        return [point("alerts", count, flow=flow.name, kind=kind) for kind, count in counts.items()]
+
+
+def _stamps(root: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return what tells whether a DAG file has changed: path, time and size of each."""
+    stamps = []
+    for file in dag_files(root):
+        with contextlib.suppress(OSError):  # gone since it was listed
+            stat = file.stat()
+            stamps.append((str(file), stat.st_mtime_ns, stat.st_size))
+    return tuple(stamps)
 
 
 def run(watch: Watch, every_s: float, wait: Callable[[float], bool], after: Callable[[Round], None]) -> None:
-    """Look round by round until a stop is asked for.
+    """Look round by round until a stop is asked for; a round that fails is logged, and the next one is begun.
 
     Args:
         watch: the watch.
@@ -212,6 +229,11 @@ def run(watch: Watch, every_s: float, wait: Callable[[float], bool], after: Call
     """
     while True:
         started = time.monotonic()
-        after(watch.round())
+        try:
+            seen = watch.round()
+        except Exception:
+            log.exception("a look at all flows failed, another follows")
+        else:
+            after(seen)
         if wait(max(0.1, every_s - (time.monotonic() - started))):
             return

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from databus.core.figures import RecentBatches
 from databus.records import tables as t
 from databus.records.held_rows import HeldRows, HeldState
+from databus.records.run_ranges import RunRange, range_of_batches, run_range
 from databus.records.store import RecordStore
 
 NEWEST = 500
@@ -32,7 +33,8 @@ class Activity:
         run_url: address of its page.
         quarantine_rows: rows held back and not settled.
         quarantine_new: rows held back for the first time since a moment.
-        quality_run: run whose quality was evaluated last, "" before the first.
+        held: range of the batches that held those back, and the run of the last one.
+        quality: run whose quality was evaluated last, and its range; empty before the first.
         quality_passed: whether it passed, None before the first.
         quality_violations: violations in it.
     """
@@ -42,7 +44,8 @@ class Activity:
     run_url: str
     quarantine_rows: int
     quarantine_new: int
-    quality_run: str
+    held: RunRange
+    quality: RunRange
     quality_passed: bool | None
     quality_violations: int | None
 
@@ -65,8 +68,11 @@ def activity(store: RecordStore, flow: str, since: datetime) -> Activity:
     with store.transaction() as connection:
         batches = connection.execute(newest.limit(NEWEST)).all()[::-1]
         quality = connection.execute(graded.limit(1)).first()
-        fresh = sa.select(sa.func.count()).where((held.flow == flow) & (held.first_held_at >= since))
-        new: int = connection.execute(fresh).scalar_one()
+        numbers = sa.func.count(), sa.func.min(held.batch), sa.func.max(held.batch)
+        fresh = sa.select(*numbers).where((held.flow == flow) & (held.first_held_at >= since))
+        new, first, newest_batch = connection.execute(fresh).one()
+        held_by = range_of_batches(connection, flow, first, newest_batch) if new else RunRange()
+        audited = run_range(connection, flow, quality.run_id) if quality else RunRange()
     last = batches[-1] if batches else None
     return Activity(
         recent=summed(batches),
@@ -74,7 +80,8 @@ def activity(store: RecordStore, flow: str, since: datetime) -> Activity:
         run_url=last.run_url if last else "",
         quarantine_rows=HeldRows(store, flow).tally().get(HeldState.HELD.value, 0),
         quarantine_new=new,
-        quality_run=quality.run_id if quality else "",
+        held=held_by,
+        quality=audited,
         quality_passed=bool(quality.success) if quality else None,
         quality_violations=int(quality.violations) if quality else None,
     )

@@ -28,11 +28,6 @@ class Judged:
     error: str = ""
 
     @property
-    def grade(self) -> str:
-        """How grave it is when it is not met: its action, and a warning where it could not be judged."""
-        return "warn" if self.error else self.expectation.action
-
-    @property
     def evaluated(self) -> int:
         """Values looked at; 1 for an expectation of a whole table."""
         return int(self.result.get("element_count", 1))

@@ -99,6 +99,13 @@ class LedgerPages:
         with self.store.transaction() as connection:
             return list(_pages(connection, flow, _generation(connection, flow), 0))
 
+    def before(self, flow: str, number: int, last: int) -> list[Page]:
+        """Return the newest pages of entries below a number, of the flow's newest generation, newest first."""
+        with self.store.transaction() as connection:
+            generation, c = _generation(connection, flow), t.ledger.c
+            wanted = _of(flow, generation).where(c.number < number).order_by(c.number.desc()).limit(last)
+            return [_read(generation, *row) for row in connection.execute(wanted)]
+
     def newest(self, flow: str) -> Page | None:
         """Return the newest page of the flow's newest generation, None without any."""
         with self.store.transaction() as connection:
@@ -170,18 +177,20 @@ def _newest(connection: sa.Connection, flow: str, generation: int) -> int:
 
 def _pages(connection: sa.Connection, flow: str, generation: int, first: int) -> Iterator[Page]:
     c = t.ledger.c
-    wanted = (
-        sa.select(c.number, c.entry)
-        .where((c.flow == flow) & (c.generation == generation) & (c.number >= first))
-        .order_by(c.number)
-    )
-    for number, stored in connection.execute(wanted):
-        try:
-            entry = HistoryEntry.from_json(stored)
-        except (CheckpointFormatError, KeyError, TypeError, ValueError, AttributeError) as error:
-            yield Page(generation, number, None, f"{type(error).__name__}: {error}")
-        else:
-            yield Page(generation, number, entry)
+    for row in connection.execute(_of(flow, generation).where(c.number >= first).order_by(c.number)):
+        yield _read(generation, *row)
+
+
+def _of(flow: str, generation: int) -> sa.Select[tuple[int, Any]]:
+    c = t.ledger.c
+    return sa.select(c.number, c.entry).where((c.flow == flow) & (c.generation == generation))
+
+
+def _read(generation: int, number: int, stored: Any) -> Page:
+    try:
+        return Page(generation, number, HistoryEntry.from_json(stored))
+    except (CheckpointFormatError, KeyError, TypeError, ValueError, AttributeError) as error:
+        return Page(generation, number, None, f"{type(error).__name__}: {error}")
 
 
 def _report_row(flow: str, run: int, entry: HistoryEntry) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class WindowRuns:
     """
 
     def __init__(self, store: RecordStore) -> None:
-        self._store = store
+        self.store = store
 
     def begin(self, run: WindowRun) -> WindowRun:
         """Write a window's start, unless an earlier attempt has; returns what stands there."""
@@ -62,13 +62,13 @@ class WindowRuns:
             "parent": run.parent,
             "started_at": run.started_at,
         }
-        with self._store.transaction() as connection:
-            connection.execute(self._store.upsert(t.lineage_runs, [row], ("flow", "run_id", "clear"), ()))
+        with self.store.transaction() as connection:
+            connection.execute(self.store.upsert(t.lineage_runs, [row], ("flow", "run_id", "clear"), ()))
             return _window(connection.execute(sa.select(t.lineage_runs).where(_is(run))).mappings().one())
 
     def end(self, run: WindowRun, state: str, at: datetime) -> WindowRun | None:
         """Write a window's end, unless it has one; returns it as it stands, None for one that never began."""
-        with self._store.transaction() as connection:
+        with self.store.transaction() as connection:
             first = _is(run) & (t.lineage_runs.c.state == "")
             connection.execute(t.lineage_runs.update().where(first).values(state=state, ended_at=at))
             row = connection.execute(sa.select(t.lineage_runs).where(_is(run))).mappings().one_or_none()
@@ -77,14 +77,14 @@ class WindowRuns:
     def sent(self, run: WindowRun, event: str) -> None:
         """Note that an event, START or a state, has left."""
         column = "start_sent" if event == "START" else "end_sent"
-        with self._store.transaction() as connection:
+        with self.store.transaction() as connection:
             connection.execute(t.lineage_runs.update().where(_is(run)).values({column: True}))
 
     def unfinished(self, flow: str) -> list[WindowRun]:
         """Return the windows of a flow that did not end, or whose events are due, oldest first."""
         c = t.lineage_runs.c
         wanted = sa.select(t.lineage_runs).where((c.flow == flow) & (c.end_sent == sa.false())).order_by(c.id)
-        with self._store.transaction() as connection:
+        with self.store.transaction() as connection:
             return [_window(row) for row in connection.execute(wanted).mappings()]
 
 

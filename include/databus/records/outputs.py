@@ -9,6 +9,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from databus.records import tables as t
+from databus.records.recorded_under import recorded_under
 from databus.records.store import RecordStore
 
 _PARTITION = re.compile(r"\[\d+\]$")
@@ -40,11 +41,24 @@ def written_outputs(store: RecordStore, flow: str, run_id: str, started: datetim
             .scalar_subquery()
         )
         wanted |= r.run_id.not_in(graded) & (b.id > last) & (b.committed_at < started)
+    return _written(store, (b.flow == flow) & wanted)
+
+
+def moved_outputs(store: RecordStore, dag: str, run_id: str) -> dict[tuple[str, str], int]:
+    """Return (sink, topic or index) → records written by a run of a backfill DAG, by all its attempts.
+
+    Raises:
+        RecordingError: the database refuses or cannot be reached.
+    """
+    return _written(store, recorded_under(t.batches.c.flow, dag) & (t.runs.c.run_id == run_id))
+
+
+def _written(store: RecordStore, wanted: sa.ColumnElement[bool]) -> dict[tuple[str, str], int]:
     query = (
         sa.select(t.receipts.c.sink, t.receipts.c.outputs)
-        .join(t.batches, t.receipts.c.batch == b.id)
-        .join(t.runs, b.run == r.id)
-        .where((b.flow == flow) & wanted)
+        .join(t.batches, t.receipts.c.batch == t.batches.c.id)
+        .join(t.runs, t.batches.c.run == t.runs.c.id)
+        .where(wanted)
     )
     found: Counter[tuple[str, str]] = Counter()
     with store.transaction() as connection:

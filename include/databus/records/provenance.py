@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -40,6 +41,35 @@ class Provenance:
     def read(self, flow: str, stream: str, number: int) -> list[BatchRecord]:
         """Return the batches that read a place of a log, oldest first; replays read it again."""
         return self._containing(flow, SOURCE, stream, number)
+
+    def covering(self, flow: str, side: str, stream: str, numbers: Sequence[int]) -> list[BatchRecord]:
+        """Return the batches that hold any of some places of a stream, oldest first; as many look-ups as for one place.
+
+        Args:
+            flow: flow name.
+            side: "source" for what was read, "output" for what was written.
+            stream: log, or "topic[partition]".
+            numbers: the places, in order.
+        """
+        if not numbers:
+            return []
+        statement = (
+            f'SELECT "after", upto, batch FROM databus_ranges WHERE {_MINE} '  # noqa: S608 - a constant
+            'AND upto >= :first AND "after" < :last ORDER BY upto'
+        )
+        with self._records.snapshot() as select:
+            near = select(statement, flow=flow, side=side, stream=stream, first=numbers[0], last=numbers[-1])
+            wanted = {
+                row["batch"] for row in near if bisect_right(numbers, row["after"]) < bisect_right(numbers, row["upto"])
+            }
+            return _batches(select, sorted(wanted)[-_MOST_EVENTS:])
+
+    def stands_at(self, flow: str) -> Offset | None:
+        """Return the end of the flow's newest recorded batch; None without any."""
+        newest = "SELECT max(id) FROM databus_batches WHERE flow = :flow"
+        with self._records.snapshot() as select:
+            rows = select(f"SELECT range_end FROM databus_batches WHERE id = ({newest})", flow=flow)  # noqa: S608
+        return offset_from_json(json_of(rows[0]["range_end"])) if rows else None
 
     def streams(self, flow: str, side: str) -> list[str]:
         """Return the logs that a flow read (side "source"), or the partitions that it wrote to ("output")."""

@@ -20,6 +20,7 @@ from databus.core.errors import RecordingError
 from databus.records import tables as t
 from databus.records.batch_record import BatchRecord
 from databus.records.data_docs import LISTED, DataDocs
+from databus.records.findings import worst
 from databus.records.judged import Judged, with_judged
 from databus.records.metrics import Metric, metrics_query, read_expected, read_metrics
 from databus.records.quality_trend import newest_runs
@@ -27,9 +28,6 @@ from databus.records.reports import Reports
 from databus.records.run_rows import run_number
 from databus.records.store import RecordStore
 from databus.records.summary import RunSummary, summarize
-
-SEVERITIES = ("warn", "quarantine", "fail")
-"""From the mildest to the gravest."""
 
 _GX_SEVERITY = {"warn": "info", "quarantine": "warning", "fail": "critical"}
 
@@ -104,12 +102,11 @@ def evaluate_run(
     result["suite_name"] = flow
     result["meta"]["run_id"] = {"run_name": run_id, "run_time": now.isoformat()}
     result["meta"]["databus"] = _meta(summary) | {"data_docs": docs.address(flow, run_id) if docs else ""}
-    grave = [m.severity for m in metrics if m.violations] + [j.grade for j in judged if not j.success]
     quality = QualityResult(
         flow=flow,
         run_id=run_id,
         success=bool(result["success"]),
-        worst=max(grave, key=SEVERITIES.index, default=None),
+        worst=worst(result),
         evaluated=sum(m.evaluated for m in metrics) + sum(j.evaluated for j in judged),
         violations=sum(m.violations for m in metrics) + sum(j.violations for j in judged),
         metrics=tuple(metrics),

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from databus.records import tables as t
+from databus.records.findings import findings
 from databus.records.store import RecordStore
 
 
@@ -49,7 +50,7 @@ class RunQuality:
 
     def findings(self) -> list[dict[str, Any]]:
         """Return one record per expectation of the flow and per check and table: name, action, met, figures."""
-        return [found for item in self.result["results"] if (found := _finding(item)) is not None]
+        return findings(self.result)
 
 
 def newest_runs(store: RecordStore, flow: str, last: int) -> list[RunQuality]:
@@ -73,41 +74,3 @@ def trends(runs: Sequence[RunQuality]) -> list[dict[str, Any]]:
         {**finding, "trend": [found.get((finding["name"], finding["table"])) for found in by_run]}
         for finding in runs[0].findings()
     ]
-
-
-def _finding(item: Mapping[str, Any]) -> dict[str, Any] | None:
-    config, result = item["expectation_config"], item["result"]
-    meta = config.get("meta") or {}
-    if (own := meta.get("databus")) is not None:
-        evaluated = result.get("element_count", 0 if item["exception_info"]["raised_exception"] else 1)
-        violations = result.get("unexpected_count", int(not item["success"]))
-        return {
-            "name": own["name"],
-            "table": ",".join(own["tables"]) or "*",
-            "action": own["action"],
-            "met": item["success"],
-            "evaluated": evaluated,
-            "violations": violations,
-            "violating_percent": _percent(violations, evaluated),
-            "observed": result.get("observed_value"),
-            "judged_by": own["judged_by"],
-            "error": item["exception_info"].get("exception_message") or "",
-        }
-    if "check" not in meta:
-        return None
-    return {
-        "name": meta["check"],
-        "table": meta["table"],
-        "action": meta["severity"],
-        "met": item["success"],
-        "evaluated": meta["evaluated"],
-        "violations": meta["violations"],
-        "violating_percent": _percent(meta["violations"], meta["evaluated"]),
-        "observed": None,
-        "judged_by": "every row" if meta["table"] != "*" else "batches",
-        "error": "",
-    }
-
-
-def _percent(violations: int, evaluated: int) -> float | None:
-    return round(100.0 * violations / evaluated, 6) if evaluated else None

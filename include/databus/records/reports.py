@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from databus.core.receipts import RejectedRow
 from databus.records import tables as t
 from databus.records.batch_record import BatchRecord, batch_record
+from databus.records.recorded_under import recorded_under
 from databus.records.store import RecordStore
 
 
@@ -26,8 +27,13 @@ class Reports:
         self.store = store
 
     def batches(self, flow: str, run_id: str) -> list[BatchRecord]:
-        """Return the batches of a run in the order of their commits; none for an idle or unknown run."""
-        return self._select((t.batches.c.flow == flow) & (t.runs.c.run_id == run_id))
+        """Return the batches of a run in the order of their commits; none for an idle or unknown run.
+
+        Args:
+            flow: flow name; of a backfill's run the name of its DAG, whose batches are those of its pieces.
+            run_id: the run.
+        """
+        return self._select(recorded_under(t.batches.c.flow, flow) & (t.runs.c.run_id == run_id))
 
     def newest(self, flow: str, last: int = 1) -> list[BatchRecord]:
         """Return the newest batches of a flow, newest first."""

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from databus.core.column_lineage import TableLineage
 from databus.core.stored_json import canonical_json
 from databus.records import tables as t
+from databus.records.recorded_under import recorded_under
 from databus.records.store import RecordStore
 
 
@@ -32,6 +33,8 @@ def columns_of_run(store: RecordStore, flow: str, run_id: str) -> list[TableLine
         RecordingError: the database refuses or cannot be reached.
     """
     joined = sa.select(t.run_columns.c.columns).join(t.runs, t.run_columns.c.run == t.runs.c.id)
-    wanted = joined.where((t.runs.c.flow == flow) & (t.runs.c.run_id == run_id)).order_by(t.run_columns.c.id)
+    wanted = joined.where(recorded_under(t.runs.c.flow, flow) & (t.runs.c.run_id == run_id)).order_by(
+        t.run_columns.c.id
+    )
     with store.transaction() as connection:
         return [TableLineage.from_json(data) for data in connection.execute(wanted).scalars()]

@@ -16,12 +16,6 @@ if TYPE_CHECKING:
 
 Header = tuple[str, bytes | None]
 
-ORIGIN = "databus.origin"
-"""Header that names the sites a mirrored record came through, oldest first, one header each."""
-
-CLAIM = "databus.claim"
-"""Header of a record whose value lies in the segment store; the reference to it stands in the value's place."""
-
 
 @dataclass(frozen=True)
 class RawRecords:

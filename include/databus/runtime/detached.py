@@ -87,9 +87,9 @@ class DetachableStore(AttachedOnlyStore):
         """Whether the holder goes on without the store just now."""
         return self._absence is not None
 
-    def claim(self, flow: str, who: str, wait_s: float) -> Lease:
+    def claim(self, flow: str, who: str, wait_s: float, run_url: str = "") -> Lease:
         """Take the lease; what the claim before it knew is forgotten."""
-        self._lease = self._patience(lambda: self._store.claim(flow, who, wait_s))
+        self._lease = self._patience(lambda: self._store.claim(flow, who, wait_s, run_url))
         self._committed, self._pending, self._looked, self._absence = None, None, False, None
         self._pause, self._behind, self._highest = None, None, 0
         return DetachableLease(self._lease, self, flow)

@@ -66,9 +66,9 @@ class PatientStore:
         """Return the committed checkpoint."""
         return self._patience(lambda: self._store.load(flow))
 
-    def claim(self, flow: str, who: str, wait_s: float) -> Lease:
+    def claim(self, flow: str, who: str, wait_s: float, run_url: str = "") -> Lease:
         """Take the lease and raise the epoch."""
-        lease = self._patience(lambda: self._store.claim(flow, who, wait_s))
+        lease = self._patience(lambda: self._store.claim(flow, who, wait_s, run_url))
         return PatientLease(lease, self._patience)
 
     def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:

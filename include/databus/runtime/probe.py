@@ -13,7 +13,8 @@ log = logging.getLogger(__name__)
 
 PAUSE_S = 2.0
 _CLOSE_WAIT_S = 2.0
-_AWAY = frozenset({SinkUnavailableError.code, SinkBackpressureError.code})
+AWAY = frozenset({SinkUnavailableError.code, SinkBackpressureError.code})
+"""Codes of an outage of one sink, which stops that sink alone (ADR 16)."""
 
 
 class Probe:
@@ -44,7 +45,7 @@ class Probe:
             self._stop.wait(self._first_pause_s)
             while not self._stop.is_set():
                 findings = self._findings()
-                away = [f for f in findings if f.level is Level.ERROR and f.code in _AWAY]
+                away = [f for f in findings if f.level is Level.ERROR and f.code in AWAY]
                 if not away:
                     log.info("flow %s: sink %s answers again", self._flow, self._name)
                     self.reachable = True
@@ -60,4 +61,4 @@ class Probe:
         try:
             return list(self._sink.preflight())
         except DatabusError as error:
-            return [Finding(self._name, Level.ERROR, error.message, error.hint, error.code)]
+            return [Finding.of(self._name, error)]

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def note_purged(
-    store: CheckpointStore, flow: str, lease: Lease, error: OffsetPurgedError, said: tuple[str, datetime]
+    store: CheckpointStore, flow: str, lease: Lease, error: OffsetPurgedError, said: tuple[str, str, datetime]
 ) -> Gap | None:
     """Name the missing range as an open gap; a store that fails is logged, the purge is what matters.
 
@@ -24,15 +24,15 @@ def note_purged(
         flow: flow name.
         lease: our claim.
         error: what the source said.
-        said: run id and time.
+        said: run id, address of the run's page, and time.
 
     Returns:
         The gap; None when the range cannot be told or the store failed.
     """
     if error.missing is None:
         return None
-    who, at = said
-    found = Gap(0, error.missing.start, error.missing.end, "purged", OPEN, who, error.message, at)
+    who, address, at = said
+    found = Gap(0, error.missing.start, error.missing.end, "purged", OPEN, who, error.message, at, address)
     try:
         gap = store.note_gap(flow, lease, found)
     except DatabusError as trouble:

@@ -56,7 +56,8 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
 
 def _run(session: FlowSession, control: WindowControl) -> WindowResult:
     flow, limits = session.flow.name, control.limits
-    lease = session.store.claim(flow, session.identity.run_id, limits.lease_wait_s)
+    who = session.identity
+    lease = session.store.claim(flow, who.run_id, limits.lease_wait_s, who.run_url)
     try:
         refuse_paused(session)  # it may have been paused while this run waited for the lease
         session.interrupt_orphans()
@@ -67,7 +68,7 @@ def _run(session: FlowSession, control: WindowControl) -> WindowResult:
         window.result.drained = control.drain.requested
         return window.result
     except OffsetPurgedError as error:
-        note_purged(session.store, flow, lease, error, (session.identity.run_id, session.clock.now()))
+        note_purged(session.store, flow, lease, error, (who.run_id, who.run_url, session.clock.now()))
         raise
     except DatabusError as error:
         refuse_superseded(session.store, flow, lease, error)
@@ -203,7 +204,7 @@ def _claim_again(session: FlowSession, lost: Lease) -> Lease:
     log.warning("flow %s: the lease of epoch %d was lost, claiming it again", flow, lost.epoch)
     lost.release()
     try:
-        return session.store.claim(flow, session.identity.run_id, 0)
+        return session.store.claim(flow, session.identity.run_id, 0, session.identity.run_url)
     except LeaseBusyError as error:
         raise StaleEpochError(
             f"flow {flow}: the lease of epoch {lost.epoch} was lost, and another run has it now: {error.message}"

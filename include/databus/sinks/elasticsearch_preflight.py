@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-from databus.core.errors import SinkSettingError
+from databus.core.errors import SinkBackpressureError, SinkSettingError
 from databus.core.findings import Finding, Level
 from databus.sinks.elasticsearch_client import translated
 
@@ -23,6 +23,8 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SERVER_GC_DELETES = "60s"
 """Default of index.gc_deletes of both servers (Index settings, dynamic)."""
 
+_DISK_IS_FULL = "index.blocks.read_only_allow_delete"
+"""Set by the server at its flood stage, and lifted by it once there is room (Disk-based shard allocation)."""
 
 PROMISES = {
     "exactly_once": "exactly_once: the newest state of each key; a document newer than its batch stops the flow",
@@ -62,7 +64,7 @@ def probe(client: OpenSearch, spec: Elasticsearch, place: str, pattern: str) -> 
         findings.extend(_settings(found, spec, place))
     except OpenSearchException as error:
         refused = translated(error, f"{place}: preflight")
-        findings.append(Finding(place, Level.ERROR, refused.message, refused.hint, refused.code))
+        findings.append(Finding.of(place, refused))
     return findings
 
 
@@ -88,15 +90,17 @@ def _request_size(nodes: Mapping[str, Any], spec: Elasticsearch, place: str) -> 
 def _settings(found: Mapping[str, Any], spec: Elasticsearch, place: str) -> Iterator[Finding]:
     for index, described in sorted(found.items()):
         settings = described["settings"]
-        for block in ("index.blocks.read_only", "index.blocks.write", "index.blocks.read_only_allow_delete"):
+        for block in ("index.blocks.read_only", "index.blocks.write"):
             if settings.get(block) == "true":
-                yield Finding(
-                    f"{place}: {index}: {block}",
-                    Level.ERROR,
-                    "the index takes no writes",
-                    f'Free disk space, then: PUT /{index}/_settings {{"{block}": null}}',
-                    SinkSettingError.code,
-                )
+                hint = f'Somebody has set it. PUT /{index}/_settings {{"{block}": null}} takes it away.'
+                refused = SinkSettingError("the index takes no writes", hint=hint)
+                yield Finding.of(f"{place}: {index}: {block}", refused)
+        if settings.get(_DISK_IS_FULL) == "true":
+            full = SinkBackpressureError(
+                "the server's disk is full: the index takes no writes",
+                hint="Free disk space: the server lifts the block by itself, and the flow goes on.",
+            )
+            yield Finding.of(f"{place}: {index}: {_DISK_IS_FULL}", full)
         gc_deletes = settings.get("index.gc_deletes", _SERVER_GC_DELETES)
         subject = f"{place}: {index}: index.gc_deletes"
         if spec.soft_deletes or seconds(gc_deletes) >= seconds(spec.gc_deletes):

@@ -10,7 +10,7 @@ from databus.core.connections import Connection
 from databus.core.errors import SinkUnavailableError
 from databus.core.events import Op
 from databus.core.evidence import Evidence, SinkClaim
-from databus.core.findings import Finding, Level
+from databus.core.findings import Finding
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder
 from databus.core.tables import TableSchema
@@ -51,7 +51,7 @@ class ElasticsearchSink:
         if any(f.code == SinkUnavailableError.code for f in found):
             cause = silent_refusal(self._connection)
             if cause is not None:
-                return [Finding(where(self._connection), Level.ERROR, cause.message, cause.hint, cause.code)]
+                return [Finding.of(where(self._connection), cause)]
         return found
 
     def prepare(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from databus.rows.raw_records import ORIGIN, RawRecords
+from databus.kafka.headers import ORIGIN
+from databus.rows.raw_records import RawRecords
 from databus.sources.kafka_split import KafkaSplit
 
 if TYPE_CHECKING:

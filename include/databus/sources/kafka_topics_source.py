@@ -88,7 +88,7 @@ class KafkaTopicsSource:
             if start is not None:
                 self._gaps.refuse(kafka_offsets(start), self._logs.state(found))
         except DatabusError as error:
-            return [Finding(name, Level.ERROR, error.message, error.hint, error.code)]
+            return [Finding.of(name, error)]
         return findings
 
     def start_offset(self) -> Offset:

@@ -81,7 +81,7 @@ class MysqlBinlogSource:
         try:
             findings = list(preflight(self._server, self._capture))
         except DatabusError as error:
-            return [Finding(f"{subject}: connection", Level.ERROR, error.message, error.hint, error.code)]
+            return [Finding.of(f"{subject}: connection", error)]
         try:
             place = self.start_offset() if start is None else start
             switch = None if start is None else self._continued(self._server.binlog(start))
@@ -93,7 +93,7 @@ class MysqlBinlogSource:
             if room is not None:
                 findings.append(headroom_finding(subject, room))
         except DatabusError as error:
-            findings.append(Finding(f"{subject}: start", Level.ERROR, error.message, error.hint, error.code))
+            findings.append(Finding.of(f"{subject}: start", error))
         return findings
 
     def start_offset(self) -> BinlogOffset:

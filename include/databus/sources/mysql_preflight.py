@@ -46,7 +46,7 @@ def _guarded(probe: _Probe, server: MysqlServer, capture: TableCapture, subject:
         return list(probe(server, capture, server.connection.conn_id))
     except DatabusError as error:
         level = Level.ERROR if isinstance(error, SourceAccessError) else Level.WARN
-        return [Finding(subject, level, error.message, error.hint, error.code)]
+        return [Finding.of(subject, error, level)]
 
 
 def _version(server: MysqlServer, subject: str) -> Finding:

@@ -142,7 +142,7 @@ class MemoryCheckpoints(MemoryMediation, MemoryCatchingUp):
             stored = list(self._server.flow(flow).gaps)
         return tuple(decode_as(data, f"gaps of flow {flow}", Gap.from_json) for data in stored)
 
-    def claim(self, flow: str, who: str, wait_s: float) -> MemoryLease:
+    def claim(self, flow: str, who: str, wait_s: float, run_url: str = "") -> MemoryLease:  # noqa: ARG002 - nobody looks
         """Take the lease and raise the epoch; waits up to `wait_s`, then raises LeaseBusyError naming the holder."""
         claim = uuid.uuid4().hex
         deadline = time.monotonic() + wait_s

@@ -74,8 +74,13 @@ class FirstUse:
         self._build = build
         self._app: Any = None
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass a request on."""
+    @property
+    def app(self) -> Any:
+        """The application, built now if nothing was asked before."""
         if self._app is None:
             self._app = self._build()
-        await self._app(scope, receive, send)
+        return self._app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on."""
+        await self.app(scope, receive, send)

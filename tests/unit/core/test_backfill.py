@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from databus.core.backfill import Aim, Backfill, Boundary, Mode, aim_of, backfill_id
+from databus.core.backfill import Aim, Backfill, Boundary, Mode, aim_of, backfill_id, dag_name, pieces_moved_by
 from databus.core.errors import BackfillRangeError
 from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange, PreparedTransaction, SequenceOffset
 
@@ -27,6 +27,16 @@ def test_the_same_range_is_the_same_backfill_whatever_else_is_known_of_its_place
     assert Backfill.from_json(made(prepared=(prepared,)).to_json()) == made(prepared=(prepared,))
     boundary = Boundary(NOW, SequenceOffset(5))
     assert Boundary.from_json(boundary.to_json()) == boundary
+
+
+def test_the_pieces_of_a_flow_are_known_by_the_name_of_its_backfill_dag() -> None:
+    wanted = OffsetRange(SequenceOffset(1), SequenceOffset(5))
+    made = Backfill("my_orders", Aim(Mode.MISSING), wanted, ("a", "b"), (wanted,), "ada", NOW)
+    beginning = pieces_moved_by(dag_name("my_orders"))
+    assert beginning is not None
+    assert made.piece_name(0).startswith(beginning)
+    assert not made.piece_name(0).startswith(pieces_moved_by(dag_name("my")) or "")
+    assert [pieces_moved_by(name) for name in ("my_orders", "_backfill", "backfill", "")] == [None] * 4
 
 
 def test_aims() -> None:

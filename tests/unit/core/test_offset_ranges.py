@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databus.core.errors import SourceDivergedError
-from databus.core.offset_ranges import earlier, later, without
+from databus.core.offset_ranges import earlier, later, overlap, without
 from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering, SequenceOffset
 
 
@@ -36,11 +36,18 @@ def test_what_is_left_is_each_record_that_nobody_took_once_and_in_order(
     assert not any(left.empty for left in without(wanted, taken))
 
 
+@given(ranges, ranges)
+def test_ranges_overlap_where_both_have_a_record(one: OffsetRange, other: OffsetRange) -> None:
+    assert overlap(one, other) is bool(set(records((one,))) & set(records((other,))))
+
+
 def test_two_logs_cannot_be_compared() -> None:
     one, other = (BinlogOffset("bin.000001", 100 * n, server="a") for n in (1, 2))
     foreign = OffsetRange(BinlogOffset("bin.000001", 50, server="b"), BinlogOffset("bin.000001", 70, server="b"))
     with pytest.raises(SourceDivergedError, match="a failover lies between them"):
         without(OffsetRange(one, other), [foreign])
+    with pytest.raises(SourceDivergedError, match="a failover lies between them"):
+        overlap(OffsetRange(one, other), foreign)
 
 
 positions = st.dictionaries(
@@ -70,6 +77,11 @@ def test_of_many_logs_what_is_left_is_each_record_that_nobody_took_once_and_in_o
     left = without(wanted, taken)
     assert logged(left) == [r for r in logged((wanted,)) if r not in gone]
     assert not any(piece.empty for piece in left)
+
+
+@given(between, between)
+def test_of_many_logs_ranges_overlap_where_both_have_a_record(one: OffsetRange, other: OffsetRange) -> None:
+    assert overlap(one, other) is bool(set(logged((one,))) & set(logged((other,))))
 
 
 @given(places, places, places)
@@ -116,3 +128,5 @@ def test_a_range_of_another_kind_of_log_takes_nothing_out() -> None:
     wanted = OffsetRange(KafkaOffsets({}), KafkaOffsets({"t": {0: 1}}))
     with pytest.raises(SourceDivergedError, match="no range of Kafka topics"):
         without(wanted, [span(0, 4)])
+    with pytest.raises(SourceDivergedError, match="no range of Kafka topics"):
+        overlap(wanted, span(0, 4))

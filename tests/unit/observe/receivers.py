@@ -22,7 +22,10 @@ class Mailbox:
         port: of the server on 127.0.0.1.
         mails: taken, oldest first.
         logins: AUTH PLAIN arguments seen.
+        recipients: of each mail, without those refused.
         refuse: an answer to RCPT, e.g. "451 later", while it is set.
+        refuse_only: what an address has to hold to be refused.
+        farewell: the answer to QUIT.
     """
 
     port: int = 0
@@ -30,6 +33,8 @@ class Mailbox:
     recipients: list[list[str]] = field(default_factory=list)
     logins: list[str] = field(default_factory=list)
     refuse: str = ""
+    refuse_only: str = ""
+    farewell: str = "221 bye"
 
 
 @contextlib.contextmanager
@@ -54,13 +59,14 @@ def smtp_sink() -> Iterator[Mailbox]:
                         box.logins.append(rest)
                         self.say("235 ok")
                     case "RCPT":
-                        recipients.append(rest)
-                        self.say(box.refuse or "250 ok")
+                        refused = box.refuse if box.refuse_only in rest else ""
+                        recipients += [] if refused else [rest]
+                        self.say(refused or "250 ok")
                     case "DATA":
                         self.say("354 go on")
                         self.take(recipients)
                     case "QUIT":
-                        self.say("221 bye")
+                        self.say(box.farewell)
                         return
                     case _:
                         self.say("250 ok")
@@ -95,12 +101,16 @@ class Hooks:
     Attributes:
         port: of the server on 127.0.0.1.
         requests: oldest first.
+        asked: paths of GET requests, all of which are answered by a page.
         status: what it answers.
+        location: where an answer redirects to.
     """
 
     port: int = 0
     requests: list[Posted] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     status: int = 200
+    location: str = ""
 
 
 @contextlib.contextmanager
@@ -113,8 +123,16 @@ def http_receiver() -> Iterator[Hooks]:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             hooks.requests.append(Posted(self.path, dict(self.headers), body))
             self.send_response(hooks.status)
+            if hooks.location:
+                self.send_header("Location", hooks.location)
             self.end_headers()
             self.wfile.write(b"said so")
+
+        def do_GET(self) -> None:
+            hooks.asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>log in</html>")
 
         def log_message(self, *args: Any) -> None:
             pass
@@ -123,6 +141,23 @@ def http_receiver() -> Iterator[Hooks]:
         hooks.port = server.server_address[1]
         with _serving(server):
             yield hooks
+
+
+@contextlib.contextmanager
+def answering(answer: bytes) -> Iterator[int]:
+    """Run a server that answers each request with these bytes and closes, while the block runs; yield its port."""
+
+    class Once(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            length = 0
+            while line := self.rfile.readline().strip():
+                name, _, value = line.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            self.rfile.read(length)
+            self.wfile.write(answer)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Once) as server, _serving(server):
+        yield int(server.server_address[1])
 
 
 @contextlib.contextmanager

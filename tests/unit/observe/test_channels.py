@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -169,6 +170,26 @@ def test_any_notifier_of_airflow_is_called_with_the_alert(tmp_path: Any) -> None
         Notifier(path=path, options={"into": str(tmp_path), "said": ""}).send(RAISED, Known())
     with pytest.raises(ConfigError, match="no_such"):
         Notifier(path="no_such.Thing").send(RAISED, Known())
+
+
+def test_a_notifier_that_comes_with_airflow_tells_a_mail_server(
+    mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = {"disable_ssl": True, "disable_tls": True, "from_email": "airflow@example.com"}
+    smtp = {"conn_type": "smtp", "host": "127.0.0.1", "port": mailbox.port, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_OPS_MAIL", json.dumps(smtp))
+    options = {
+        "to": "ops@example.com",
+        "smtp_conn_id": "ops_mail",
+        "subject": "{{ alert.title }}",
+        "html_content": "<pre>{{ text | e }}</pre>",
+    }
+    Notifier(path="airflow.providers.smtp.notifications.smtp.SmtpNotifier", options=options).send(RAISED, Known())
+    (mail,) = mailbox.mails
+    assert (mail["Subject"], mail["From"], mail["To"]) == (RAISED.title, "airflow@example.com", "ops@example.com")
+    body = "".join(part.get_content() for part in mail.walk() if part.get_content_type() == "text/html")
+    for part in (f"Range: {RAISED.range}", f"Run page: {RAISED.run_url}", f"Runbook: {RAISED.runbook}", "&lt;b&gt;"):
+        assert part in body
 
 
 def __getattr__(name: str) -> Any:  # Airflow is imported by the one test that needs it

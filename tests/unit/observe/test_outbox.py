@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from databus.core.alerts import Alert, AlertEvent, AlertKind, ChannelSpec
 from databus.core.connections import ConnectionSource
 from databus.core.errors import AlertingError
 from databus.core.settings import Settings
-from databus.observe.alerts.hysteresis import Patience, Verdict
+from databus.observe.alerts.hysteresis import LONGEST_LOOK, Patience, Verdict
 from databus.observe.alerts.outbox import GIVE_UP, MAX_OWED, RETRY_S, TELLER_S, MemoryBook, Outbox
 from databus.observe.alerts.rules import Observation
 
@@ -26,8 +26,8 @@ OVER = Observation(AlertKind.LAG, Verdict.OVER, "lag 400 of 300 s", range="(a:4,
 CLEAR = Observation(AlertKind.LAG, Verdict.CLEAR, "lag 0 of 300 s")
 
 
-class DiedError(Exception):
-    """A process that was killed."""
+class DiedError(BaseException):
+    """A process that was killed: nothing in it can take note of that."""
 
 
 @dataclass
@@ -139,6 +139,87 @@ def test_what_is_not_observed_any_more_has_recovered() -> None:
     assert len(place.heard) == 3
 
 
+def test_what_is_over_is_told_with_the_run_and_range_it_was_raised_for() -> None:
+    place = Place()
+    gap = Observation(
+        AlertKind.GAP, Verdict.OVER, "gap 3: purged", "3", range="(5, 9]", run_id="r1", run_url="https://r/1"
+    )
+    place.say(place.outbox(place.channel()), gap)
+    (noted,) = place.book.load("orders").values()
+    assert AlertState.from_json(noted.state.to_json()) == noted.state
+    place.say(place.outbox(place.channel()))
+    told = [(alert.event, alert.range, alert.run_id, alert.run_url) for _, alert in place.heard]
+    assert told == [(event, "(5, 9]", "r1", "https://r/1") for event in (AlertEvent.RAISED, AlertEvent.RECOVERED)]
+    # Who knows better says so, and the next incident is another one's.
+    place.say(place.outbox(place.channel()), OVER)
+    place.say(place.outbox(place.channel()), Observation(AlertKind.LAG, Verdict.CLEAR, "", run_id="r2"))
+    place.say(place.outbox(place.channel()), Observation(AlertKind.LAG, Verdict.OVER, ""))
+    told = [(alert.range, alert.run_id, alert.run_url) for _, alert in place.heard[2:]]
+    assert told == [(OVER.range, "", ""), (OVER.range, "r2", ""), ("", "", "")]
+
+
+LATE = Observation(AlertKind.DEADLINE, Verdict.OVER, "run r7 missed its deadline", "r7", run_id="r7")
+LEASE = Observation(AlertKind.DEADLINE, Verdict.OVER, "held for long", "lease")
+
+
+def test_a_missed_deadline_is_over_when_the_run_is() -> None:
+    place, asked = Place(), []
+    outbox = place.outbox(place.channel())
+    outbox.ended = lambda runs: asked.append(set(runs)) or ()  # type: ignore[func-returns-value]
+    place.say(outbox, OVER, LEASE)
+    assert asked == []
+    place.say(outbox, LATE, LEASE)
+    place.say(outbox, LEASE)
+    assert asked == [{"r7"}]  # the lease's is no run's, and lag has nothing to do with it
+    outbox.ended = lambda runs: runs
+    place.say(outbox, LEASE)
+    place.say(outbox, LEASE)
+    late = [(alert.event, alert.run_id) for _, alert in place.heard if alert.subject == "r7"]
+    assert late == [(AlertEvent.RAISED, "r7"), (AlertEvent.RECOVERED, "r7")]
+    place.say(outbox, LATE)  # the triggerer repeats a callback whose triggerer died
+    assert len(place.heard) == 4
+
+
+def test_what_never_comes_back_is_forgotten_once_it_is_over_and_told() -> None:
+    place, down = Place(), [True]
+
+    def refuse(_alert: Alert) -> None:
+        if down[0]:
+            raise AlertingError("no route")
+
+    outbox = place.outbox(place.channel("down", refuse))
+    gap = Observation(AlertKind.GAP, Verdict.OVER, "gap 3: purged", "3")
+    place.say(outbox, LATE, LEASE, gap, OVER)
+    outbox.ended = lambda runs: runs
+    place.say(outbox, replace(LEASE, verdict=Verdict.CLEAR), CLEAR)
+    all_of_them = {"deadline/r7", "deadline/lease", "gap/3", "lag"}
+    place.clock.wait(LONGEST_LOOK.total_seconds() + 1)
+    place.say(outbox)
+    assert set(place.book.load("orders")) == all_of_them  # the channel is owed them yet
+    down[0] = False
+    place.clock.wait(RETRY_S + 1)
+    place.say(outbox)
+    place.say(outbox)
+    assert len(place.heard) == 2 * len(all_of_them)
+    assert set(place.book.load("orders")) == {"deadline/lease", "lag"}
+    place.say(outbox, gap)
+    place.say(outbox)
+    place.say(outbox)
+    assert set(place.book.load("orders")) == {"deadline/lease", "lag", "gap/3"}  # who looks late knows what was told
+
+
+def test_what_is_still_on_is_not_forgotten_however_long() -> None:
+    place = Place()
+    outbox = place.outbox(place.channel())
+    gap = Observation(AlertKind.GAP, Verdict.OVER, "gap 3: purged", "3")
+    place.say(outbox, LATE, gap)
+    for _ in range(3):
+        place.clock.wait(2 * LONGEST_LOOK.total_seconds())
+        place.say(outbox, gap)
+    assert set(place.book.load("orders")) == {"deadline/r7", "gap/3"}
+    assert len(place.heard) == 2
+
+
 def test_a_channel_that_fails_gets_it_later_and_in_order() -> None:
     place = Place()
     down = [True]
@@ -226,6 +307,10 @@ class Interrupting(MemoryBook):
         done = self._shared.swap(flow, key, version, state)
         self._act()
         return done
+
+    def remove(self, flow: str, key: str, version: int) -> None:
+        self._act()
+        self._shared.remove(flow, key, version)
 
     def _act(self) -> None:
         if self._plan:

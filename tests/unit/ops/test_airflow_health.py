@@ -13,6 +13,7 @@ import pytest
 from databus.core.errors import ConfigError
 from databus.observe.alerts.hysteresis import Verdict
 from databus.ops.airflow_health import AirflowHealth
+from tests.unit.observe.receivers import answering
 
 BEAT = "2026-11-22T10:00:00+00:00"
 WELL = {
@@ -86,6 +87,29 @@ def test_an_api_server_that_answers_something_else_is_named(
     (found,) = serve(document, status).look().items()
     assert found[0] == "api-server"
     assert found[1].startswith(said)
+
+
+@pytest.mark.parametrize("document", [[], "well", 1, None])
+def test_a_document_that_is_no_health_is_named(document: Any) -> None:
+    body = json.dumps(document).encode()
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)) as port:
+        said = AirflowHealth(f"http://127.0.0.1:{port}").look()
+    assert said == {"api-server": "answers something else than its health"}
+
+
+def test_a_part_that_is_told_otherwise_is_not_judged(serve: Serve) -> None:
+    others = [part for part in WELL if part != "scheduler"]
+    assert serve({**WELL, "scheduler": "well"}).look() == dict.fromkeys(("api-server", *others), "")
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", b"well, well\r\n\r\n", b"HTTP/1.1 200 OK\r\n: x"]
+)
+def test_an_answer_that_is_cut_or_no_http_is_named(answer: bytes) -> None:
+    with answering(answer) as port:
+        (found,) = AirflowHealth(f"http://127.0.0.1:{port}").look().items()
+    assert found[0] == "api-server"
+    assert found[1].startswith("does not answer")
 
 
 def test_an_api_server_that_is_away_is_named() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,14 @@ from databus import Flow, Kafka, MysqlBinlog
 from databus.connections.environment import EnvironmentConnections
 from databus.core.column_lineage import ColumnStep, FieldLineage, TableLineage
 from databus.core.settings import Settings
-from databus.ops.lineage_runs import LineageTeller
+from databus.ops import lineage_runs
+from databus.ops.lineage_runs import BACKLOG, LineageTeller
+from databus.records.lineage_events import run_uuid
+from databus.records.lineage_runs import WindowRun
 from databus.records.recorder import SqlRecorder
+from databus.records.store import RecordStore
 from tests.contract.openlineage_schemas import assert_valid
-from tests.contract.record_samples import report
+from tests.contract.record_samples import NOON, report
 
 FLOW = Flow(
     name="orders_to_kafka",
@@ -187,6 +191,84 @@ def test_what_could_not_be_sent_is_sent_later_with_its_own_time(told: Told) -> N
     assert told.kinds == ["START", "COMPLETE"]
     told.teller.close_left_open("r3", lambda _: "running")
     assert told.kinds == ["START", "COMPLETE"]
+
+
+def backlog(told: Told, windows: int) -> list[str]:
+    """Windows that began and ended while the lineage server was away."""
+    runs = [f"r{number:03}" for number in range(windows)]
+    for run in runs:
+        told.broken.started(run, 0, "")
+        told.broken.ended(run, 0, "COMPLETE")
+    assert told.events == []
+    return runs
+
+
+def ended(told: Told) -> list[str]:
+    """Run ids of the windows whose end was sent, as their events name them."""
+    return [event["run"]["runId"] for event in told.events if event["eventType"] != "START"]
+
+
+def uuids(told: Told, runs: list[str]) -> list[str]:
+    return [run_uuid(told.settings.installation, WindowRun(FLOW.name, run, 0, NOON)) for run in runs]
+
+
+def test_a_long_backlog_is_sent_in_parts(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = backlog(told, 100)
+    opened: list[RecordStore] = []
+    monkeypatch.setattr(lineage_runs, "RecordStore", lambda url: opened.append(store := RecordStore(url)) or store)
+    told.teller.close_left_open("next", lambda _: "success")
+    assert len(opened) == 1
+    assert len(ended(told)) == BACKLOG == 20
+    for number in range(4):
+        told.teller.close_left_open(f"next{number}", lambda _: "success")
+    assert sorted(ended(told)) == sorted(uuids(told, runs))
+
+
+@pytest.mark.parametrize("poisoned", [1, 60])
+def test_windows_that_are_refused_again_and_again_keep_no_other_waiting(told: Told, poisoned: int) -> None:
+    runs = backlog(told, 100)
+    bad, good = set(uuids(told, runs[:poisoned])), sorted(uuids(told, runs[poisoned:]))
+    teller = told.teller
+    asked: list[str] = []
+
+    def picky(event: Any) -> None:
+        asked.append(event.run.runId)
+        if event.run.runId in bad:
+            raise ValueError("the server takes no such event")
+        teller.emit(event)
+
+    for number in range(30):
+        before, there = len(asked), len(ended(told))
+        replace(teller, emit=picky).close_left_open(f"next{number}", lambda _: "success")
+        assert len(ended(told)) - there <= BACKLOG
+        assert len(set(asked[before:])) <= 3 * BACKLOG
+    assert sorted(ended(told)) == good
+
+
+def test_a_server_that_keeps_each_event_waiting_holds_no_preflight_up(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest window makes the server wait for its time limit each time; the others are told nevertheless."""
+    runs = backlog(told, 6)
+    slow, *rest = uuids(told, runs)
+    teller, clock, asked = told.teller, 0.0, 0
+    monkeypatch.setattr(lineage_runs.time, "monotonic", lambda: clock)  # type: ignore[attr-defined]
+
+    def waits(event: Any) -> None:
+        nonlocal clock, asked
+        asked += 1
+        if event.run.runId == slow or away:
+            clock += 40.0
+            raise TimeoutError
+        teller.emit(event)
+
+    away = True
+    replace(teller, emit=waits).close_left_open("next", lambda _: "success")
+    assert asked == 1
+    away = False
+    for number in range(30):
+        replace(teller, emit=waits).close_left_open(f"next{number}", lambda _: "success")
+    assert sorted(ended(told)) == sorted(rest)
 
 
 def test_lineage_fails_no_window(told: Told) -> None:

@@ -40,7 +40,7 @@ def test_the_newest_batches_runs_and_held_rows(store: RecordStore) -> None:
     assert activity(store, FLOW, NOON + timedelta(seconds=1)).quarantine_new == 0
     graded = evaluate_run(store, FLOW, "r1", NOON)
     seen = activity(store, FLOW, NOON)
-    assert (seen.quality_run, seen.quality_passed) == ("r1", graded.success)
+    assert (seen.quality.run_id, seen.quality_passed) == ("r1", graded.success)
 
 
 def test_outputs_of_a_run_and_of_failed_ones_before_it(store: RecordStore) -> None:

@@ -11,10 +11,14 @@ import time
 
 import pytest
 
+from databus import Mirror
+from databus.connections.environment import EnvironmentConnections
 from databus.core.trace import Change
 from databus.ops.trace_batches import BatchFinder
+from databus.ops.trace_moves import MirrorMoves
+from databus.ops.trace_sites import Sites
 from databus.records.provenance import Provenance
-from tests.contract.many_batches import BYTES, fill, place
+from tests.contract.many_batches import BYTES, fill, fill_mirror, place
 
 BATCHES = int(os.environ.get("DATABUS_TRACE_BATCHES", "400"))
 CHANGES = 1000
@@ -52,3 +56,31 @@ def test_places_between_two_transactions_belong_to_the_batch_that_read_them(stor
     at = place(server, CHANGES, 100)
     found = BatchFinder("orders", Provenance(reader)).read(Change(file=at.file, position=at.pos + behind))
     assert [b.batch for b in found] == [1_000_000 + (1 if behind else 0)]
+
+
+@pytest.mark.parametrize("records", [1, 1000])
+def test_copies_and_originals_are_found_with_few_statements_however_many_records_a_transaction_wrote(
+    store, reader, records
+):
+    each = 4000
+    fill_mirror(store, "east_to_west", BATCHES, each)
+    flow = Mirror(name="east_to_west", source="kafka_east", target="kafka_west", topics="many")
+    mirror = MirrorMoves(flow, Sites(EnvironmentConnections({})), Provenance(reader))
+    statements: list[str] = []
+    with reader.snapshot():  # opens it
+        reader._connection.set_trace_callback(lambda told: statements.append(told) if told[:6] == "SELECT" else None)
+    for batch in (0, 1, BATCHES // 3, BATCHES - 1):
+        first, image = batch * each + 7, batch * (each + 1) + 7
+        statements.clear()
+        began = time.perf_counter()
+        moves = mirror.onward(("many", 0), range(first, first + records))
+        log.info("batch %d of %d: %.1f ms", batch, BATCHES, (time.perf_counter() - began) * 1000)
+        found = [(m.offset, m.place, m.others, m.batch.batch) for m in moves]
+        assert found == [
+            (first + n, ("many", 0), range(image + n, image + n + 1), 1_000_000 + batch) for n in range(records)
+        ]
+        assert len(statements) <= 6  # the batch, its four parts, and where the mirror stands
+        statements.clear()
+        (back,) = mirror.back(("many", 0), image)
+        assert (back.others, back.batch.batch, back.former) == (range(first, first + 1), 1_000_000 + batch, False)
+        assert len(statements) <= 6

@@ -18,7 +18,7 @@ import pytest
 from databus import Batching, Flow, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import MarkerDivergedError, SinkSettingError, SinkUnavailableError
-from databus.core.findings import Finding, Level
+from databus.core.findings import Finding
 from databus.core.flow_specs import SinkSpec
 from databus.core.plan import Plan, SinkPlan
 from databus.core.receipts import WriteReceipt
@@ -87,7 +87,7 @@ class MarkedSink:
 
     def preflight(self) -> Sequence[Finding]:
         down = BROKERS[self.name].down
-        return [Finding(self.name, Level.ERROR, "away", "", SinkUnavailableError.code)] if down else []
+        return [Finding.of(self.name, SinkUnavailableError("away"))] if down else []
 
     def accepts(self) -> frozenset[str]:
         return frozenset("cudr")

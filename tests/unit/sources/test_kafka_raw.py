@@ -20,7 +20,8 @@ from databus.core.plan import SourcePlan
 from databus.core.receipts import WriteReceipt
 from databus.core.tables import TableSchema
 from databus.kafka.client import ClientSettings
-from databus.rows.raw_records import ORIGIN, RawRecords
+from databus.kafka.headers import ORIGIN
+from databus.rows.raw_records import RawRecords
 from databus.runtime.relay import RelayTask, gathered_shares, task_type
 from databus.runtime.shares import RowCounter, Taker
 from databus.sinks.kafka_mirror.encoder import MirrorEncoder

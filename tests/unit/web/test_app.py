@@ -8,10 +8,13 @@ import pytest
 from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
+from databus.core.expectations import BY_ROW, MISSING, Expectation
 from databus.records.data_docs import DataDocs
+from databus.records.judged import Judged
+from databus.records.quality import evaluate_run
 from databus.records.recorder import SqlRecorder
 from databus.web.app import FirstUse, create_app
-from tests.contract.record_samples import report
+from tests.contract.record_samples import NOON, check, report
 
 RUN = "/api/v1/dags/orders_to_kafka/runs/r1"
 
@@ -51,6 +54,41 @@ def test_a_run_shows_inputs_outputs_counts_quality_and_lineage(client: TestClien
     assert edges[("in:shop.orders", "flow")] == 20
     assert edges[("flow", "kafka:cdc.orders")] == 20
     assert edges[("flow", "quarantine")] == 2
+
+
+def test_a_run_of_a_backfill_shows_the_batches_of_its_pieces(client: TestClient, tmp_path: Path) -> None:
+    pieces = [f"orders_to_kafka.backfill-missing-0123456789ab-{number}" for number in range(2)]
+    with SqlRecorder.open(f"sqlite:///{tmp_path / 'records.db'}") as recorder:
+        for piece in pieces:
+            recorder.record(report(1, "r1", flow=piece))
+        recorder.record(report(1, "r1", flow="hidden.backfill-missing-0123456789ab-0"))
+    shown = client.get("/api/v1/dags/orders_to_kafka_backfill/runs/r1").raise_for_status().json()
+    assert shown["flow"] == "orders_to_kafka_backfill"
+    assert [(b["flow"], b["batch"]) for b in shown["batches"]] == [(piece, 1) for piece in pieces]
+    assert shown["counts"]["read"] == 24
+    assert client.get("/api/v1/dags/orders_to_kafka_backfill/runs/other").status_code == 404
+
+
+def test_expectations_are_shown_as_counted_and_then_as_judged(client: TestClient, tmp_path: Path) -> None:
+    share = Expectation(type="expect_column_values_to_be_null", kwargs={"column": "email", "mostly": 0.5})
+    rows = Expectation(type="expect_table_row_count_to_equal", kwargs={"value": 1}, action="fail")
+    run = RUN.replace("r1", "r3")
+    with SqlRecorder.open(f"sqlite:///{tmp_path / 'records.db'}") as recorder:
+        found = (check(3, share.name, kind=BY_ROW, severity="warn"), check(0, "missing(email)", kind=MISSING))
+        recorder.record(report(3, "r3", checks=found))
+        shown = client.get(run).raise_for_status().json()
+        assert (shown["checks"], shown["quality"]) == ([], None)
+        assert [(e["name"], e["met"], e["violations"]) for e in shown["expectations"]] == [(share.name, None, 3)]
+        judged = [
+            Judged(share, True, "every row", {"element_count": 10, "unexpected_count": 3}),
+            Judged(rows, False, "counts", {"observed_value": 10}),
+        ]
+        evaluate_run(recorder.store, "orders_to_kafka", "r3", NOON, lambda *_: judged)
+    shown = client.get(run).raise_for_status().json()
+    assert (shown["checks"], shown["quality"]["success"], shown["quality"]["worst"]) == ([], False, "fail")
+    assert [(e["name"], e["met"], e["violations"], e["observed"]) for e in shown["expectations"]] == [
+        (share.name, True, 3, None), (rows.name, False, 1, 10),
+    ]  # fmt: skip
 
 
 def test_what_is_not_recorded_is_said(client: TestClient) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, field_validator
@@ -13,6 +15,8 @@ from databus.core.errors import AlertingError
 if TYPE_CHECKING:
     import smtplib
     from email.message import EmailMessage
+
+log = logging.getLogger(__name__)
 
 
 class Email(ChannelSpec):
@@ -52,21 +56,36 @@ class Email(ChannelSpec):
         return ((self.conn_id, "smtp"),)
 
     def send(self, alert: Alert, connections: ConnectionSource) -> None:
-        """Send it; see `ChannelSpec.send`. Retries and repetitions carry the same Message-ID."""
+        """Send it; see `ChannelSpec.send`. Retries and repetitions carry the same Message-ID.
+
+        It is taken once the server took it for one address: those that the server refused are named in the log.
+        """
         import smtplib
 
         connection = connections.get(self.conn_id)
-        message = self._message(alert, connection)
         try:
-            with _connected(connection) as client:
+            message = self._message(alert, connection)
+            client = _connected(connection)
+            try:
                 refused = client.send_message(message)
+            finally:
+                # What it took it has, however it parts: another try would be another mail.
+                with contextlib.suppress(smtplib.SMTPException, OSError):
+                    client.quit()
         except (smtplib.SMTPException, OSError) as error:
-            raise AlertingError(
-                connection.redacted(f"{connection.host}: {type(error).__name__}: {error}"),
-                hint=f"Check connection {self.conn_id}: host, port, login, disable_ssl and disable_tls in extra.",
-            ) from None
+            raise self._not_taken(connection, f"{type(error).__name__}: {error}") from None
+        except ValueError as error:  # its text may hold a piece of the password, say one that is not ASCII
+            raise self._not_taken(connection, type(error).__name__) from None
         if refused:
-            raise AlertingError(f"{connection.host} refused {', '.join(refused)}")
+            # Another try would give it again to those who have it.
+            who = ", ".join(f"{to} ({code} {why.decode(errors='replace')})" for to, (code, why) in refused.items())
+            log.error("alert %s: %s", alert.incident, connection.redacted(f"{connection.host} refused {who}"))
+
+    def _not_taken(self, connection: Connection, problem: str) -> AlertingError:
+        return AlertingError(
+            connection.redacted(f"{connection.host}: {problem}"),
+            hint=f"Check connection {self.conn_id}: host, port, login, disable_ssl and disable_tls in extra.",
+        )
 
     def _message(self, alert: Alert, connection: Connection) -> EmailMessage:
         import hashlib

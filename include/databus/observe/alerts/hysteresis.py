@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from databus.core.alert_book import AlertState
 from databus.core.alerts import AlertEvent
 
-_LONGEST_LOOK = timedelta(minutes=5)
+LONGEST_LOOK = timedelta(minutes=5)
 """What seems to be older than this was not seen so long ago: two machines' clocks disagree."""
 
 
@@ -95,7 +95,7 @@ def step(
 
 
 def _is_stale(state: AlertState, seen_at: datetime) -> bool:
-    return state.seen_at is not None and timedelta(0) < state.seen_at - seen_at <= _LONGEST_LOOK
+    return state.seen_at is not None and timedelta(0) < state.seen_at - seen_at <= LONGEST_LOOK
 
 
 def _is_due(state: AlertState, now: datetime, patience: Patience) -> bool:

@@ -45,6 +45,8 @@ class Notifier(ChannelSpec):
             notifier = getattr(importlib.import_module(module), name)(**self.options)
         except (ImportError, AttributeError, TypeError) as error:
             raise ConfigError(f"notifier {self.path}: {type(error).__name__}: {error}") from error
+        except Exception as error:
+            raise AlertingError(f"notifier {self.path}: {type(error).__name__}: {error}") from error
         try:
             notifier({"alert": alert.to_json(), "text": text(alert), "run_id": alert.run_id, "dag": None})
         except Exception as error:

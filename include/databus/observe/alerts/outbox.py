@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -18,8 +18,8 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors import DatabusError
 from databus.core.protocols import Clock
 from databus.core.settings import Settings
-from databus.observe.alerts.hysteresis import Patience, Verdict, step
-from databus.observe.alerts.rules import Observation
+from databus.observe.alerts.hysteresis import LONGEST_LOOK, Patience, Verdict, step
+from databus.observe.alerts.rules import Observation, comes_once, late_run
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,15 @@ MAX_OWED = 30
 _ROUNDS = 20
 
 
+Ended = Callable[[Collection[str]], Collection[str]]
+"""Tells which of some runs are over, as far as it knows."""
+
+
+def none_ended(_run_ids: Collection[str]) -> Collection[str]:
+    """Know of no run that it is over."""
+    return ()
+
+
 @dataclass
 class Outbox:
     """Tells the alerts of one flow.
@@ -46,6 +55,7 @@ class Outbox:
         clock: tells the time.
         settings: installation and runbooks.
         teller: random name of this teller.
+        ended: tells which of some runs are over; asked of late ones only.
     """
 
     flow: str
@@ -55,6 +65,7 @@ class Outbox:
     clock: Clock
     settings: Settings
     teller: str = field(default_factory=lambda: uuid.uuid4().hex)
+    ended: Ended = none_ended
 
     def consider(
         self,
@@ -80,9 +91,7 @@ class Outbox:
         seen_at = seen_at or self.clock.now()
         noted = dict(self.book.load(self.flow))
         observed = {o.key: o for o in observations}
-        for key, at in noted.items():
-            if key not in observed and at.state.raised and (gone := _recovered(key, at.state, known)):
-                observed[key] = gone
+        observed |= {gone.key: gone for gone in self._gone(noted, observed, known)}
         decided = [
             alert
             for o in observed.values()
@@ -90,15 +99,34 @@ class Outbox:
         ]
         for key, at in self.book.load(self.flow).items():
             self._deliver(key, at)
+            if at.version is not None and self._is_past(key, at.state):
+                self.book.remove(self.flow, key, at.version)
         return decided
+
+    def _gone(
+        self, noted: Mapping[str, Noted], observed: Collection[str], known: Collection[AlertKind]
+    ) -> Iterator[Observation]:
+        """Yield that what is on is over: it would have been observed, or its run has ended."""
+        on = [key for key, at in noted.items() if at.state.raised and key not in observed]
+        late = {run_id for key in on if (run_id := late_run(key))}
+        ended = self.ended(late) if late else ()
+        for key in on:
+            kind, _, subject = key.partition("/")
+            if kind in known or late_run(key) in ended:
+                said = f"{kind} {subject} is over".replace("  ", " ")
+                yield Observation(AlertKind(kind), Verdict.CLEAR, said, subject)
 
     def _decide(
         self, observation: Observation, noted: Noted | None, patience: Patience, seen_at: datetime
     ) -> Alert | None:
         for _ in range(_ROUNDS):
             at = noted or Noted(AlertState(), None)
+            if at.state.number and not at.state.raised and late_run(observation.key):
+                return None  # it was late and is over: a callback that is repeated does not make it late again
             now = self.clock.now()
             state, event = step(at.state, observation.verdict, now, patience, seen_at)
+            if event is AlertEvent.RAISED:
+                state = replace(state, range=observation.range, run_id=observation.run_id, run_url=observation.run_url)
             alert = self._alert(observation, state, event, now) if event else None
             names = tuple(c.channel_name for c in self.channels if alert is not None and c.takes(alert))
             if alert is not None and names:
@@ -115,6 +143,15 @@ class Outbox:
         log.warning("flow %s: alert %s is changed by others all the time, left to them", self.flow, observation.key)
         return None
 
+    def _is_past(self, key: str, state: AlertState) -> bool:
+        """Tell whether a state need not be remembered: its subject never comes back, and who looked before has told.
+
+        Until then it keeps late lookers and a callback that is repeated from telling it again.
+        """
+        if not comes_once(key) or not state.settled:
+            return False
+        return state.seen_at is None or self.clock.now() - state.seen_at > LONGEST_LOOK
+
     def _bounded(self, owed: tuple[Owed, ...]) -> tuple[Owed, ...]:
         """Drop the oldest of what a channel has not taken for long: a state must fit into a node."""
         for dropped in owed[:-MAX_OWED]:
@@ -122,6 +159,8 @@ class Outbox:
         return owed[-MAX_OWED:]
 
     def _alert(self, o: Observation, state: AlertState, event: AlertEvent, now: datetime) -> Alert:
+        # Of what is over little may be known: then it is told with what it was raised for.
+        run_id, run_url = (o.run_id, o.run_url) if o.run_id else (state.run_id, state.run_url)
         return Alert(
             installation=self.settings.installation,
             flow=self.flow,
@@ -133,9 +172,9 @@ class Outbox:
             at=now,
             since=state.since or now,
             figures=o.figures,
-            range=o.range,
-            run_id=o.run_id,
-            run_url=o.run_url,
+            range=o.range or state.range,
+            run_id=run_id,
+            run_url=run_url,
             runbook=f"{self.settings.runbooks_url.rstrip('/')}/{o.kind}.md",
         )
 
@@ -185,24 +224,21 @@ class Outbox:
             return True
         try:
             channel.send(alert, self.connections)
-        except DatabusError as error:
+        except Exception as error:  # noqa: BLE001 - whatever one channel raises, the others get theirs
+            # Only our own errors are known to hold no secrets.
+            problem = str(error) if isinstance(error, DatabusError) else type(error).__name__
             if self.clock.now() - alert.at < GIVE_UP:
-                log.warning("alert %s: channel %s: %s; tried again", alert.incident, name, error)
+                log.warning("alert %s: channel %s: %s; tried again", alert.incident, name, problem)
                 return False
-            log.error("alert %s: channel %s did not take it for %s, dropped: %s", alert.incident, name, GIVE_UP, error)
+            log.error(
+                "alert %s: channel %s did not take it for %s, dropped: %s", alert.incident, name, GIVE_UP, problem
+            )
         return True
 
 
 def _next(state: AlertState, silent: Collection[str]) -> tuple[Alert, str] | None:
     """Return the oldest alert that a channel is owed; a channel that failed gets no younger one before it."""
     return next(((o.alert, c) for o in state.owed for c in o.channels if c not in silent), None)
-
-
-def _recovered(key: str, state: AlertState, known: Collection[AlertKind]) -> Observation | None:
-    kind, _, subject = key.partition("/")
-    if kind not in known or state.since is None:
-        return None
-    return Observation(AlertKind(kind), Verdict.CLEAR, f"{kind} {subject} is over".replace("  ", " "), subject)
 
 
 class MemoryBook:
@@ -223,3 +259,9 @@ class MemoryBook:
             return None
         states[key] = Noted(state, (version or 0) + 1)
         return states[key].version
+
+    def remove(self, flow: str, key: str, version: int) -> None:
+        """Forget a state that nobody changed since it was read."""
+        at = self._states.get(flow, {}).get(key)
+        if at is not None and at.version == version:
+            del self._states[flow][key]

@@ -96,6 +96,21 @@ class Observation:
         return f"{self.kind}/{self.subject}" if self.subject else str(self.kind)
 
 
+LEASE = "lease"
+"""Subject of the deadline that whoever holds the lease has missed; the others are runs."""
+
+
+def late_run(key: str) -> str:
+    """Return the run id of a state's key that is a run's missed deadline, "" of any other key."""
+    kind, _, subject = key.partition("/")
+    return subject if kind == AlertKind.DEADLINE and subject != LEASE else ""
+
+
+def comes_once(key: str) -> bool:
+    """Tell whether what a state's key names never comes back once it is over: a run's missed deadline, a gap."""
+    return bool(late_run(key)) or key.startswith(f"{AlertKind.GAP}/")
+
+
 JUDGED = frozenset(
     {
         AlertKind.LAG, AlertKind.GAP, AlertKind.HEADROOM, AlertKind.QUALITY, AlertKind.QUARANTINE, AlertKind.DEADLINE,
@@ -150,6 +165,7 @@ def _gaps(f: FlowFigures) -> Iterator[Observation]:
             {"gap": gap.number, "cause": gap.cause, "noted_at": gap.at.isoformat()},
             f"({gap.start}, {gap.end}]",
             gap.who,
+            gap.run_url,
         )
 
 
@@ -169,6 +185,8 @@ def _headroom(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:
         f"retention headroom: {room}",
         figures={"headroom_seconds": room.seconds, "headroom_bytes": room.bytes, "kept_seconds": room.kept_s},
         range=f.open_range,
+        run_id=f.committed_run or f.run_id,
+        run_url=f.committed_url if f.committed_run else f.run_url,
     )
 
 
@@ -180,20 +198,22 @@ def _quality(f: FlowFigures) -> Iterator[Observation]:
         Verdict.CLEAR if f.quality_passed else Verdict.OVER,
         f"quality of run {f.quality_run}: {f.quality_violations} violations",
         figures={"violations": f.quality_violations},
-        range=f.plan_range,
+        range=f.quality_range,
         run_id=f.quality_run,
-        run_url=f.run_url if f.run_id == f.quality_run else "",
+        run_url=f.quality_url,
     )
 
 
 def _quarantine(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:
+    held = bool(f.quarantine_run)
     yield Observation(
         AlertKind.QUARANTINE,
         above(f.quarantine_new, when.quarantine_rows, 1.0),
         f"{f.quarantine_new} rows held back in {when.quarantine_minutes:g} minutes, {f.quarantine_rows} in all",
         figures={"quarantine_new_rows": f.quarantine_new, "quarantine_rows": f.quarantine_rows},
-        run_id=f.run_id,
-        run_url=f.run_url,
+        range=f.quarantine_range or (f.plan_range if f.quarantine_new else ""),
+        run_id=f.quarantine_run if held else f.committed_run,
+        run_url=f.quarantine_url if held else f.committed_url,
     )
 
 
@@ -217,9 +237,11 @@ def _runs(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:
             AlertKind.DEADLINE,
             above(held_s, when.run_minutes * 60, 1.0),
             f"a run has held the lease for {held_s / 60:.1f} of {when.run_minutes:g} minutes",
-            "lease",
+            LEASE,
             {"window_seconds": held_s},
             f.plan_range or f.open_range,
+            f.run_id,
+            f.run_url,
         )
 
 
@@ -239,4 +261,5 @@ def _behind(f: FlowFigures) -> Iterator[Observation]:
 
 def _unreachable(f: FlowFigures) -> Iterator[Observation]:
     for what, error in f.unreachable.items():
-        yield Observation(AlertKind.UNREACHABLE, Verdict.OVER, f"{what} does not answer: {error}", what)
+        said = f"{what} does not answer: {error}"
+        yield Observation(AlertKind.UNREACHABLE, Verdict.OVER, said, what, {}, f.open_range, f.run_id, f.run_url)

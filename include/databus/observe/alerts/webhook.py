@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,10 @@ from databus.core.alerts import Alert, ChannelSpec
 from databus.core.connections import Connection, ConnectionSource
 from databus.core.errors import AlertingError, ConfigError
 from databus.observe.alerts.shapes import pagerduty, slack, teams
+
+if TYPE_CHECKING:
+    from urllib.error import HTTPError
+    from urllib.request import OpenerDirector
 
 Shape = Literal["json", "slack", "teams", "pagerduty"]
 _SHAPES: Mapping[str, Callable[[Alert], dict[str, Any]]] = {
@@ -48,24 +52,25 @@ class Webhook(ChannelSpec):
         return ((self.conn_id, "http|slackwebhook|generic"),)
 
     def send(self, alert: Alert, connections: ConnectionSource) -> None:
-        """Post it; see `ChannelSpec.send`."""
+        """Post it; see `ChannelSpec.send`. A redirect is a refusal."""
+        import http.client
         import urllib.error
         import urllib.request
 
         connection = connections.get(self.conn_id)
         url, body = self.request(alert, connection)
         headers = {"Content-Type": "application/json", "User-Agent": "databus", **_headers(connection)}
-        request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")  # noqa: S310 - see _url
-        secrets = connection.secrets | {url}
+        secrets, data = connection.secrets | {url}, json.dumps(body).encode()
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout_s):  # noqa: S310
+            request = urllib.request.Request(url, data, headers, method="POST")  # noqa: S310 - see _url
+            with _opener().open(request, timeout=self.timeout_s):
                 return
         except urllib.error.HTTPError as error:
-            with error:
-                said = error.read(500).decode(errors="replace")
-            problem = f"HTTP {error.code}: {said}"
-        except (urllib.error.URLError, OSError, ValueError) as error:
+            problem = f"HTTP {error.code}: {_said(error)}"
+        except OSError as error:
             problem = f"{type(error).__name__}: {error}"
+        except (http.client.HTTPException, ValueError) as error:  # the text may hold a piece of address or header
+            problem = type(error).__name__
         for secret in secrets:
             problem = problem.replace(secret, "***")
         raise AlertingError(
@@ -108,4 +113,31 @@ def _url(connection: Connection, shape: str) -> str:
 
 
 def _headers(connection: Connection) -> dict[str, str]:
-    return {str(name): str(value) for name, value in dict(connection.extra.get("headers", {})).items()}
+    headers = connection.extra.get("headers") or {}
+    if not isinstance(headers, Mapping):
+        raise ConfigError(
+            f"connection {connection.conn_id}: headers in extra is no mapping",
+            hint='Write {"headers": {"NAME": "VALUE"}}.',
+        )
+    return {str(name): str(value) for name, value in headers.items()}
+
+
+def _opener() -> OpenerDirector:
+    """Return what opens an address, and no other: a POST that is redirected would go on as a GET without its body."""
+    import urllib.request
+
+    class Straight(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            """Return no request to go on with: then the answer is an error like any other."""
+
+    return urllib.request.build_opener(Straight)
+
+
+def _said(error: HTTPError) -> str:
+    import http.client
+
+    try:
+        with error:
+            return error.read(500).decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        return ""

@@ -37,7 +37,7 @@ def probe(spec: Kafka, flow: str, topics: Topics) -> list[Finding]:
     try:
         metadata = topics.metadata()
     except SinkError as error:
-        return [_failed(f"{conn}: brokers", error)]
+        return [Finding.of(f"{conn}: brokers", error)]
     found = [Finding(f"{conn}: brokers", Level.OK, f"{len(metadata.brokers)} reachable at {topics.settings.servers}")]
     found.append(Finding(f"{conn}: profile", Level.OK, PROMISES[spec.profile]))
     found += _topics(spec, flow, topics, metadata)
@@ -51,7 +51,7 @@ def _topics(spec: Kafka, flow: str, topics: Topics, metadata: Any) -> Iterator[F
     try:
         wanted.append(topic_of(spec.topic, _PROBE, _PROBE.full_name, flow))
     except SinkError as error:
-        yield _failed(f"{spec.conn_id}: topic {spec.topic}", error)
+        yield Finding.of(f"{spec.conn_id}: topic {spec.topic}", error)
     for name in wanted:
         subject = f"{spec.conn_id}: topic {MARKER_TOPIC if name == MARKER_TOPIC else spec.topic}"
         known = metadata.topics.get(name)
@@ -67,7 +67,7 @@ def _topics(spec: Kafka, flow: str, topics: Topics, metadata: Any) -> Iterator[F
         try:
             topics.create(NewTopic(name, spec.partitions, spec.replication_factor, config=config), validate_only=True)
         except SinkError as error:
-            yield _failed(subject, error)
+            yield Finding.of(subject, error)
         else:
             yield Finding(subject, Level.OK, "does not exist yet and can be created")
 
@@ -121,7 +121,3 @@ def _retention(conn: str, settings: Mapping[str, str]) -> Finding:
             subject, Level.WARN, text, "Set offsets.retention.minutes to 10080 (a week) or more on the brokers."
         )
     return Finding(subject, Level.OK, text)
-
-
-def _failed(subject: str, error: SinkError) -> Finding:
-    return Finding(subject, Level.ERROR, error.message, error.hint, error.code)

@@ -6,9 +6,9 @@ over offsets, where the envelope tells file and position; what is left is read a
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -21,14 +21,16 @@ from databus.core.trace import (
     TraceExpiredError,
     TraceLimitError,
     TraceNotRecordedError,
-    log_number,
-    of_event_id,
 )
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.sinks.kafka.traced_record import is_other, number_in_log, sighting_of, text_of
 
 _OUTPUT = re.compile(r"(?P<topic>.+)\[(?P<partition>\d+)\]")
 _PLACE = re.compile(r"(?P<topic>[^:]+):(?P<partition>\d+):(?P<offset>\d+)")
 _CHUNK = 1000
+_NEAR = 100
+"""Offsets that lie no farther apart are read at once."""
+
 NARROW_FROM = 4_000
 """Ranges of more records are narrowed first."""
 
@@ -98,7 +100,7 @@ class TopicReader:
                 continue
             first, last = self._narrowed(consumer, (topic, partition), (max(first, low), last), sought)
             for message in self._read(consumer, topic, partition, first, last):
-                if _is_other(message, sought):
+                if is_other(message, sought):
                     continue
                 sighting = self._seen_at(message)
                 # A tombstone carries an id and no place; it stands right behind its delete.
@@ -112,6 +114,50 @@ class TopicReader:
                 f"sink {self._sink}: {'; '.join(expired)}", hint="The topic's retention removed the records."
             )
         return found
+
+    def at(self, topic: str, partition: int, offsets: Iterable[int]) -> dict[int, Sighting]:
+        """Return what stands at some offsets, by few reads where they lie close together; nothing where no record does.
+
+        Raises:
+            SinkError: the cluster does not answer, or has no such topic.
+        """
+        consumer = self._consumer()
+        low, high = self._ends(consumer, topic, partition)
+        within = {offset for offset in offsets if low <= offset < high}
+        found: dict[int, Sighting] = {}
+        for first, last in _together(sorted(within)):
+            for message in self._read(consumer, topic, partition, first, last):
+                if _offset(message) in within:
+                    found[_offset(message)] = self._seen_at(message)
+        return found
+
+    def alike(self, topic: str, partition: int, offsets: range, content: str) -> list[Sighting]:
+        """Return the records of a range that have some content.
+
+        Raises:
+            TraceLimitError: the range is larger than may be read.
+            SinkError: the cluster does not answer, or has no such topic.
+        """
+        consumer = self._consumer()
+        low, high = self._ends(consumer, topic, partition)
+        first, last = max(low, offsets.start), min(high, offsets.stop) - 1
+        if last - first >= KEY_SEARCH_RECORDS:
+            raise TraceLimitError(
+                f"{topic}[{partition}]: {first} to {last} is more than is looked through for a record"
+            )
+        seen = (self._seen_at(message) for message in self._read(consumer, topic, partition, first, last))
+        return [sighting for sighting in seen if sighting.content == content]
+
+    def cluster_id(self, topic: str) -> str:
+        """Return the id of the cluster, asked for with a topic so that it does not tell of all; "" where it has none.
+
+        Raises:
+            SinkError: the cluster does not answer.
+        """
+        try:
+            return self._consumer().list_topics(topic, timeout=self._settings.timeout_s).cluster_id or ""
+        except KafkaException as error:
+            raise sink_error(self._settings, "ask for the cluster's id", kafka_error(error), self._seen) from error
 
     def newest(self, outputs: Sequence[str], key: str, table: str) -> list[Sighting]:
         """See `TraceableSink.newest`; looks through the newest `KEY_SEARCH_RECORDS` of the key's partition."""
@@ -151,7 +197,7 @@ class TopicReader:
         while high > floor and newest is None:
             first = max(floor, high - size)
             for message in self._read(consumer, *of, first, high - 1):
-                if _text(message.key()) == sought.key:
+                if text_of(message.key()) == sought.key:
                     seen = self._seen_at(message)
                     newest = seen if sought.matches(seen.change) and not seen.tombstone else newest
             high, size = first, size * 4
@@ -164,12 +210,12 @@ class TopicReader:
         first, last = span
         if sought.position is None or not sought.file or last - first < NARROW_FROM:
             return span
-        wanted = _number(Change(file=sought.file, position=sought.position))
+        wanted = number_in_log(Change(file=sought.file, position=sought.position))
         low, high = first, last
         while high - low > NARROW_FROM // 2:
             middle = (low + high) // 2
             message = next(self._read(consumer, *of, middle, high, most=1), None)
-            here = _number(self._seen_at(message).change) if message is not None else None
+            here = number_in_log(self._seen_at(message).change) if message is not None else None
             if here is None or wanted is None or message is None:
                 return span
             if here < wanted:
@@ -244,38 +290,7 @@ class TopicReader:
         return self._opened
 
     def _seen_at(self, message: Message) -> Sighting:
-        headers = _headers(message)
-        change = of_event_id(headers.get("event_id", "")).plus(_of_value(message.value()))
-        key = message.key()
-        if key is not None:
-            change = change.plus(Change(key=_text(key)))
-        if stamp := headers.get("ts_ms"):
-            change = change.plus(Change(ts_ms=int(stamp)))
-        kind, at_ms = message.timestamp()
-        place = f"{message.topic()}:{message.partition()}:{message.offset()}"
-        return Sighting(self._sink, "record", place, change, at_ms if kind else None, tombstone=message.value() is None)
-
-
-def _text(value: str | bytes | None) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
-
-
-def _headers(message: Message) -> dict[str, str]:
-    pairs: Any = message.headers() or ()
-    return {name: _text(value) for name, value in pairs}
-
-
-def _is_other(message: Message, sought: Sought) -> bool:
-    """Tell by its headers and by a look at its bytes that a record is not sought: most of a batch are not."""
-    told = of_event_id(_headers(message).get("event_id", ""))
-    if sought.event_ids:
-        return bool(told.event_id) and told.event_id not in sought.event_ids
-    if sought.gtid and told.gtid:
-        return told.gtid != sought.gtid
-    value = message.value()
-    if not sought.file or told.position is not None or value is None:
-        return False
-    return str(sought.position).encode() not in value
+        return sighting_of(message, self._sink, self._settings.conn_id)
 
 
 def _offset(message: Message) -> int:
@@ -285,31 +300,9 @@ def _offset(message: Message) -> int:
     return offset
 
 
-def _number(change: Change) -> int | None:
-    number = change.file.rpartition(".")[2]
-    return log_number(int(number), change.position) if number.isdigit() and change.position is not None else None
-
-
-def _of_value(value: bytes | None) -> Change:
-    """Return what an envelope tells of its change; nothing of a value that is no envelope of ours."""
-    try:
-        envelope = json.loads(value or b"null")
-    except ValueError:
-        return Change()
-    if not isinstance(envelope, dict):
-        return Change()
-    source = envelope.get("source")
-    if isinstance(source, dict) and "event_id" in source:
-        return Change(
-            event_id=source["event_id"],
-            gtid=source.get("gtid") or "",
-            file=source.get("file") or "",
-            position=source.get("pos"),
-            ordinal=source.get("row"),
-            op=envelope.get("op") or "",
-            table=f"{source.get('db')}.{source.get('table')}",
-            ts_ms=source.get("ts_ms"),
-        )
-    if "__event_id" in envelope:
-        return Change(event_id=envelope["__event_id"], op=envelope.get("__op") or "", ts_ms=envelope.get("__ts_ms"))
-    return Change()
+def _together(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield (first, last) of stretches in which the next offset is never far away."""
+    edges = [n for n, (one, other) in enumerate(pairwise(offsets), 1) if other - one > _NEAR]
+    for begin, end in pairwise([0, *edges, len(offsets)]):
+        if begin < end:
+            yield offsets[begin], offsets[end - 1]

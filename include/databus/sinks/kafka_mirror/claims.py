@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from databus.binlog.claims import ClaimStore
-from databus.rows.raw_records import CLAIM, Header, RawRecords
+from databus.kafka.headers import CLAIM
+from databus.rows.raw_records import Header, RawRecords
 
 REFERENCE_BYTES = 2_000
 """Upper bound of what a claimed record holds in its value's place, with the header."""

@@ -9,7 +9,8 @@ from time import monotonic
 from confluent_kafka import KafkaError, KafkaException
 
 from databus.kafka.client import kafka_error
-from databus.rows.raw_records import ORIGIN, Header, RawRecords
+from databus.kafka.headers import ORIGIN
+from databus.rows.raw_records import Header, RawRecords
 from databus.sinks.kafka.session import Producing
 from databus.sinks.kafka.tally import Tally
 from databus.sinks.kafka.writer import KafkaSlotWriter

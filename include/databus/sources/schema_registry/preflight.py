@@ -19,7 +19,7 @@ def registry_findings(settings: RegistrySettings | None, formats: Sequence[str])
     try:
         known = schema_types(settings)
     except DatabusError as error:
-        return [Finding(subject, Level.ERROR, error.message, error.hint, error.code)]
+        return [Finding.of(subject, error)]
     if missing := [form for form in formats if KINDS[form] not in known]:
         what = f"{settings.url} knows {', '.join(sorted(known)) or 'no format'}, not {', '.join(missing)}"
         return [Finding(subject, Level.ERROR, what, "Use a registry that does.", "registry_format")]

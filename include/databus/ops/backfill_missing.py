@@ -1,0 +1,68 @@
+"""What is missing of a range: what neither the live flow nor another backfill has moved, by their ledgers."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+
+from databus.core.backfill import Backfill, Mode, dag_name
+from databus.core.errors import BackfillOpenError
+from databus.core.flow import Flow
+from databus.core.ledger import SpanState
+from databus.core.offset_ranges import overlap, without
+from databus.core.offsets import Offset, OffsetRange
+from databus.ops.backfill_range import moment
+from databus.ops.backfill_status import PieceState, piece_state
+from databus.ops.ledger import read_ledger
+from databus.runtime.context import Services
+
+_DELIVERED = {SpanState.DISPATCHED, SpanState.QUARANTINED, SpanState.FILTERED}
+"""States of a span of which nothing is missing: it was moved, held back in the quarantine, or is not for this flow."""
+
+
+def missing_pieces(flow: Flow, services: Services, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
+    """Return what is missing of a range, in log order.
+
+    What another backfill took up is left to it once its ledger shows it moved. Until then nobody can say that it will
+    be, so nothing is planned over it: that one is run to its end first.
+
+    Raises:
+        BackfillOpenError: a part of what is missing was taken up by a backfill that is not done; names it.
+        SourceDivergedError: the ranges are not of one log.
+    """
+    spans = read_ledger(flow, services).ledger.spans
+    moved = [OffsetRange(span.start, span.end) for span in spans if span.state in _DELIVERED]
+    taken = list(_taken_up(flow, services, without(wanted, moved)))
+    left = without(wanted, [*moved, *(piece.range for _, piece in taken if piece.done)])
+    _refuse_open(flow, taken, left)
+    return left
+
+
+def _taken_up(flow: Flow, services: Services, ranges: Sequence[OffsetRange]) -> Iterator[tuple[Backfill, PieceState]]:
+    """Yield the state of each piece that a backfill of mode `missing` took up of some ranges; others are not read."""
+    for other in services.backfills.backfills(flow.name) if services.backfills else ():
+        if other.aim.mode is not Mode.MISSING:
+            continue
+        for number, piece in enumerate(other.pieces):
+            if any(overlap(piece, one) for one in ranges):
+                yield other, piece_state(flow, services, other, number)
+
+
+def _refuse_open(flow: Flow, taken: Sequence[tuple[Backfill, PieceState]], left: Sequence[OffsetRange]) -> None:
+    for other, piece in taken:
+        if piece.done or not any(overlap(piece.range, one) for one in left):
+            continue
+        start, end = (_again(*place) for place in zip(other.wanted, (other.range.start, other.range.end), strict=True))
+        raise BackfillOpenError(
+            f"flow {flow.name}: of this range {piece.range} was taken up by backfill {other.id} {other.range} (from "
+            f"{other.wanted[0]} to {other.wanted[1]}, asked for by {other.who}), which is not done: it stands at "
+            f"{piece.stands or 'its start'}",
+            hint=f"Run that one to its end first: `databus backfill {flow.name} --from {start} --to {end} --execute`, "
+            f"or clear its run of {dag_name(flow.name)} in Airflow. What is left then is told and moved.",
+        )
+
+
+def _again(word: str, place: Offset) -> str:
+    """Return a word that means the same place later on: the place of a time is fixed, that of "latest" is not."""
+    return shlex.quote(word if moment(word) is not None else json.dumps(place.to_json()))

@@ -1,0 +1,110 @@
+"""What a record tells a trace: the change it carries, and a hash by which its copies on other clusters are known."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import Message
+
+from databus.core.trace import Change, Sighting, Sought, log_number, of_event_id
+from databus.kafka.headers import CLAIM, ORIGIN
+
+
+def sighting_of(message: Message, sink: str, site: str) -> Sighting:
+    """Return what a record shows.
+
+    Args:
+        message: the record.
+        sink: sink name.
+        site: connection of the cluster.
+    """
+    headers = _headers(message)
+    change = of_event_id(headers.get("event_id", "")).plus(_of_value(message.value()))
+    key = message.key()
+    if key is not None:
+        change = change.plus(Change(key=text_of(key)))
+    if (stamp := headers.get("ts_ms", "")).isdecimal():
+        change = change.plus(Change(ts_ms=int(stamp)))
+    kind, at_ms = message.timestamp()
+    place = f"{message.topic()}:{message.partition()}:{message.offset()}"
+    seen_at = at_ms if kind else None
+    tombstone = message.value() is None
+    return Sighting(sink, "record", place, change, seen_at, tombstone=tombstone, site=site, content=_content(message))
+
+
+def text_of(value: str | bytes | None) -> str:
+    """Return bytes as text, for people; "" for none."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+
+
+def is_other(message: Message, sought: Sought) -> bool:
+    """Tell by its headers and by a look at its bytes that a record is not sought: most of a batch are not."""
+    told = of_event_id(_headers(message).get("event_id", ""))
+    if sought.event_ids:
+        return bool(told.event_id) and told.event_id not in sought.event_ids
+    if sought.gtid and told.gtid:
+        return told.gtid != sought.gtid
+    value = message.value()
+    if not sought.file or told.position is not None or value is None:
+        return False
+    return str(sought.position).encode() not in value
+
+
+def number_in_log(change: Change) -> int | None:
+    """Return a change's place in the log as a number, None where it is not known."""
+    number = change.file.rpartition(".")[2]
+    return log_number(int(number), change.position) if number.isdigit() and change.position is not None else None
+
+
+def _headers(message: Message) -> dict[str, str]:
+    return {name: text_of(value) for name, value in _pairs(message)}
+
+
+def _pairs(message: Message) -> Iterable[tuple[str, str | bytes | None]]:
+    pairs: Any = message.headers()
+    return pairs or ()
+
+
+def _content(message: Message) -> str:
+    """Return a hash of what a mirror keeps: key, value (a claimed one by its hash) and headers but its own marks."""
+    marks = {name: text_of(value) for name, value in _pairs(message) if name == CLAIM}
+    value = message.value()
+    held = marks.get(CLAIM) or (None if value is None else hashlib.sha256(value).hexdigest())
+    parts = [
+        message.key(),
+        held,
+        *(part for pair in _pairs(message) if pair[0] not in (CLAIM, ORIGIN) for part in pair),
+    ]
+    found = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        found.update(b"-" if data is None else b"%d:%b" % (len(data), data))
+    return found.hexdigest()
+
+
+def _of_value(value: bytes | None) -> Change:
+    """Return what an envelope tells of its change; nothing of a value that is no envelope of ours."""
+    try:
+        envelope = json.loads(value or b"null")
+    except ValueError:
+        return Change()
+    if not isinstance(envelope, dict):
+        return Change()
+    source = envelope.get("source")
+    if isinstance(source, dict) and "event_id" in source:
+        return Change(
+            event_id=source["event_id"],
+            gtid=source.get("gtid") or "",
+            file=source.get("file") or "",
+            position=source.get("pos"),
+            ordinal=source.get("row"),
+            op=envelope.get("op") or "",
+            table=f"{source.get('db')}.{source.get('table')}",
+            ts_ms=source.get("ts_ms"),
+        )
+    if "__event_id" in envelope:
+        return Change(event_id=envelope["__event_id"], op=envelope.get("__op") or "", ts_ms=envelope.get("__ts_ms"))
+    return Change()

@@ -21,6 +21,7 @@ class Commands:
     def __init__(self, world: World, dags: Path, monkeypatch: pytest.MonkeyPatch):
         for name, value in Cli(world, dags).environment.items():
             monkeypatch.setenv(name, value)
+        monkeypatch.setenv("COLUMNS", "1000")  # no cell is folded: what a table says can be looked for in it
         monkeypatch.setattr(logging, "basicConfig", lambda **_: None)  # pytest's handlers stay
 
     def __call__(self, *arguments: str) -> Result:

@@ -189,6 +189,11 @@ def purge(shop: Shop) -> None:
     assert shop.sql("SHOW BINARY LOGS")[0][0] == last
 
 
+def place_of_head(shop: Shop) -> tuple[str, int]:
+    file, size, *_ = shop.sql("SHOW BINARY LOGS")[-1]
+    return str(file), int(size)
+
+
 def read(shop: Shop, after: Any, limit: Any = EVERYTHING, **options: Any) -> tuple[list[Row], Any]:
     source = shop.open(**options)
     plan = source.plan(after, limit)
@@ -218,7 +223,9 @@ def test_one_dump_serves_several_flows(kept: tuple[Shop, Dumps]) -> None:
     assert [{**r, "schema_id": 0} for r in got] == [{**r, "schema_id": 0} for r in wanted]
     assert after == end
     second = dumps.count()
-    assert second <= first + dumps.of_proof(1)  # from the end of what is kept to the head
+    # Where the log begins; and what lies behind what is kept: MariaDB writes its checkpoint of a rotation when it can.
+    behind = place_of_head(shop) != (end.file, end.pos)
+    assert second <= first + dumps.of_proof(2 if behind else 1)
     # At the head the log goes on from the server, and the checkpoint is the same as ever.
     shop.grow()
     third, _ = read(shop, after, flow="second")

@@ -250,7 +250,6 @@ def test_what_cannot_be_followed_is_named(traced: Traced, monkeypatch: pytest.Mo
 
 def test_the_command_prints_the_journey(traced: Traced, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     traced.shop.dag_file(tmp_path)
-    monkeypatch.setenv("COLUMNS", "250")
     commands = Commands(traced.world, tmp_path, monkeypatch)
     record = sample(traced)[0]
     shown = commands.json("trace", record.place)

@@ -113,7 +113,6 @@ def test_the_command_follows_through_the_mirrors_of_its_folder(
     for flow in copies.flows:
         told = f"from databus.registry import flow_from_json\nflow = flow_from_json({flow.to_json()!r})\n"
         (tmp_path / f"{flow.name}.py").write_text(f"# databus\n{told}")
-    monkeypatch.setenv("COLUMNS", "300")
     for name, value in copies.world.environment.items():
         monkeypatch.setenv(name, value)
     command = Commands(copies.world, tmp_path, monkeypatch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -50,6 +50,32 @@ class Movement:
     seconds: float
     with_start_s: float
     peak_rss_mb: float
+
+
+def movement_of(sightings: Sequence[Sighting], records: int, warm_up: int, peak_rss_mb: float = 0.0) -> Movement:
+    """Return the rate of what came behind the warm-up.
+
+    Offsets count transactions' ends too: shares of the offsets are taken for shares of the records. Where all that was
+    left came between two looks, time is taken from the former: the rate is no less than that.
+
+    Args:
+        sightings: in order of time; the first is the start of the watch, before anything arrived.
+        records: of the whole run, the warm-up included.
+        warm_up: records that came before the time is taken.
+        peak_rss_mb: highest resident set seen.
+
+    Raises:
+        SandboxError: nothing arrived.
+    """
+    total = sightings[-1].readable
+    if not total:
+        raise SandboxError("nothing was seen to arrive")
+    first = next(n for n, s in enumerate(sightings) if s.written and s.written * records >= warm_up * total)
+    begin = sightings[first] if sightings[first].written < total else sightings[first - 1]
+    end = next(s for s in sightings if s.readable == total)
+    seconds = max(end.at - begin.at, _POLL_S)
+    moved = records * (1 - begin.written / total)
+    return Movement(moved / seconds, seconds, end.at - sightings[0].at, peak_rss_mb)
 
 
 class Watch(threading.Thread):
@@ -115,23 +141,13 @@ class Watch(threading.Thread):
             time.sleep(0.2)
 
     def movement(self, records: int, warm_up: int) -> Movement:
-        """Return the rate of what came behind the warm-up.
+        """Return what was seen of the run, see `movement_of`.
 
-        Offsets count transactions' ends too: shares of the offsets are taken for shares of the records.
-
-        Args:
-            records: of the whole run, the warm-up included.
-            warm_up: records that came before the time is taken.
+        Raises:
+            SandboxError: nothing arrived.
         """
         self._raise()
-        total = self._sightings[-1].readable if self._sightings else 0
-        if not total:
-            raise SandboxError("nothing was seen to arrive")
-        begin = next(s for s in self._sightings if s.written and s.written * records >= warm_up * total)
-        end = next(s for s in self._sightings if s.readable == total)
-        seconds = max(end.at - begin.at, _POLL_S)
-        moved = records * (1 - begin.written / total)
-        return Movement(moved / seconds, seconds, end.at - self.began, self._peak_mb)
+        return movement_of([Sighting(self.began, 0, 0), *self._sightings], records, warm_up, self._peak_mb)
 
     def _look(self) -> None:
         written = sum(edge.offset for edge in self._written.ends(self._places).values())

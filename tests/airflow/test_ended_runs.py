@@ -75,7 +75,7 @@ class Evaluated:
         self.events: Sequence[Observation] = ()
         self.ended: Any = None
 
-    def __call__(self, _flow: Flow, _connections: Any, events: Sequence[Observation], *, ended: Any) -> None:
+    def __call__(self, _flow: Flow, _connections: Any, events: Sequence[Observation], *, ended: Any = None) -> None:
         self.events, self.ended = events, ended
 
 

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from databus.cli.main import app
+from databus.cli.output import ERR, OUT
 from tests.integration.conftest import World
 from tests.integration.test_cli import Cli
 
@@ -21,7 +22,8 @@ class Commands:
     def __init__(self, world: World, dags: Path, monkeypatch: pytest.MonkeyPatch):
         for name, value in Cli(world, dags).environment.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("COLUMNS", "1000")  # no cell is folded: what a table says can be looked for in it
+        for console in (OUT, ERR):  # no cell is folded: what a table says can be looked for in it
+            monkeypatch.setattr(console, "width", 1000)
         monkeypatch.setattr(logging, "basicConfig", lambda **_: None)  # pytest's handlers stay
 
     def __call__(self, *arguments: str) -> Result:

@@ -39,7 +39,7 @@ def run(options: AirflowFreshnessOptions, say: Callable[[str], None], ports_from
         ReconciliationError: a flow lost or repeated a row.
         SandboxError: a server, a run of Airflow or the peer failed.
     """
-    servers = path_servers(debezium=options.debezium and options.flows == 1)
+    servers = path_servers(debezium=options.debezium)
     with fresh_servers(
         servers, say, ports_from, lambda home: airflow_options(home, options.flows, options.plugins)
     ) as sandbox:
@@ -54,7 +54,7 @@ def measure(sandbox: Sandbox, options: AirflowFreshnessOptions, say: Callable[[s
         create_tables(writer.connection, tables)
         flows = live_flows(writer, tables)
         load = TableLoad(writer.connection, tables, options.rows_per_second, options.rows_per_transaction)
-        peer = Peer(sandbox, load) if options.debezium and options.flows == 1 else None
+        peer = Peer(sandbox, load, tables) if options.debezium else None
         say("starting Airflow")
         with airflow_flows(sandbox, flows, options.window) as running:
             ours = OurTurns(sandbox, running, load, sandbox.address("kafka"), [flow.name for flow in flows])

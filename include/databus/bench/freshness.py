@@ -91,16 +91,17 @@ def timed(load: Load, bootstrap: str, topics: Sequence[str], seconds: float, met
 
 
 class Peer:
-    """Debezium on its defaults, from the first row of the table on, in turns.
+    """One connector of Debezium on its defaults, from the first row of its tables on, in turns.
 
     Args:
         sandbox: with its worker.
-        load: whose one table it follows.
+        load: what it follows.
+        tables: of the load.
     """
 
-    def __init__(self, sandbox: Sandbox, load: Load) -> None:
+    def __init__(self, sandbox: Sandbox, load: Load, tables: Sequence[str] = (TABLE,)) -> None:
         self._sandbox, self._load = sandbox, load
-        self._connector = DebeziumPeer(sandbox, "fresh_peer", TABLE, DEFAULTS)
+        self._connector = DebeziumPeer(sandbox, "fresh_peer", tables, DEFAULTS)
         self._known = 0
 
     def turn(self, seconds: float) -> Turn:
@@ -109,7 +110,7 @@ class Peer:
         self._connector.catch_up(self._load.written, WITHIN_S, known=self._known)
         self._known = self._load.written
         meters = {"debezium": CpuMeter([self._sandbox.status_of("debezium").pid or 0])}
-        found = one_turn(self._sandbox, self._load, (self._connector.topic,), seconds, meters)
+        found = one_turn(self._sandbox, self._load, self._connector.topics, seconds, meters)
         self._connector.stop()
         return found
 

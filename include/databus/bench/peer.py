@@ -1,10 +1,10 @@
-"""Debezium as the peer: a connector in the sandbox's Kafka Connect worker that moves the same table to a topic."""
+"""Debezium as the peer: a connector in the sandbox's Kafka Connect worker that moves the same tables to topics."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
@@ -54,15 +54,23 @@ class PeerRun:
 
 
 class DebeziumPeer:
-    """One connector; stopped and started again it goes on where it was."""
+    """One connector; stopped and started again it goes on where it was.
+
+    Attributes:
+        topics: one for each table, in their order.
+    """
 
     def __init__(
-        self, sandbox: Sandbox, name: str = "peer", table: str = TABLE, settings: Mapping[str, str] | None = None
+        self,
+        sandbox: Sandbox,
+        name: str = "peer",
+        tables: Sequence[str] = (TABLE,),
+        settings: Mapping[str, str] | None = None,
     ) -> None:
-        self._table, self._settings = table, SETTINGS if settings is None else settings
+        self._tables, self._settings = tables, SETTINGS if settings is None else settings
         status = {server.name: server for server in sandbox.status()}
         self._mysql, self._kafka, self._worker = status["mysql"], status["kafka"], status["debezium"]
-        self._name, self.topic = name, f"{name}.{table}"
+        self._name, self.topics = name, tuple(f"{name}.{table}" for table in tables)
         self._history = self._worker.data_folder / f"{name}.history"
 
     def stop(self) -> None:
@@ -71,7 +79,7 @@ class DebeziumPeer:
         self._await_state("STOPPED")
 
     def catch_up(self, rows: int, within_s: float, *, known: int = 0) -> PeerRun:
-        """Start the connector, and wait until the topic holds so many messages.
+        """Start the connector, and wait until the topics hold so many messages.
 
         Args:
             rows: messages of all runs.
@@ -81,19 +89,15 @@ class DebeziumPeer:
         Raises:
             SandboxError: the connector failed, or the time is up.
         """
-        from confluent_kafka import Consumer, KafkaException, TopicPartition
+        from confluent_kafka import Consumer
 
         meter = CpuMeter([self._worker.pid or 0])
         consumer = Consumer({"bootstrap.servers": self._kafka.address, "group.id": "databus-bench", "log_level": 0})
         began, first = time.perf_counter(), 0.0
-        place = TopicPartition(self.topic, 0)
         try:
             self._resume() if known else self._create()
             while True:
-                try:
-                    seen = int(consumer.get_watermark_offsets(place, timeout=10, cached=False)[1])
-                except KafkaException:  # the connector makes the topic with its first message
-                    seen = 0
+                seen = sum(_messages(consumer, topic) for topic in self.topics)
                 passed = time.perf_counter() - began
                 first = passed if not first and seen > known else first
                 if seen >= rows:
@@ -121,8 +125,8 @@ class DebeziumPeer:
             "database.server.id": "5401",
             "database.ssl.mode": "disabled",
             "topic.prefix": self._name,
-            "database.include.list": self._table.partition(".")[0],
-            "table.include.list": self._table,
+            "database.include.list": ",".join(sorted({table.partition(".")[0] for table in self._tables})),
+            "table.include.list": ",".join(self._tables),
             "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
             "schema.history.internal.file.filename": str(self._history),
             "topic.creation.default.replication.factor": "1",
@@ -159,3 +163,12 @@ class DebeziumPeer:
         if response.status >= 300:
             raise SandboxError(f"Debezium: {method} {path} answers {response.status}: {answer[:300].decode()}")
         return json.loads(answer) if answer else None
+
+
+def _messages(consumer: Any, topic: str) -> int:
+    from confluent_kafka import KafkaException, TopicPartition
+
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10, cached=False)[1])
+    except KafkaException:  # the connector makes a topic with its first message
+        return 0

@@ -110,9 +110,9 @@ def freshness(  # noqa: PLR0913, PLR0917 - one parameter per option
     airflow: Annotated[bool, typer.Option("--airflow", help="A real Airflow runs the flows, window after window.")] = (
         False
     ),
-    flows: Annotated[int, typer.Option(help="With --airflow: live flows at once; without Debezium beside several.")] = (
-        _LIVE.flows
-    ),
+    flows: Annotated[
+        int, typer.Option(help="With --airflow: live flows at once, a table each; Debezium takes all in one connector.")
+    ] = _LIVE.flows,
     window: Window = _LIVE.window,
     peer_seconds: Annotated[int, typer.Option(help="With --airflow: length of a turn of Debezium.", min=1)] = (
         _LIVE.peer_seconds

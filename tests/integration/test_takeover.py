@@ -44,7 +44,7 @@ WITHIN_S = 600.0
 TAKEN_OVER_WITHIN_S = 60.0
 """Until a successor that waits for the lease has committed."""
 TRIES = 8
-"""A holder may have handed over in order in the moment before it is stopped; then the next one is."""
+"""A holder may have handed over in order, or begun to, in the moment before it is stopped; then the next one is."""
 
 
 class Window:
@@ -71,12 +71,12 @@ class Window:
     def signal(self, number: signal.Signals) -> None:
         os.killpg(self.process.pid, number)
 
-    def ends(self, code: int) -> str:
-        """Wait for the end; return what it wrote."""
+    def ends(self, *codes: int) -> tuple[int, str]:
+        """Wait for the end with one of these codes; return it, and what was written."""
         found = self.process.wait(WITHIN_S)
         said = self.log.read_text()
-        assert found == code, said[-4000:]
-        return said
+        assert found in codes, said[-4000:]
+        return found, said
 
     def kill(self) -> None:
         if self.process.poll() is None:
@@ -198,15 +198,19 @@ def test_a_killed_holder_and_a_stopped_one_are_taken_over(
         epoch = runs.committed_by(second, TAKEN_OVER_WITHIN_S)
         after_kill = time.monotonic() - at
 
-        zombie, third, at = runs.stopped_in_possession(second)
-        last = runs.committed_by(third, TAKEN_OVER_WITHIN_S)
-        after_stop = time.monotonic() - at
-        assert last > epoch
+        for _ in range(TRIES):
+            zombie, third, at = runs.stopped_in_possession(second)
+            last = runs.committed_by(third, TAKEN_OVER_WITHIN_S)
+            after_stop = time.monotonic() - at
+            assert last > epoch
 
-        zombie.signal(signal.SIGCONT)
-        said = zombie.ends(REFUSED)
+            zombie.signal(signal.SIGCONT)
+            code, said = zombie.ends(REFUSED, 0)
+            assert runs.committed_by(third) == last  # the zombie took nothing from it
+            if code == REFUSED:
+                break
+            epoch, second = last, third
         assert any(line.startswith("StaleEpochError: ") for line in said.splitlines()), said[-3000:]
-        assert runs.committed_by(third) == last  # the zombie took nothing from it
         third.signal(signal.SIGTERM)
         third.ends(0)
     finish(world, shop)

@@ -7,8 +7,8 @@ import threading
 import time
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,18 +66,27 @@ def measured(load: Load, bootstrap: str, topics: Sequence[str], seconds: float) 
     return reader.delays(written)
 
 
-def end_of(bootstrap: str, topics: Sequence[str]) -> list[int]:
-    """Return the sum of the ends of each topic's partitions, 0 while there is no such topic."""
+@contextmanager
+def topic_ends(bootstrap: str, topics: Sequence[str]) -> Iterator[Callable[[], list[int]]]:
+    """Give what returns the sum of the ends of each topic's partitions, 0 while there is no such topic.
+
+    Args:
+        bootstrap: the brokers to ask.
+        topics: they need not be there yet.
+    """
     from confluent_kafka import Consumer, TopicPartition
 
-    found = []
-    with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": "databus-bench-end", "log_level": 0})) as asked:
-        for topic in topics:
+    settings = {"bootstrap.servers": bootstrap, "group.id": "databus-bench-end", "log_level": 0}
+    with closing(Consumer(settings)) as asked:
+
+        def end_of(topic: str) -> int:
+            # A client that asks for the end of a topic not there yet waits, and may not see it come.
             known = asked.list_topics(timeout=30).topics.get(topic)
             there = known is not None and known.error is None
             places = [TopicPartition(topic, p) for p in known.partitions] if known is not None and there else []
-            found.append(sum(asked.get_watermark_offsets(place, timeout=30, cached=False)[1] for place in places))
-    return found
+            return sum(asked.get_watermark_offsets(place, timeout=30, cached=False)[1] for place in places)
+
+        yield lambda: [end_of(topic) for topic in topics]
 
 
 def until_followed(
@@ -98,7 +107,9 @@ def until_followed(
     deadline, found = time.monotonic() + within_s, "nothing"
     while time.monotonic() < deadline:
         alive()
-        if not all(end_of(bootstrap, topics)):
+        with topic_ends(bootstrap, topics) as ends:
+            there = all(ends())
+        if not there:
             load.write(_A_LITTLE_S)
             time.sleep(1)
             continue

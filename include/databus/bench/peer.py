@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
 
+from databus.bench.delays import topic_ends
 from databus.bench.processes import CpuMeter
 from databus.core.errors import SandboxError
 from databus.sandbox import Sandbox
@@ -89,15 +90,12 @@ class DebeziumPeer:
         Raises:
             SandboxError: the connector failed, or the time is up.
         """
-        from confluent_kafka import Consumer
-
         meter = CpuMeter([self._worker.pid or 0])
-        consumer = Consumer({"bootstrap.servers": self._kafka.address, "group.id": "databus-bench", "log_level": 0})
         began, first = time.perf_counter(), 0.0
-        try:
+        with topic_ends(self._kafka.address, self.topics) as ends:
             self._resume() if known else self._create()
             while True:
-                seen = sum(_messages(consumer, topic) for topic in self.topics)
+                seen = sum(ends())
                 passed = time.perf_counter() - began
                 first = passed if not first and seen > known else first
                 if seen >= rows:
@@ -105,8 +103,6 @@ class DebeziumPeer:
                 if passed > within_s:
                     raise SandboxError(f"Debezium: {seen} of {rows} messages after {passed:.0f} s", hint=self._trace())
                 time.sleep(_POLL_S)
-        finally:
-            consumer.close()
 
     def _create(self) -> None:
         self._request("POST", "/connectors", {"name": self._name, "config": self._config()})
@@ -163,12 +159,3 @@ class DebeziumPeer:
         if response.status >= 300:
             raise SandboxError(f"Debezium: {method} {path} answers {response.status}: {answer[:300].decode()}")
         return json.loads(answer) if answer else None
-
-
-def _messages(consumer: Any, topic: str) -> int:
-    from confluent_kafka import KafkaException, TopicPartition
-
-    try:
-        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10, cached=False)[1])
-    except KafkaException:  # the connector makes a topic with its first message
-        return 0

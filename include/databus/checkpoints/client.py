@@ -16,6 +16,11 @@ from databus.tls import CLIENT_REFUSED, TLS_REQUIRED, TlsFault, TlsFiles, handsh
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 """Kazoo's default lets the pause between reconnects grow to an hour."""
 
+_TRIES_PER_SESSION = 3
+"""A server that is asked between binding its port and loading its data neither answers nor hangs up (ZooKeeper 3.9:
+NIOServerCnxn.close fails on the database that is not there yet). Kazoo waits `timeout / number of hosts` for an answer,
+which for one host is as long as the session lives: a lease would be lost to a restart of milliseconds."""
+
 
 class _SecretFilter(logging.Filter):
     """Drops kazoo's debug record of the request that carries login and password."""
@@ -35,12 +40,17 @@ def client_logger() -> logging.Logger:
     return logger
 
 
+def _with_tries(hosts: str) -> str:
+    """Name each host as often as it takes for several tries within a session."""
+    return ",".join([hosts] * -(-_TRIES_PER_SESSION // (hosts.count(",") + 1)))
+
+
 def new_client(options: ZooKeeperOptions) -> Any:
     """Return a client that was not started yet (KazooClient, untyped)."""
     password = options.password.get_secret_value()
     keyfile_password = options.keyfile_password
     return KazooClient(
-        hosts=options.hosts,
+        hosts=_with_tries(options.hosts),
         timeout=options.session_timeout_s,
         connection_retry=dict(_RECONNECT),
         auth_data=[("digest", f"{options.login}:{password}")] if options.login else None,

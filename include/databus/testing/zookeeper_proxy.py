@@ -1,4 +1,4 @@
-"""A TCP proxy in front of ZooKeeper that cuts or delays a chosen request, or goes away for a while.
+"""A TCP proxy in front of ZooKeeper that cuts or delays a chosen request, leaves a greeting unanswered, or goes away.
 
 It understands just enough of the protocol to tell requests apart: each frame is a length and a body, in both
 directions; a request's body begins with xid and opcode, an answer's with the xid (zookeeper.jute: RequestHeader,
@@ -62,6 +62,7 @@ class ZooKeeperProxy(LocalProxy):
         """
         self.target_port = port
         self._faults: list[_Armed] = []
+        self._unanswered = 0
         self.held = threading.Event()
         self._go = threading.Event()
         super().__init__(host, port)
@@ -77,11 +78,24 @@ class ZooKeeperProxy(LocalProxy):
         with self._lock:
             self._faults.append(_Armed(fault, content.encode(), stay_down))
 
+    def leave_unanswered(self, connections: int = 1) -> None:
+        """Accept the next connections and never answer them, as a server does that is asked in mid-start."""
+        with self._lock:
+            self._unanswered += connections
+
     @property
     def armed(self) -> int:
         """Number of faults that did not happen yet."""
         with self._lock:
-            return len(self._faults)
+            return len(self._faults) + self._unanswered
+
+    def takes_greeting(self) -> bool:
+        """Tell whether a new connection's greeting is passed on; counts it."""
+        with self._lock:
+            if not self._unanswered:
+                return True
+            self._unanswered -= 1
+            return False
 
     def close(self) -> None:
         """Cut everything and stop to listen."""
@@ -122,6 +136,9 @@ class _Conversation:
 
     def requests(self) -> None:
         greeting = _frame(self._client)
+        if not self._proxy.takes_greeting():
+            _frame(self._client)  # none comes: ends with the client's patience
+            return
         self._server.sendall(greeting)
         while True:
             frame = _frame(self._client)

@@ -54,6 +54,19 @@ class TestSessions:
         store.write_plan(lease, plan_of(1, 0, 10))
         assert lease.held()
 
+    def test_a_reconnect_that_is_never_answered_is_tried_again_in_time(
+        self, connect: Connect, proxy: ZooKeeperProxy
+    ) -> None:
+        """A lone server that is asked between binding its port and loading its data neither answers nor hangs up."""
+        store = connect(port=proxy.port, session_timeout_s=9)
+        lease = started(store)
+        proxy.leave_unanswered(2)
+        proxy.cut()
+        store.write_plan(lease, plan_of(1, 0, 10))
+        assert not proxy.armed
+        assert lease.held()
+        assert store.pending_plan(FLOW) == plan_of(1, 0, 10)
+
     def test_a_killed_process_is_waited_for(self, connect: Connect, address: tuple[str, int]) -> None:
         code = (
             "import sys\n"

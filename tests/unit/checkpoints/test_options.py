@@ -80,6 +80,13 @@ def test_tls_settings_reach_the_client() -> None:
     assert client.check_hostname
 
 
+@pytest.mark.parametrize(("hosts", "tries"), [("a:1", 3), ("a:1,b:2", 4), ("a:1,b:2,c:3", 3), ("a:1,b:2,c:3,d:4", 4)])
+def test_an_answer_is_waited_for_a_part_of_the_session_only(hosts: str, tries: int) -> None:
+    chosen = new_client(options(extra={"hosts": hosts})).hosts
+    assert len(chosen) == tries
+    assert {f"{host}:{port}" for host, port in chosen} == set(hosts.split(","))
+
+
 def test_the_client_is_quiet_but_can_be_heard() -> None:
     assert not client_logger().isEnabledFor(30)
     assert client_logger().isEnabledFor(40)

@@ -7,6 +7,7 @@ import socket
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Auth
 from kazoo.security import make_digest_acl
 
@@ -19,7 +20,15 @@ _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 _TRIES_PER_SESSION = 3
 """A server that is asked between binding its port and loading its data neither answers nor hangs up (ZooKeeper 3.9:
 NIOServerCnxn.close fails on the database that is not there yet). Kazoo waits `timeout / number of hosts` for an answer,
-which for one host is as long as the session lives: a lease would be lost to a restart of milliseconds."""
+which for one host is as long as the session lives: a lease would be lost to a restart of milliseconds. And it waits
+all of `timeout` for a connection to a machine that is gone, however many others there are."""
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped
+    """Leaves time for another host within the session when one takes no connection."""
+
+    def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
+        return super().create_connection(*args, timeout=timeout / _TRIES_PER_SESSION, **options)
 
 
 class _SecretFilter(logging.Filter):
@@ -52,6 +61,7 @@ def new_client(options: ZooKeeperOptions) -> Any:
     return KazooClient(
         hosts=_with_tries(options.hosts),
         timeout=options.session_timeout_s,
+        handler=_Handler(),
         connection_retry=dict(_RECONNECT),
         auth_data=[("digest", f"{options.login}:{password}")] if options.login else None,
         default_acl=[make_digest_acl(options.login, password, all=True)] if options.login else None,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -25,6 +27,15 @@ from tests.contract.checkpoint_store import (
 from tests.integration.checkpoints.stores import Connect, in_thread, started
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def gone() -> Iterator[str]:
+    """An address that answers no connection, as that of a machine without power."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        host, port = full.getsockname()
+        with socket.create_connection((host, port)):  # Linux answers none beyond the backlog
+            yield f"{host}:{port}"
 
 
 class TestSessions:
@@ -66,6 +77,19 @@ class TestSessions:
         assert not proxy.armed
         assert lease.held()
         assert store.pending_plan(FLOW) == plan_of(1, 0, 10)
+
+    def test_a_machine_that_is_gone_leaves_time_for_those_that_are_there(
+        self, connect: Connect, proxy: ZooKeeperProxy, gone: str
+    ) -> None:
+        hosts = f"{gone},127.0.0.1:{proxy.port},localhost:{proxy.port}"
+        store = connect(hosts=hosts, session_timeout_s=9, connect_timeout_s=30)
+        lease = started(store)
+        for batch in range(1, 5):  # the order of the hosts is drawn anew each time
+            proxy.cut()
+            plan = plan_of(batch, batch * 10 - 10, batch * 10)
+            store.write_plan(lease, plan)
+            commit(store, lease, plan)
+            assert lease.held()
 
     def test_a_killed_process_is_waited_for(self, connect: Connect, address: tuple[str, int]) -> None:
         code = (

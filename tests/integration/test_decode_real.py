@@ -16,6 +16,7 @@ from databus.binlog.table_batch import DELETE, TableBatch, TableEvent
 from databus.core.errors import DecodeError
 from databus.sandbox import Sandbox
 from tests.integration.decode_oracle import Column, canonical_json, columns_for, decoded
+from tests.integration.kafka_target import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -47,7 +48,16 @@ class Server:
             return list(cursor.fetchall())
 
     def new_log(self) -> None:
+        """Begin a log file; on MariaDB also wait for the event by which a background thread closes the rotation."""
         self.run("FLUSH BINARY LOGS")
+        file = self.run("SHOW BINARY LOGS")[-1][0]
+        if self.name == "mariadb":
+            closed = ("Binlog_checkpoint", file)
+            wait_until(lambda: closed in {(e[2], e[5]) for e in self.events(file)}, f"the checkpoint event in {file}")
+
+    def events(self, file: str) -> list[Any]:
+        """Return (file, position, type, server id, end, info) of each event of a log file."""
+        return self.run(f"SHOW BINLOG EVENTS IN '{file}'")
 
     def decode_log(self, **options: Any) -> DecodedEvents:
         """Decode the newest log file from its bytes on disk."""

@@ -87,6 +87,13 @@ def test_an_answer_is_waited_for_a_part_of_the_session_only(hosts: str, tries: i
     assert {f"{host}:{port}" for host, port in chosen} == set(hosts.split(","))
 
 
+def test_so_is_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = []
+    monkeypatch.setattr("kazoo.handlers.utils.create_tcp_connection", lambda *_, timeout: waits.append(timeout))
+    new_client(options()).handler.create_connection(("a", 1), timeout=9.0)
+    assert waits == [3.0]
+
+
 def test_the_client_is_quiet_but_can_be_heard() -> None:
     assert not client_logger().isEnabledFor(30)
     assert client_logger().isEnabledFor(40)

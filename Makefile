@@ -17,6 +17,7 @@ COMPOSE := docker compose --env-file include/databus/sandbox/versions.env --env-
 ARGS ?=
 # Processes of the test run, each with servers of its own; 0 runs the tests in pytest's own process.
 PROCESSES ?= 2
+IN_PROCESSES := --numprocesses=$(PROCESSES) --dist=loadscope --no-loadscope-reorder
 
 .PHONY: help
 help: ## Print this help
@@ -37,9 +38,18 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
-test: setup java ## The whole suite, on real servers that it starts itself (PROCESSES=0: one by one)
-	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadscope --no-loadscope-reorder $(ARGS)
+.PHONY: test test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
+test: setup java ## Every path once, on real servers that it starts itself (PROCESSES=0: one by one; RERUN=1: failed tests once more, alone)
+	$(BIN)/python -m $(if $(RERUN),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
+
+test-full: setup java ## The whole suite: all servers, engines and kinds, long faults
+	$(BIN)/python -m pytest $(IN_PROCESSES) $(ARGS)
+
+test-changed: setup java ## What a change touches, by imports, in minutes (SINCE=commit; default: what is not committed)
+	$(BIN)/python -m tests.suite.changed $(if $(SINCE),--since $(SINCE)) $(ARGS)
+
+test-loaded: setup java ## A sample of the server tests beside two busy loops
+	$(BIN)/python -m tests.suite.loaded $(ARGS)
 
 test-unit: setup ## Unit tests only: no servers, no Spark
 	$(BIN)/python -m pytest tests/unit $(ARGS)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Generator, Iterator
-from typing import Any
 
 import pytest
 
-from tests.groups import ByFile
+pytest_plugins = [
+    "tests.suite.tiers",
+    "tests.suite.groups",
+    "tests.suite.progress",
+    "tests.suite.steady",
+    "tests.suite.profile",
+]
 
 # No server lives long enough for optimised code to pay: a third of the CPU time of a start goes into making it.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
-    """Let files be taken whole by a process; asked by pytest-xdist where a run has several."""
-    return ByFile(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -80,6 +80,24 @@ def test_connect_engine(world: World) -> None:
     assert seen.tombstones == deletes
 
 
+def test_what_spark_does_not_bring_is_counted_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark Connect server answers without an observation that its listener brings later than after 100 ms."""
+    from pyspark.sql.connect.observation import Observation
+
+    asked: list[Observation] = []
+    monkeypatch.setattr(Observation, "get", property(lambda seen: asked.append(seen) or {}))
+    shop = Shop(world, "path_counts", slots=2)
+    shop.flow = shop.flow.model_copy(update={"lane": "spark"})
+    shop.writer.run(60)
+    result = world.run(shop.flow)
+    assert asked
+    assert {name: n for name, n in result.tables.items() if "." in name} == {
+        f"shop.{table}": shop.writer.written.rows(table) for table in KEYS
+    }
+    shop.assert_all_arrived_once()
+    shop.assert_ledger_adds_up()
+
+
 def test_engines_continue_each_other(world: World) -> None:
     shop = Shop(world, "path_both")
     shop.writer.run(100)

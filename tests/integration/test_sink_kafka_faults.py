@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,6 +43,26 @@ pytestmark = pytest.mark.integration
 def adapter(servers: str) -> Iterator[KafkaAdapter]:
     yield KafkaAdapter(servers)
     forget_kept()
+
+
+def test_a_fence_is_named_whatever_else_the_client_has_to_say(adapter: KafkaAdapter) -> None:
+    """A line for the log that comes right behind the fatal error made a SystemError of it (seen once in a takeover)."""
+    sink = adapter.make_sink()
+    adapter.write(sink, adapter.plan(sink, 1, 0), inserts(range(3), 1500))
+    forget_kept()
+    for _ in range(3):
+        holder = Session(sink.key, 0, replace(sink._producer({}), extra={"debug": "eos,msg,queue"}))
+        holder.begin()
+        holder.producer.produce(adapter.topic, b"late")
+        Session(sink.key, 0, sink._producer({})).discard()
+        with pytest.raises(SinkFencedError):
+            write_out(holder)
+        holder.discard()
+
+
+def write_out(holder: Session) -> None:
+    holder.flush()
+    holder.commit(Marker(2, "next"))
 
 
 class TestMarks:

@@ -20,7 +20,7 @@ from databus.runtime.counts import aggregates, sink_aggregates
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Observation
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ def dispatch(
     spec, opened = sink
     mine = (F.col(STATE) == RowState.DISPATCHED) & taken_by(opened, spec)
     seen = Observation(f"{spec.sink_name}-{plan.batch}")
-    counted = rows.observe(seen, *aggregates(flow, names), *sink_aggregates(names, mine))
+    figures = (*aggregates(flow, names), *sink_aggregates(names, mine))
+    counted = rows.observe(seen, *figures)
     encoded = opened.encode(counted.where(mine), plan)
     slots = plan.sinks[spec.sink_name].slots
     if slots > 1:
@@ -73,12 +74,25 @@ def dispatch(
         placed = encoded.coalesce(1)
     write = slot_task(opened.writer(plan), slots)
     collected = placed.mapInArrow(write, "slot int, receipt binary").collect()
-    # Spark reports nothing for a plan without partitions: then every count is 0, which the reconciliation judges.
-    observed = Counter({str(name): int(value) for name, value in seen.get.items()})
+    observed = _counts(seen, rows, figures)
     receipts = [_receipt(row["receipt"]) for row in collected]
     receipts += write_empty_slots(opened.writer(plan), slots, {r.slot for r in receipts})
     given = {name: observed[f"{number}_mine"] for number, name in enumerate(names) if observed[f"{number}_mine"]}
     return Dispatched(tuple(sorted(receipts, key=lambda r: r.slot)), observed, given)
+
+
+def _counts(seen: Observation, rows: DataFrame, figures: Sequence[Column]) -> Counter[str]:
+    """Return what the pass observed; where Spark brought nothing, the rows are counted once more.
+
+    A Spark Connect server waits 100 ms for an observation after the job's end, then answers without it
+    (`Observation.getOrEmpty`, Spark 4.1): on a busy machine the listener that brings it may come later. Nothing comes
+    of a plan without partitions either; its counts are all 0.
+    """
+    found = seen.get
+    if not found:
+        (counted,) = rows.agg(*figures).collect()
+        found = counted.asDict()
+    return Counter({str(name): int(value) for name, value in found.items()})
 
 
 def write_empty_slots(writer: SlotWriter, slots: int, done: set[int]) -> list[WriteReceipt]:

@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from databus.core.errors import SinkTransactionHangingError, SinkUnavailableError
 from databus.kafka.bounded import bounded
+from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
 
@@ -132,7 +133,7 @@ class Session:
 
         What fails here fails there again, with its own error.
         """
-        with suppress(KafkaException):
+        with suppress(KafkaException), fatal_error_raised():
             self.producer.list_topics(MARKER_TOPIC, timeout=min(self.settings.client.timeout_s, _CONNECT_WITHIN_S))
 
     def committed(self) -> Marker | None:
@@ -145,7 +146,8 @@ class Session:
             return None
         marker, since, reports = self._committed
         try:
-            self.producer.poll(0)
+            with fatal_error_raised():
+                self.producer.poll(0)
         except KafkaException as error:  # a fatal error, such as a fence, is raised and not reported
             self._seen(kafka_error(error))
         just = time.monotonic() - since <= _JUST_S and self._seen.reports == reports
@@ -201,7 +203,8 @@ class Session:
         client = self.settings.client
         within_s = min(client.timeout_s, _KEPT_TIMEOUT_S) if self.hurries else client.timeout_s
         try:
-            left = self.producer.flush(within_s)
+            with fatal_error_raised():
+                left = self.producer.flush(within_s)
         except KafkaException as error:
             raise self._mapped("produce", error) from error
         if left:
@@ -217,7 +220,8 @@ class Session:
     def discard(self) -> None:
         """Abort what is open as far as that is possible, and drop the clients."""
         try:
-            self.producer.abort_transaction(_ABORT_TIMEOUT_S)
+            with fatal_error_raised():
+                self.producer.abort_transaction(_ABORT_TIMEOUT_S)
         except KafkaException as error:
             # Fenced, never begun, or brokers gone: the next init_transactions aborts it all the same.
             log.debug("abort of %s: %s", self.key.transactional_id(self.slot), error)
@@ -281,7 +285,8 @@ class Session:
 
     def _call(self, doing: str, call: Callable[[], Any]) -> None:
         try:
-            call()
+            with fatal_error_raised():
+                call()
         except KafkaException as error:
             raise self._mapped(doing, error) from error
 
@@ -290,7 +295,8 @@ class Session:
         deadline = time.monotonic() + within_s
         while True:
             try:
-                call(max(deadline - time.monotonic(), 0.1))
+                with fatal_error_raised():
+                    call(max(deadline - time.monotonic(), 0.1))
             except KafkaException as error:
                 if kafka_error(error).retriable() and time.monotonic() < deadline:
                     continue
@@ -304,7 +310,8 @@ class Session:
         deadline = time.monotonic() + _CAUSE_TIMEOUT_S
         while True:
             try:
-                self.producer.poll(0.05)
+                with fatal_error_raised():
+                    self.producer.poll(0.05)
             except KafkaException as cause:
                 self._seen(kafka_error(cause))
             if not self._seen.owes_cause_of(kafka_error(error)) or time.monotonic() > deadline:

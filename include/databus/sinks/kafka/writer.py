@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
@@ -14,6 +15,7 @@ from databus.core.errors import DatabusError, MarkerDivergedError, SinkError, Si
 from databus.core.kept import keeps
 from databus.core.plan import Plan
 from databus.core.receipts import WriteReceipt
+from databus.kafka.callbacks import fatal_error_raised
 from databus.rows.columns import views
 from databus.sinks.kafka.kept_sessions import keep, kept, take
 from databus.sinks.kafka.markers import Marker, MarkerKey, Resume, compare
@@ -72,7 +74,7 @@ class KafkaSlotWriter:
             taken = Taken(rows)
             try:
                 return self._close(session, taken, slot, Resume(False, 0, None))
-            except (SinkError, SystemError) as error:  # the second: a fence that shows in a call that succeeded
+            except SinkError as error:
                 log.info("flow %s: kept producer of slot %s failed, opening another: %s", self.plan.flow, slot, error)
                 rows = taken.again()
         session, resume = self._open(slot)
@@ -235,29 +237,33 @@ class KafkaSlotWriter:
 
 def produce(session: Producing, batch: pa.RecordBatch, tally: Tally) -> None:
     """Hand a batch to the producer; blocks while its queue is full, which bounds the memory of a slow broker."""
-    reports = tally.reports(batch)
-    columns = [_topics(batch["topic"]), views(batch["value"]), *(batch[name].to_pylist() for name in _COLUMNS)]
-    produce, poll = session.producer.produce, session.producer.poll
-    last_ms, stamp = None, ("ts_ms", "")
     try:
-        for row, (topic, value, partition, key, event_id, ts_ms, tombstone) in enumerate(zip(*columns, strict=True)):
-            if ts_ms != last_ms:
-                last_ms, stamp = ts_ms, ("ts_ms", str(ts_ms))
-            headers = [("event_id", event_id), stamp]
-            while True:
-                try:
-                    # By position (on_delivery, timestamp, headers): names take a tenth of the call.
-                    produce(topic, value, key, partition, reports.get(row), None, 0, headers)
-                    if tombstone:
-                        value, tombstone = None, False  # noqa: PLW2901 - the record that follows a delete
-                        continue
-                    break
-                except BufferError:
-                    poll(0.1)
-            if row % _POLL_EVERY == 0:
-                poll(0)
+        with fatal_error_raised():
+            _produce(session.producer, batch, tally.reports(batch))
     except KafkaException as error:
         raise session.produce_failed(error) from error
+
+
+def _produce(producer: Any, batch: pa.RecordBatch, reports: Mapping[int, Callable[..., None]]) -> None:
+    columns = [_topics(batch["topic"]), views(batch["value"]), *(batch[name].to_pylist() for name in _COLUMNS)]
+    produce, poll = producer.produce, producer.poll
+    last_ms, stamp = None, ("ts_ms", "")
+    for row, (topic, value, partition, key, event_id, ts_ms, tombstone) in enumerate(zip(*columns, strict=True)):
+        if ts_ms != last_ms:
+            last_ms, stamp = ts_ms, ("ts_ms", str(ts_ms))
+        headers = [("event_id", event_id), stamp]
+        while True:
+            try:
+                # By position (on_delivery, timestamp, headers): names take a tenth of the call.
+                produce(topic, value, key, partition, reports.get(row), None, 0, headers)
+                if tombstone:
+                    value, tombstone = None, False  # noqa: PLW2901 - the record that follows a delete
+                    continue
+                break
+            except BufferError:
+                poll(0.1)
+        if row % _POLL_EVERY == 0:
+            poll(0)
 
 
 def _topics(column: pa.Array) -> list[str]:

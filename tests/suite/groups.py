@@ -1,0 +1,65 @@
+"""Groups of tests that one process takes together, and their order: the longest first, unit tests into the gaps."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+_PACKAGES = ("tests/e2e/", "tests/spark/")
+"""Tests in these share what is costly to start: an Airflow, a Spark session."""
+
+_SECONDS = Path(__file__).with_name("seconds.json")
+"""Seconds of each group in the last run that was measured (`python -m tests.suite.profile FOLDER --store`)."""
+
+_UNMEASURED_SERVER_TEST_S = 20.0
+
+
+class ByFile(LoadScopeScheduling):
+    """A file's tests are taken together, and those of some packages.
+
+    `xdist_group` marks do not reach the scheduler (pytest-xdist 3.8 writes them into a name that pytest 9.2 computes).
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def group_of(nodeid: str) -> str:
+    """Return the group of a test: its file, or its package where the package shares what is costly."""
+    return next((package for package in _PACKAGES if nodeid.startswith(package)), nodeid.partition("::")[0])
+
+
+def seconds_of(group: str) -> float:
+    """Return how long a group took when it was measured; server tests that never were are taken for long."""
+    measured = _measured().get(group)
+    if measured is not None:
+        return measured
+    return 0.0 if group.startswith("tests/unit/") else _UNMEASURED_SERVER_TEST_S
+
+
+@cache
+def _measured() -> dict[str, float]:
+    found: dict[str, float] = json.loads(_SECONDS.read_text(encoding="utf-8")) if _SECONDS.exists() else {}
+    return found
+
+
+def store_seconds(seconds: dict[str, float]) -> None:
+    """Keep the groups' seconds for the order of later runs."""
+    rounded = {group: round(took, 1) for group, took in sorted(seconds.items()) if took >= 1}
+    _SECONDS.write_text(json.dumps(rounded, indent=1) + "\n", encoding="utf-8")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    """Let groups be taken whole by a process; asked by pytest-xdist where a run has several."""
+    return ByFile(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest groups first, so that the processes end together; within a group the order stays."""
+    items.sort(key=lambda item: -seconds_of(group_of(item.nodeid)))

@@ -1,0 +1,178 @@
+"""Profile of a run: each test's seconds, each server's start, the cores' use by kind of process.
+
+A run writes it into the folder that DATABUS_TEST_PROFILE names; `python -m tests.suite.profile FOLDER` prints it as
+tables, and with `--store` keeps the groups' seconds for the order of later runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from databus.sandbox import progress
+from tests.suite.groups import group_of, store_seconds
+
+FOLDER = "DATABUS_TEST_PROFILE"
+_SAMPLE_S = 2.0
+_KINDS = (
+    ("xdist", "tests' own processes"),
+    ("kafka.Kafka", "Kafka"),
+    ("connect.mirror", "MirrorMaker"),
+    ("spark", "Spark"),
+    ("elasticsearch", "Elasticsearch"),
+    ("opensearch", "OpenSearch"),
+    ("zookeeper", "ZooKeeper"),
+    ("mysqld", "MySQL"),
+    ("mariadbd", "MariaDB"),
+    ("apicurio", "registry"),
+    ("debezium", "Debezium"),
+    ("airflow", "Airflow"),
+    ("chrom", "Chromium"),
+    ("java", "other Java"),
+    ("python", "other Python"),
+)
+"""A word of the command line → what the process is; the first that fits."""
+
+
+class RunProfile:
+    """One process' part of a run's profile: a file of JSON lines."""
+
+    def __init__(self, folder: Path, worker: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = (folder / f"{worker}.jsonl").open("a", encoding="utf-8", buffering=1)
+        self._lock = threading.Lock()
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Append a line."""
+        line = json.dumps({"kind": kind, "at": round(time.time(), 2), **fields})
+        with self._lock:
+            self._file.write(line + "\n")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        began, cpu = time.monotonic(), time.process_time()
+        try:
+            return (yield)
+        finally:
+            self.write("test", test=item.nodeid, s=time.monotonic() - began, cpu_s=time.process_time() - cpu)
+
+
+class _Starts(logging.Handler):
+    """Notes how long each server took from its start to its health."""
+
+    def __init__(self, profile: RunProfile) -> None:
+        super().__init__(logging.DEBUG)
+        self._profile = profile
+        self._began: dict[int, float] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not isinstance(record.args, tuple) or len(record.args) != 3:
+            return
+        server, step, _ = record.args
+        if step == progress.Step.INSTALL.value:
+            self._began[record.thread or 0] = record.created
+        elif step == progress.Step.READY.value and (began := self._began.pop(record.thread or 0, None)):
+            self._profile.write("start", server=server, s=record.created - began)
+
+
+def _sample(profile: RunProfile) -> None:
+    before: dict[tuple[int, float], float] = {}
+    psutil.cpu_times_percent()
+    while True:
+        time.sleep(_SAMPLE_S)
+        used: Counter[str] = Counter()
+        now: dict[tuple[int, float], float] = {}
+        for process in psutil.process_iter(["pid", "create_time", "cpu_times", "cmdline", "name"]):
+            times = process.info["cpu_times"]
+            if times is None:
+                continue
+            key = (process.info["pid"], process.info["create_time"])
+            now[key] = times.user + times.system
+            used[_kind(process.info)] += max(0.0, now[key] - before.get(key, 0.0 if before else now[key]))
+        before = now
+        profile.write(
+            "cores", idle=psutil.cpu_times_percent().idle, used={k: round(v, 2) for k, v in used.items() if v}
+        )
+
+
+def _kind(info: dict[str, Any]) -> str:
+    command = " ".join(info["cmdline"] or [info["name"]])
+    return next((kind for word, kind in _KINDS if word in command), "others")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Write a profile where the variable asks for one."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return
+    profile = RunProfile(Path(folder), os.environ.get("PYTEST_XDIST_WORKER", "main"))
+    config.pluginmanager.register(profile, "run-profile")
+    logger = logging.getLogger(progress.__name__)
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(_Starts(profile))
+    if not hasattr(config, "workerinput"):
+        threading.Thread(target=_sample, args=(profile,), daemon=True).start()
+
+
+# --- reading it ---
+
+
+def _read(folder: Path) -> Iterator[dict[str, Any]]:
+    for file in sorted(folder.glob("*.jsonl")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            yield json.loads(line)
+
+
+def _tables(folder: Path, slowest: int) -> Iterator[str]:
+    found = list(_read(folder))
+    tests = [e for e in found if e["kind"] == "test"]
+    cores = [e for e in found if e["kind"] == "cores"]
+    used: Counter[str] = sum((Counter(e["used"]) for e in cores), Counter())
+    starts: dict[str, list[float]] = defaultdict(list)
+    for e in found:
+        if e["kind"] == "start":
+            starts[e["server"]].append(e["s"])
+    lasted = max(e["at"] for e in found) - min(e["at"] for e in found)
+    idle = sum(e["idle"] for e in cores) / max(1, len(cores))
+    yield f"{len(tests)} tests, {lasted / 60:.1f} minutes, cores idle {idle:.0f} %\n"
+    yield "| CPU of | s |\n|---|---|"
+    yield from (f"| {kind} | {s:.0f} |" for kind, s in used.most_common())
+    yield "\n| server | starts | s each | s in all |\n|---|---|---|---|"
+    for server, took in sorted(starts.items(), key=lambda item: -sum(item[1])):
+        yield f"| {server} | {len(took)} | {sum(took) / len(took):.1f} | {sum(took):.0f} |"
+    yield "\n| slowest tests | s |\n|---|---|"
+    for e in sorted(tests, key=lambda e: -e["s"])[:slowest]:
+        yield f"| {e['test'].removeprefix('tests/')} | {e['s']:.0f} |"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print a profile."""
+    parser = argparse.ArgumentParser(prog="python -m tests.suite.profile", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--slowest", type=int, default=30)
+    parser.add_argument("--store", action="store_true", help="keep the groups' seconds for the order of later runs")
+    options = parser.parse_args(arguments)
+    print(*_tables(options.folder, options.slowest), sep="\n")
+    if options.store:
+        seconds: Counter[str] = Counter()
+        for e in _read(options.folder):
+            if e["kind"] == "test":
+                seconds[group_of(e["test"])] += e["s"]
+        store_seconds(dict(seconds))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,121 @@
+"""A run whose failed tests are tried once more, each alone: what passes then is named unsteady, and put on a list.
+
+`python -m tests.suite.steady [pytest's arguments]`; more than five failures, or one that fails twice, fail the run.
+The next work begins with the list (docs/unsteady.md): an unsteady test is a fault of the test or of the product.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+AT_MOST = 5
+"""Failures that are tried again; more of them are no matter of unsteadiness."""
+
+FAILURES = "DATABUS_TEST_FAILURES"
+"""Variable that names the file into which a run writes its failures: test → the first one's last line."""
+
+ROOT = Path(__file__).parents[2]
+LIST = ROOT / "docs" / "unsteady.md"
+Run = Callable[[Sequence[str]], int]
+
+
+class Failures:
+    """The tests of a run that failed, each with the first thing that was said of it."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._found: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._found.setdefault(report.nodeid, f"{report.when}: {_said(report)}")
+
+    def pytest_sessionfinish(self) -> None:
+        self._file.write_text(json.dumps(self._found), encoding="utf-8")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note failures where the variable asks for it; a run's processes report them to their controller."""
+    file = os.environ.get(FAILURES)
+    if file and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failures(Path(file)), "failures")
+
+
+def _said(report: pytest.TestReport) -> str:
+    """Return the line that tells what went wrong, at most 200 characters."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else str(report.longrepr)
+    line = next((line for line in text.splitlines() if line.strip()), "nothing was said")
+    return line.strip()[:200]
+
+
+def steady(arguments: Sequence[str], run: Run, failures: Path, unsteady_list: Path, at: str) -> int:
+    """Run, try failed tests again, tell what is unsteady; return the exit code.
+
+    Args:
+        arguments: pytest's, of the whole run.
+        run: runs pytest with arguments, and has it write its failures to `failures`.
+        failures: that file.
+        unsteady_list: the list that unsteady tests are appended to.
+        at: commit and time, for the list.
+    """
+    code = run(arguments)
+    if code != pytest.ExitCode.TESTS_FAILED:
+        return code
+    failed: dict[str, str] = json.loads(failures.read_text(encoding="utf-8"))
+    if not 0 < len(failed) <= AT_MOST:
+        print(f"{len(failed)} tests failed: not tried again (at most {AT_MOST} are)", flush=True)
+        return code
+    twice = []
+    for test, first in failed.items():
+        print(f"=== once more, alone: {test}", flush=True)
+        if run([test]) != pytest.ExitCode.OK:
+            twice.append(test)
+            continue
+        print(f"UNSTEADY {test}\n    first {first}", flush=True)
+        _append(unsteady_list, at, test, first)
+    for test in twice:
+        print(f"FAILED TWICE {test}\n    first {failed[test]}", flush=True)
+    return code if twice else 0
+
+
+def _append(unsteady_list: Path, at: str, test: str, first: str) -> None:
+    cell = first.replace("|", "\\|").replace("`", "'")
+    with unsteady_list.open("a", encoding="utf-8") as file:
+        file.write(f"| {at} | {test.replace('|', '/')} | `{cell}` |\n")
+
+
+def _commit() -> str:
+    found = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    return found.stdout.strip() or "no commit"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tests in processes of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        failures = Path(folder) / "failures.json"
+        environment = {**os.environ, FAILURES: str(failures)}
+
+        def run(chosen: Sequence[str]) -> int:
+            failures.unlink(missing_ok=True)
+            return subprocess.run(
+                [sys.executable, "-m", "pytest", *chosen], check=False, cwd=ROOT, env=environment
+            ).returncode
+
+        at = f"{datetime.now(UTC):%Y-%m-%d %H:%M} {_commit()}"
+        return steady(arguments, run, failures, LIST, at)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

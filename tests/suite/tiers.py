@@ -1,0 +1,177 @@
+"""Tiers of the suite: `make test` takes every path once, `make test-full` all; nothing is in neither.
+
+Listed are the further members of matrices (servers × engines × kinds), long forms of faults, and long checks of tools.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+
+class Full(NamedTuple):
+    """Tests of the full tier only.
+
+    Attributes:
+        file: below tests/.
+        test: beginning of the function's name; "" for the whole file.
+        case: beginning of the parameters; "" for all.
+        stays: what of it `make test` runs.
+    """
+
+    file: str
+    test: str
+    case: str
+    stays: str
+
+    def has(self, nodeid: str) -> bool:
+        """Tell whether a test is one of them."""
+        file, _, rest = nodeid.removeprefix("tests/").partition("::")
+        name, _, case = rest.rpartition("::")[2].partition("[")
+        return file == self.file and name.startswith(self.test) and case.startswith(self.case)
+
+
+FULL = (
+    Full("e2e/test_two_schedulers.py", "", "", "one scheduler: test_airflow.py"),
+    Full(
+        "e2e/test_backfill.py",
+        "test_the_runbooks_commands",
+        "",
+        "the same commands without Airflow: integration/test_runbooks.py",
+    ),
+    Full(
+        "e2e/test_backfill.py",
+        "test_in_order_intervals",
+        "",
+        "order without Airflow: integration/test_backfill.py; in Airflow: a native backfill",
+    ),
+    Full("e2e/test_backfill.py", "test_where_nothing_is_missing", "", "missing: integration/test_backfill.py"),
+    Full(
+        "e2e/test_airflow.py",
+        "test_a_cancel_drains_and_releases",
+        "e2e_cancel_submit",
+        "[e2e_cancel-failed]; submit: test_both_engines",
+    ),
+    Full("e2e/test_airflow.py", "test_a_cancel_drains_and_releases", "e2e_marked", "[e2e_cancel-failed]"),
+    Full("e2e/test_lineage_after_kill.py", "test_a_last_attempt", "", "a killed attempt that is tried again"),
+    Full(
+        "e2e/test_live_windows.py", "test_a_live_mirror", "", "a live flow; live mirrors: integration/test_mirror*.py"
+    ),
+    Full("integration/test_zookeeper_loss.py", "test_a_killed_holder_is_caught_up_with", "target3", "three of nine"),
+    Full("integration/test_zookeeper_loss.py", "test_a_killed_holder_is_caught_up_with", "target4", "three of nine"),
+    Full("integration/test_zookeeper_loss.py", "test_a_killed_holder_is_caught_up_with", "target5", "three of nine"),
+    Full("integration/test_zookeeper_loss.py", "test_a_killed_holder_is_caught_up_with", "target6", "three of nine"),
+    Full("integration/test_zookeeper_loss.py", "test_a_killed_holder_is_caught_up_with", "target7", "three of nine"),
+    Full("integration/test_zookeeper_loss.py", "test_a_killed_holder_is_caught_up_with", "target8", "three of nine"),
+    Full("integration/test_zookeeper_loss.py", "test_it_goes_on_within_bounds_only", "bound1", "[bound0]"),
+    Full(
+        "integration/test_zookeeper_loss.py",
+        "test_the_batch_waits_at_its_write_and_the_run_goes_on",
+        "checkpoint-Fault.AFTER-spark",
+        "the other three, without Spark",
+    ),
+    Full("integration/test_zookeeper_restored.py", "test_markers_ahead_are_named_and_adopted", "continue", "[stop]"),
+    Full(
+        "integration/test_trace_mirror.py",
+        "test_a_change_leads_from_its_gtid_place_event_and_key_to_its",
+        "debezium",
+        "[row]",
+    ),
+    Full(
+        "integration/test_trace_mirror.py",
+        "test_a_copy_leads_back_over_all_mirrors_to_the_transaction_a",
+        "debezium",
+        "[row]",
+    ),
+    Full("integration/test_trace_mirror.py", "test_records_that_go_round_for_ever", "", "two-way mirrors, same file"),
+    Full(
+        "integration/test_dead_sink.py",
+        "test_a_dead_sink_stops_only_itself",
+        "kafka-",
+        "[opensearch-elasticsearch-kafka]",
+    ),
+    Full(
+        "integration/test_mirror_link.py",
+        "test_over_a_slow_link_that_is_cut_and_resets_each_record_com",
+        "source",
+        "[target]",
+    ),
+    Full(
+        "integration/test_faults.py",
+        "test_nothing_is_lost_repeated_or_disordered",
+        "live",
+        "[standard]; kills of the live lane: test_live_lane.py",
+    ),
+    Full("integration/test_mediation.py", "test_a_rewind_repeats_rows_with_the_same_ids_and_the_markers", "2", "[1]"),
+    Full(
+        "integration/test_mediation.py",
+        "test_a_plan_in_flight_is_closed_first",
+        "rewind-commit",
+        "[rewind-dispatch], [skip-commit]",
+    ),
+    Full(
+        "integration/test_mediation.py",
+        "test_a_plan_in_flight_is_closed_first",
+        "skip-dispatch",
+        "[rewind-dispatch], [skip-commit]",
+    ),
+    Full(
+        "integration/test_ledger_behind.py",
+        "test_harm_to_what_a_sink_did_alone",
+        "",
+        "the ledger behind and after; harm: test_ledger.py",
+    ),
+    Full(
+        "integration/test_mirror_secured.py",
+        "test_wrong_credentials_of_either_side_are_named_before_anyth",
+        "source",
+        "[target]",
+    ),
+    Full(
+        "integration/test_failover_path.py",
+        "test_consumers_see_each_change_once_across_a_failover",
+        "mariadb",
+        "[mysql]; MariaDB's failover: test_failover.py",
+    ),
+    Full(
+        "integration/test_failover.py", "test_another_server_behind_the_same_address_is_noticed", "mariadb", "[mysql]"
+    ),
+    Full("integration/test_bench.py", "test_every_figure_with_a_bar", "", "a tool's check; the other benches"),
+    Full("integration/test_bench_mirror.py", "", "", "a tool's check; test_bench_mirror_link.py"),
+    Full(
+        "integration/test_kafka_spark.py",
+        "test_what_a_registry_describes_is_transformed_checked_and_in",
+        "json_schema",
+        "[avro]",
+    ),
+    Full(
+        "integration/test_kafka_spark.py",
+        "test_what_a_registry_describes_is_transformed_checked_and_in",
+        "protobuf",
+        "[avro]",
+    ),
+    Full("integration/test_quarantine.py", "test_a_kill_in_the_middle", "", "test_quarantine_kills.py"),
+    Full("integration/test_mirror_sites.py", "test_a_ring_of_three_sites", "", "a mesh of three sites"),
+    Full("integration/test_mirror_heartbeats.py", "test_mirror_maker_s_own", "", "our own heartbeats"),
+    Full(
+        "integration/test_search_conflicts.py",
+        "test_a_slow_server_does_not_make_the_writer_read_ahead",
+        "elasticsearch",
+        "[opensearch]",
+    ),
+    Full("integration/test_sandbox.py", "test_servers_that_other_tests_share", "", "the tests that share them"),
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known by which `make test` leaves them out (`-m "not full"`)."""
+    config.addinivalue_line("markers", "full: only in `make test-full` (tests/suite/tiers.py)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is in the full tier only."""
+    for item in items:
+        if any(entry.has(item.nodeid) for entry in FULL):
+            item.add_marker("full")

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.suite.steady import AT_MOST, FAILURES, ROOT, steady
+
+
+class Runs:
+    """Pytest runs that end as they are told to: the whole one, then each test alone."""
+
+    def __init__(self, folder: Path, failed: Sequence[str], again: dict[str, int], code: int = 1):
+        self.failures, self.list = folder / "failures.json", folder / "unsteady.md"
+        self.list.write_text("")
+        self.asked: list[Sequence[str]] = []
+        self._failed, self._again, self._code = failed, again, code
+
+    def __call__(self, arguments: Sequence[str]) -> int:
+        self.asked.append(arguments)
+        if arguments == ["whole"]:
+            self.failures.write_text(json.dumps(dict.fromkeys(self._failed, "call: a | b")))
+            return self._code
+        (test,) = arguments
+        return self._again[test]
+
+    def steady(self) -> int:
+        return steady(["whole"], self, self.failures, self.list, "today abc")
+
+
+def test_what_passes_alone_is_unsteady_and_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = Runs(tmp_path, ["a::one", "b::two"], {"a::one": 0, "b::two": 0})
+    assert runs.steady() == 0
+    assert runs.asked == [["whole"], ["a::one"], ["b::two"]]
+    assert (
+        runs.list.read_text() == "| today abc | a::one | `call: a \\| b` |\n| today abc | b::two | `call: a \\| b` |\n"
+    )
+    assert "UNSTEADY a::one\n    first call: a | b\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("code", [1, 2, 5])
+def test_what_fails_twice_or_is_not_there_fails_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    runs = Runs(tmp_path, ["a::one", "b::two"], {"a::one": 0, "b::two": code})
+    assert runs.steady() == 1
+    assert "FAILED TWICE b::two\n" in capsys.readouterr().out
+    assert "b::two" not in runs.list.read_text()
+
+
+def test_many_failures_are_no_matter_of_unsteadiness(tmp_path: Path) -> None:
+    runs = Runs(tmp_path, [f"a::{n}" for n in range(AT_MOST + 1)], {})
+    assert runs.steady() == 1
+    assert runs.asked == [["whole"]]
+
+
+@pytest.mark.parametrize("code", [0, 2, 3, 4, 5])
+def test_only_failed_tests_are_tried_again(tmp_path: Path, code: int) -> None:
+    runs = Runs(tmp_path, ["a::one"], {}, code)
+    assert runs.steady() == code
+    assert runs.asked == [["whole"]]
+
+
+def test_failures_of_a_real_run_are_noted_with_what_was_said_first(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n"
+        "@pytest.fixture\ndef broken():\n    raise OSError('no such thing')\n"
+        "@pytest.fixture\ndef ends():\n    yield\n    raise OSError('at the end')\n"
+        "def test_fails():\n    assert 1 == 2\n"
+        "def test_never_begins(broken): pass\n"
+        "def test_fails_and_ends(ends):\n    assert 3 == 4\n"
+        "def test_is_well(): pass\n"
+    )
+    found = tmp_path / "found.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.suite.steady", "-p", "no:cacheprovider", str(tmp_path)],
+        cwd=tmp_path, check=False, capture_output=True, env={"PYTHONPATH": str(ROOT), FAILURES: str(found)},
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout
+    noted = {test.partition("::")[2]: said for test, said in json.loads(found.read_text()).items()}
+    assert {test: said.partition("\n")[0] for test, said in noted.items()} == {
+        "test_fails": "call: assert 1 == 2",
+        "test_never_begins": "setup: OSError: no such thing",
+        "test_fails_and_ends": "call: assert 3 == 4",
+    }

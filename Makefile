@@ -43,7 +43,7 @@ test: setup java ## Every path once, on real servers that it starts itself (PROC
 	$(BIN)/python -m $(if $(RERUN),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
 
 test-full: setup java ## The whole suite: all servers, engines and kinds, long faults
-	$(BIN)/python -m pytest $(IN_PROCESSES) $(ARGS)
+	DATABUS_TEST_REPORT=$(CURDIR)/docs/test_full.md $(BIN)/python -m pytest $(IN_PROCESSES) $(ARGS)
 
 test-changed: setup java ## What a change touches, by imports, in minutes (SINCE=commit; default: what is not committed)
 	$(BIN)/python -m tests.suite.changed $(if $(SINCE),--since $(SINCE)) $(ARGS)

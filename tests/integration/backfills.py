@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import json
 import os
@@ -27,6 +26,7 @@ from databus.ops.services import open_services
 from databus.runtime import batch as batch_module
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.drain import Drain
+from tests.collecting import collect_garbage
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
 from tests.integration.one_process import OneProcess, run_locally
@@ -141,7 +141,7 @@ def run_range(world: World, flow: Flow, start: str, end: str, aim: Aim | None = 
         try:
             return run_backfill(flow, services, wanted, Run(OneProcess, identity, drain, wait_s))
         finally:
-            gc.collect()
+            collect_garbage()
 
 
 def at_once(count: int, run: Callable[[], object]) -> list[BaseException]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import json
 import os
@@ -26,6 +25,7 @@ from databus.runtime.window_result import WindowResult
 from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.accounts import ROOT
 from databus.sandbox.connections import airflow_connections
+from tests.collecting import collect_garbage
 from tests.integration.binlog_shop import Shop
 from tests.integration.heard_alerts import heard  # noqa: F401 - a fixture for all modules
 from tests.integration.kafka_target import forget_kept
@@ -85,9 +85,7 @@ class World:
             try:
                 return run_flow(flow, services, self.spark(flow.name), identity, control)
             finally:
-                # A Connect session that the collector meets later joins threads from wherever the program then stands,
-                # for ever if these wait for a lock held there. Here nothing is held.
-                gc.collect()
+                collect_garbage()
 
     def checkpoint(self, flow: Flow) -> Any:
         with open_services(flow, self.connections, self.settings) as services:

@@ -5,7 +5,6 @@ For tests whose subject is what a run leaves behind, not the engine: many short 
 
 from __future__ import annotations
 
-import gc
 import itertools
 from typing import Any
 
@@ -18,6 +17,7 @@ from databus.runtime.context import RunIdentity
 from databus.runtime.direct import may_be_direct
 from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.runtime.window_result import WindowResult
+from tests.collecting import collect_garbage
 from tests.direct_engine import DirectEngine, Task
 from tests.integration.conftest import World
 
@@ -43,7 +43,7 @@ def run_locally(world: World, flow: Flow, run_id: str = "", **limits: Any) -> Wi
         try:
             return run_flow(flow, services, OneProcess(), identity, control)
         finally:
-            gc.collect()
+            collect_garbage()
 
 
 class OneProcessWorld(World):

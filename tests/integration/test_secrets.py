@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gc
 import json
 import logging
 import pickle
@@ -32,6 +31,7 @@ from databus.runtime.context import RunIdentity
 from databus.runtime.engine import connect_session
 from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.sinks.elasticsearch_client import connect
+from tests.collecting import collect_garbage
 from tests.integration.secured_world import CONN_IDS, SecuredShop, SecuredWorld, walk
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -87,7 +87,7 @@ class Scene:
                 try:
                     run_flow(flow, services, spark, RunIdentity("secrets-1", "", __version__), control)
                 finally:
-                    gc.collect()
+                    collect_garbage()
         except DatabusError as error:
             with self.log.open("a") as out:
                 traceback.print_exception(error, file=out)

@@ -46,7 +46,7 @@ def adapter(servers: str) -> Iterator[KafkaAdapter]:
 
 
 def test_a_fence_is_named_whatever_else_the_client_has_to_say(adapter: KafkaAdapter) -> None:
-    """A line for the log that comes right behind the fatal error made a SystemError of it (seen once in a takeover)."""
+    """In a takeover a line for the log came behind the fatal error and hid it; how: unit/kafka/test_callbacks.py."""
     sink = adapter.make_sink()
     adapter.write(sink, adapter.plan(sink, 1, 0), inserts(range(3), 1500))
     forget_kept()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import uuid
 from collections import Counter
@@ -27,6 +26,7 @@ from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.runtime.window_result import WindowResult
 from databus.sinks.kafka import kept_sessions
 from databus.testing.zookeeper_proxy import ZooKeeperProxy
+from tests.collecting import collect_garbage
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id, wait_until
 
@@ -106,7 +106,7 @@ class Away:
             try:
                 return run_flow(flow, services, spark or InProcess(), identity, WindowControl(limits, **control))
             finally:
-                gc.collect()
+                collect_garbage()
 
     def run_until(self, batch: int) -> WindowResult:
         """Run by the straight connection up to a batch number."""

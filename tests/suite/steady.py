@@ -20,6 +20,9 @@ import pytest
 AT_MOST = 5
 """Failures that are tried again; more of them are no matter of unsteadiness."""
 
+CRASHED = "???: "
+"""So begins what is said of a test whose process died: pytest-xdist names no phase."""
+
 FAILURES = "DATABUS_TEST_FAILURES"
 """Variable that names the file into which a run writes its failures: test → the first one's last line."""
 
@@ -29,23 +32,28 @@ Run = Callable[[Sequence[str]], int]
 
 
 class Failures:
-    """The tests of a run that failed, each with the first thing that was said of it."""
+    """The tests of a run that failed, each with the first thing that was said of it, and those that passed."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._found: dict[str, str] = {}
+        self._failed: dict[str, str] = {}
+        self._passed: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._found.setdefault(report.nodeid, f"{report.when}: {_said(report)}")
+            self._failed.setdefault(report.nodeid, f"{report.when}: {_said(report)}")
+        elif report.passed and report.when == "call":
+            self._passed.append(report.nodeid)
 
-    def pytest_sessionfinish(self) -> None:
-        self._file.write_text(json.dumps(self._found), encoding="utf-8")
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        stopped = bool(session.shouldfail or session.shouldstop)
+        found = {"failed": self._failed, "passed": self._passed, "stopped": stopped}
+        self._file.write_text(json.dumps(found), encoding="utf-8")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Note failures where the variable asks for it; a run's processes report them to their controller."""
-    file = os.environ.get(FAILURES)
+    file = os.environ.pop(FAILURES, None)  # not for a pytest that a test runs
     if file and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Failures(Path(file)), "failures")
 
@@ -71,21 +79,26 @@ def steady(arguments: Sequence[str], run: Run, failures: Path, unsteady_list: Pa
     code = run(arguments)
     if code != pytest.ExitCode.TESTS_FAILED:
         return code
-    failed: dict[str, str] = json.loads(failures.read_text(encoding="utf-8"))
-    if not 0 < len(failed) <= AT_MOST:
-        print(f"{len(failed)} tests failed: not tried again (at most {AT_MOST} are)", flush=True)
+    found = json.loads(failures.read_text(encoding="utf-8"))
+    failed: dict[str, str] = found["failed"]
+    crashed = [test for test, first in failed.items() if first.startswith(CRASHED)]
+    if found["stopped"] or crashed or not 0 < len(failed) <= AT_MOST:
+        why = f"at most {AT_MOST} are, and none of a run that stopped early or lost a process"
+        print(f"{len(failed)} tests failed: not tried again ({why})", flush=True)
         return code
     twice = []
     for test, first in failed.items():
         print(f"=== once more, alone: {test}", flush=True)
-        if run([test]) != pytest.ExitCode.OK:
+        again = run([test])
+        passed = json.loads(failures.read_text(encoding="utf-8"))["passed"] if failures.exists() else ()
+        if again != pytest.ExitCode.OK or test not in passed:  # skipped is not passed
             twice.append(test)
             continue
         print(f"UNSTEADY {test}\n    first {first}", flush=True)
         _append(unsteady_list, at, test, first)
     for test in twice:
         print(f"FAILED TWICE {test}\n    first {failed[test]}", flush=True)
-    return code if twice else 0
+    return int(code) if twice else 0
 
 
 def _append(unsteady_list: Path, at: str, test: str, first: str) -> None:
@@ -94,7 +107,8 @@ def _append(unsteady_list: Path, at: str, test: str, first: str) -> None:
         file.write(f"| {at} | {test.replace('|', '/')} | `{cell}` |\n")
 
 
-def _commit() -> str:
+def commit() -> str:
+    """Return the short name of the commit that is checked out."""
     found = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=False, capture_output=True, text=True
     )
@@ -113,7 +127,7 @@ def main(arguments: Sequence[str]) -> int:
                 [sys.executable, "-m", "pytest", *chosen], check=False, cwd=ROOT, env=environment
             ).returncode
 
-        at = f"{datetime.now(UTC):%Y-%m-%d %H:%M} {_commit()}"
+        at = f"{datetime.now(UTC):%Y-%m-%d %H:%M} {commit()}"
         return steady(arguments, run, failures, LIST, at)
 
 

@@ -72,18 +72,6 @@ FULL = (
         "the other three, without Spark",
     ),
     Full("integration/test_zookeeper_restored.py", "test_markers_ahead_are_named_and_adopted", "continue", "[stop]"),
-    Full(
-        "integration/test_trace_mirror.py",
-        "test_a_change_leads_from_its_gtid_place_event_and_key_to_its",
-        "debezium",
-        "[row]",
-    ),
-    Full(
-        "integration/test_trace_mirror.py",
-        "test_a_copy_leads_back_over_all_mirrors_to_the_transaction_a",
-        "debezium",
-        "[row]",
-    ),
     Full("integration/test_trace_mirror.py", "test_records_that_go_round_for_ever", "", "two-way mirrors, same file"),
     Full(
         "integration/test_dead_sink.py",
@@ -154,13 +142,24 @@ FULL = (
     Full("integration/test_quarantine.py", "test_a_kill_in_the_middle", "", "test_quarantine_kills.py"),
     Full("integration/test_mirror_sites.py", "test_a_ring_of_three_sites", "", "a mesh of three sites"),
     Full("integration/test_mirror_heartbeats.py", "test_mirror_maker_s_own", "", "our own heartbeats"),
-    Full(
-        "integration/test_search_conflicts.py",
-        "test_a_slow_server_does_not_make_the_writer_read_ahead",
-        "elasticsearch",
-        "[opensearch]",
-    ),
     Full("integration/test_sandbox.py", "test_servers_that_other_tests_share", "", "the tests that share them"),
+    Full(
+        "e2e/test_airflow.py", "test_an_outage_is_retried", "", "a killed task is retried; outages: test_bad_input.py"
+    ),
+    Full("e2e/test_wake.py", "test_while_its_run_waits_for_a_slot", "", "woken by rows; airflow/test_waiting_runs.py"),
+    Full(
+        "e2e/test_wake.py", "test_a_flow_may_be_deployed_before", "", "woken by rows; a bad DAG file: test_airflow.py"
+    ),
+    Full("e2e/test_watch_airflow.py", "", "", "integration/test_watch.py, with Airflow's health as it answers"),
+    Full("integration/test_trace.py", "", "debezium", "[row]"),
+    Full("integration/test_trace_mirror.py", "", "debezium", "[row]"),
+    Full("integration/test_sink_search_evidence.py", "", "elasticsearch", "[opensearch]; both: test_sink_search.py"),
+    Full("integration/test_sink_search_faults.py", "", "elasticsearch", "[opensearch]; both: test_sink_search.py"),
+    Full("integration/test_search_conflicts.py", "", "elasticsearch", "[opensearch]; both: test_sink_search.py"),
+    Full("integration/test_sandbox.py", "test_servers_on_demand", "", "the tests that use them"),
+    Full("integration/test_sandbox.py", "test_kafka_keeps_its_messages", "", "kills of brokers in tests of sinks"),
+    Full("integration/test_bench_catchup.py", "", "", "a tool's check; test_bench_mirror_link.py"),
+    Full("integration/test_bench_trace.py", "", "", "a tool's check; test_bench_mirror_link.py"),
 )
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,15 +19,20 @@ class Runs:
         self.failures, self.list = folder / "failures.json", folder / "unsteady.md"
         self.list.write_text("")
         self.asked: list[Sequence[str]] = []
+        self.said, self.stopped, self.skipped = "call: a | b", False, ()
         self._failed, self._again, self._code = failed, again, code
 
     def __call__(self, arguments: Sequence[str]) -> int:
         self.asked.append(arguments)
         if arguments == ["whole"]:
-            self.failures.write_text(json.dumps(dict.fromkeys(self._failed, "call: a | b")))
+            self._write(dict.fromkeys(self._failed, self.said))
             return self._code
         (test,) = arguments
+        self._write({}, [] if test in self.skipped or self._again[test] else [test])
         return self._again[test]
+
+    def _write(self, failed: dict[str, str], passed: Sequence[str] = ()) -> None:
+        self.failures.write_text(json.dumps({"failed": failed, "passed": passed, "stopped": self.stopped}))
 
     def steady(self) -> int:
         return steady(["whole"], self, self.failures, self.list, "today abc")
@@ -58,6 +64,20 @@ def test_many_failures_are_no_matter_of_unsteadiness(tmp_path: Path) -> None:
     assert runs.asked == [["whole"]]
 
 
+@pytest.mark.parametrize("how", [{"said": "???: worker gw1 crashed"}, {"stopped": True}])
+def test_a_lost_process_and_a_run_that_stopped_early_fail_the_run(tmp_path: Path, how: dict[str, Any]) -> None:
+    runs = Runs(tmp_path, ["a::one"], {"a::one": 0})
+    vars(runs).update(how)
+    assert runs.steady() == 1
+    assert runs.asked == [["whole"]]
+
+
+def test_what_is_skipped_alone_has_not_passed(tmp_path: Path) -> None:
+    runs = Runs(tmp_path, ["a::one"], {"a::one": 0})
+    runs.skipped = ("a::one",)
+    assert runs.steady() == 1
+
+
 @pytest.mark.parametrize("code", [0, 2, 3, 4, 5])
 def test_only_failed_tests_are_tried_again(tmp_path: Path, code: int) -> None:
     runs = Runs(tmp_path, ["a::one"], {}, code)
@@ -81,7 +101,10 @@ def test_failures_of_a_real_run_are_noted_with_what_was_said_first(tmp_path: Pat
         cwd=tmp_path, check=False, capture_output=True, env={"PYTHONPATH": str(ROOT), FAILURES: str(found)},
     )  # fmt: skip
     assert done.returncode == 1, done.stdout
-    noted = {test.partition("::")[2]: said for test, said in json.loads(found.read_text()).items()}
+    told = json.loads(found.read_text())
+    assert [test.partition("::")[2] for test in told["passed"]] == ["test_is_well"]
+    assert not told["stopped"]
+    noted = {test.partition("::")[2]: said for test, said in told["failed"].items()}
     assert {test: said.partition("\n")[0] for test, said in noted.items()} == {
         "test_fails": "call: assert 1 == 2",
         "test_never_begins": "setup: OSError: no such thing",

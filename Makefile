@@ -17,7 +17,7 @@ COMPOSE := docker compose --env-file include/databus/sandbox/versions.env --env-
 ARGS ?=
 # Processes of the test run, each with servers of its own; 0 runs the tests in pytest's own process.
 PROCESSES ?= 2
-IN_PROCESSES := --numprocesses=$(PROCESSES) --dist=loadscope --no-loadscope-reorder
+IN_PROCESSES := --numprocesses=$(PROCESSES) --dist=loadscope --no-loadscope-reorder --max-worker-restart=0
 
 .PHONY: help
 help: ## Print this help
@@ -40,7 +40,7 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 ##@ Check it
 .PHONY: test test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
 test: setup java ## Every path once, on real servers that it starts itself (PROCESSES=0: one by one; RERUN=1: failed tests once more, alone)
-	$(BIN)/python -m $(if $(RERUN),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
+	$(BIN)/python -m $(if $(filter 1,$(RERUN)),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
 
 test-full: setup java ## The whole suite: all servers, engines and kinds, long faults
 	DATABUS_TEST_REPORT=$(CURDIR)/docs/test_full.md $(BIN)/python -m pytest $(IN_PROCESSES) $(ARGS)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -32,8 +33,11 @@ LOOPS = 2
 
 @contextmanager
 def busy(loops: int) -> Iterator[None]:
-    """Keep as many cores busy as there are loops."""
-    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
+    """Keep as many cores busy as there are loops; they end with this process, however it ends."""
+    running = [
+        subprocess.Popen([sys.executable, "-c", f"import os\nwhile os.getppid() == {os.getpid()}: pass"])
+        for _ in range(loops)
+    ]
     try:
         yield
     finally:

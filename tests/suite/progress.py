@@ -37,12 +37,12 @@ class RunProgress:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        # Without a letter the terminal draws no dot; the categories are pytest's own.
+        # Without a letter the terminal draws no dot; categories and words are pytest's own.
+        if hasattr(report, "wasxfail") or report.skipped:
+            return None
         if report.passed:
-            return ("passed" if report.when == "call" else "", "", "")
-        if report.failed:
-            return ("failed" if report.when == "call" else "error", "", "")
-        return None
+            return ("passed", "", "PASSED") if report.when == "call" else ("", "", "")
+        return ("failed", "", "FAILED") if report.when == "call" else ("error", "", "ERROR")
 
     def _line(self, text: str) -> None:
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)

@@ -20,14 +20,26 @@ import pytest
 AT_MOST = 5
 """Failures that are tried again; more of them are no matter of unsteadiness."""
 
-CRASHED = "???: "
-"""So begins what is said of a test whose process died: pytest-xdist names no phase."""
+FINAL = ("???: ", "teardown: ")
+"""So begins what is said where a process died (pytest-xdist names no phase), or where a teardown failed: it may be the
+file's or the run's, which a test alone would not repeat."""
 
 FAILURES = "DATABUS_TEST_FAILURES"
-"""Variable that names the file into which a run writes its failures: test → the first one's last line."""
+"""Variable that names the file into which a run writes which tests failed, with what was said, and which passed."""
 
 ROOT = Path(__file__).parents[2]
 LIST = ROOT / "docs" / "unsteady.md"
+_RUN = """
+import sys, pytest
+try:
+    code = pytest.main(sys.argv[1:])
+except BaseException:
+    sys.excepthook(*sys.exc_info())
+    code = 99
+sys.exit(code)
+"""
+"""Python's own exit code of an exception is 1, as pytest's of failed tests is."""
+
 Run = Callable[[Sequence[str]], int]
 
 
@@ -38,6 +50,11 @@ class Failures:
         self._file = file
         self._failed: dict[str, str] = {}
         self._passed: list[str] = []
+        self._uncollected: list[str] = []
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._uncollected.append(report.nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -47,7 +64,7 @@ class Failures:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         stopped = bool(session.shouldfail or session.shouldstop)
-        found = {"failed": self._failed, "passed": self._passed, "stopped": stopped}
+        found = {"failed": self._failed, "passed": self._passed, "stopped": stopped or bool(self._uncollected)}
         self._file.write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -81,9 +98,9 @@ def steady(arguments: Sequence[str], run: Run, failures: Path, unsteady_list: Pa
         return code
     found = json.loads(failures.read_text(encoding="utf-8"))
     failed: dict[str, str] = found["failed"]
-    crashed = [test for test, first in failed.items() if first.startswith(CRASHED)]
-    if found["stopped"] or crashed or not 0 < len(failed) <= AT_MOST:
-        why = f"at most {AT_MOST} are, and none of a run that stopped early or lost a process"
+    final = [test for test, first in failed.items() if first.startswith(FINAL)]
+    if found["stopped"] or final or not 0 < len(failed) <= AT_MOST:
+        why = f"at most {AT_MOST} are; none of a run that was not whole, none that failed in its teardown"
         print(f"{len(failed)} tests failed: not tried again ({why})", flush=True)
         return code
     twice = []
@@ -124,7 +141,7 @@ def main(arguments: Sequence[str]) -> int:
         def run(chosen: Sequence[str]) -> int:
             failures.unlink(missing_ok=True)
             return subprocess.run(
-                [sys.executable, "-m", "pytest", *chosen], check=False, cwd=ROOT, env=environment
+                [sys.executable, "-c", _RUN, *chosen], check=False, cwd=ROOT, env=environment
             ).returncode
 
         at = f"{datetime.now(UTC):%Y-%m-%d %H:%M} {commit()}"

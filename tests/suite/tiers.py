@@ -54,7 +54,6 @@ FULL = (
         "[e2e_cancel-failed]; submit: test_both_engines",
     ),
     Full("e2e/test_airflow.py", "test_a_cancel_drains_and_releases", "e2e_marked", "[e2e_cancel-failed]"),
-    Full("e2e/test_lineage_after_kill.py", "test_a_last_attempt", "", "a killed attempt that is tried again"),
     Full(
         "e2e/test_live_windows.py", "test_a_live_mirror", "", "a live flow; live mirrors: integration/test_mirror*.py"
     ),
@@ -146,10 +145,6 @@ FULL = (
     Full(
         "e2e/test_airflow.py", "test_an_outage_is_retried", "", "a killed task is retried; outages: test_bad_input.py"
     ),
-    Full("e2e/test_wake.py", "test_while_its_run_waits_for_a_slot", "", "woken by rows; airflow/test_waiting_runs.py"),
-    Full(
-        "e2e/test_wake.py", "test_a_flow_may_be_deployed_before", "", "woken by rows; a bad DAG file: test_airflow.py"
-    ),
     Full("e2e/test_watch_airflow.py", "", "", "integration/test_watch.py, with Airflow's health as it answers"),
     Full("integration/test_trace.py", "", "debezium", "[row]"),
     Full("integration/test_trace_mirror.py", "", "debezium", "[row]"),
@@ -160,6 +155,15 @@ FULL = (
     Full("integration/test_sandbox.py", "test_kafka_keeps_its_messages", "", "kills of brokers in tests of sinks"),
     Full("integration/test_bench_catchup.py", "", "", "a tool's check; test_bench_mirror_link.py"),
     Full("integration/test_bench_trace.py", "", "", "a tool's check; test_bench_mirror_link.py"),
+    Full(
+        "e2e/test_wake.py", "", "", "a DAG woken by rows: test_control_plane.py; takeover: integration/test_takeover.py"
+    ),
+    Full("e2e/test_lineage_after_kill.py", "", "", "lineage of runs: test_airflow.py; a killed task: the same"),
+    Full("integration/test_mirror_secured.py", "test_wrong_credentials", "target", "each side's own; test_security.py"),
+    Full("integration/test_sink_kafka_spark.py", "", "", "test_path.py, through the same workers"),
+    Full(
+        "integration/test_kafka_registry.py", "test_an_outage", "", "what does not decode; outages: test_bad_input.py"
+    ),
 )
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.suite.changed import imports, modules, touched
+from tests.suite.changed import imports, module_of, modules, touched
 
 SMALL = {
     "databus.core.a": frozenset[str](),
@@ -30,3 +30,16 @@ def test_the_tree_is_read_as_it_is() -> None:
     assert "tests.unit.sinks.test_kafka_session" in found
     assert "databus.core.plan" in known["databus.runtime.dispatch"]
     assert "tests.integration.conftest" in known["tests.integration.test_kill"]
+
+
+def test_what_is_gone_and_what_all_tests_stand_on_count_too() -> None:
+    known = imports(modules(), ["databus.kafka.gone"])
+    assert "tests.unit.kafka.test_callbacks" in touched({"tests.suite.groups"}, known)
+    assert "tests.unit.kafka.test_callbacks" in touched({"databus.kafka"}, known)
+    assert touched({"databus.kafka.gone"}, known) == set()
+
+
+def test_files_are_named_as_modules_where_they_are_some() -> None:
+    assert module_of("include/databus/kafka/__init__.py") == "databus.kafka"
+    assert module_of("tests/unit/test_tls.py") == "tests.unit.test_tls"
+    assert module_of("include/databus/sandbox/versions.env") == module_of("jobs/micro_batch.py") == ""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -64,8 +65,10 @@ def test_many_failures_are_no_matter_of_unsteadiness(tmp_path: Path) -> None:
     assert runs.asked == [["whole"]]
 
 
-@pytest.mark.parametrize("how", [{"said": "???: worker gw1 crashed"}, {"stopped": True}])
-def test_a_lost_process_and_a_run_that_stopped_early_fail_the_run(tmp_path: Path, how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("how", [{"said": "???: worker gw1 crashed"}, {"said": "teardown: leak"}, {"stopped": True}])
+def test_a_lost_process_a_teardown_and_a_run_that_was_not_whole_fail_the_run(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
     runs = Runs(tmp_path, ["a::one"], {"a::one": 0})
     vars(runs).update(how)
     assert runs.steady() == 1
@@ -110,3 +113,29 @@ def test_failures_of_a_real_run_are_noted_with_what_was_said_first(tmp_path: Pat
         "test_never_begins": "setup: OSError: no such thing",
         "test_fails_and_ends": "call: assert 3 == 4",
     }
+
+
+@pytest.mark.parametrize(
+    ("broken", "processes"),
+    [("test_other.py", "0"), ("test_other.py", "2"), ("conftest.py", "0"), ("conftest.py", "2")],
+)
+def test_a_run_that_was_not_whole_is_not_saved_by_its_unsteady_test(
+    tmp_path: Path, broken: str, processes: str
+) -> None:
+    """Under pytest-xdist a file that cannot be imported, and anywhere an error at the end, exit as failed tests do."""
+    once = "from pathlib import Path\ndef test_once():\n    p = Path(__file__).with_name('was')\n"
+    (tmp_path / "test_it.py").write_text(once + "    was = p.exists(); p.touch(); assert was\n")
+    (tmp_path / "test_other.py").write_text("def test_other(): pass\n")
+    wrong = "import nothing_of_that_name\n" if broken == "test_other.py" else "def pytest_unconfigure(): 1 / 0\n"
+    (tmp_path / broken).write_text(wrong)
+    code = (
+        "import sys; from pathlib import Path; from tests.suite import steady\n"
+        f"steady.ROOT = Path({str(tmp_path)!r}); steady.LIST = steady.ROOT / 'list.md'\n"
+        "sys.exit(steady.main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "-p", "tests.suite.steady", "-n", processes, str(tmp_path)],
+        cwd=ROOT, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode not in (0, None), done.stdout + done.stderr
+    assert "UNSTEADY" not in done.stdout

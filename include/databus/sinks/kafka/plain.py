@@ -13,6 +13,7 @@ from databus.core.errors import SinkUnavailableError
 from databus.core.flow_specs import Profile
 from databus.core.plan import Plan
 from databus.core.receipts import WriteReceipt
+from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import LastError, sink_error
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.tally import Tally
@@ -68,7 +69,11 @@ class PlainSession:
             SinkError: a record was refused or not acknowledged in time.
         """
         client = self._settings.client
-        left = self._producer.flush(client.timeout_s)
+        try:
+            with fatal_error_raised():
+                left = self._producer.flush(client.timeout_s)
+        except KafkaException as error:
+            raise self.produce_failed(error) from error
         if left:
             raise SinkUnavailableError(
                 f"{client.conn_id} ({client.servers}): {left} records unacknowledged after {client.timeout_s:.0f} s",

@@ -258,7 +258,8 @@ class Session:
         """
         timeout_s = self.settings.client.timeout_s
         try:
-            brokers = len(self.producer.list_topics(timeout=timeout_s).brokers)
+            with fatal_error_raised():
+                brokers = len(self.producer.list_topics(timeout=timeout_s).brokers)
         except KafkaException as failed:
             raise self._mapped("count the brokers", failed) from failed
         if brokers != 1:

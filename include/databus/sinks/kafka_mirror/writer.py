@@ -8,6 +8,7 @@ from time import monotonic
 
 from confluent_kafka import KafkaError, KafkaException
 
+from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import kafka_error
 from databus.kafka.headers import ORIGIN
 from databus.rows.raw_records import Header, RawRecords
@@ -42,31 +43,35 @@ class MirrorSlotWriter(KafkaSlotWriter):
 
     def produce(self, session: Producing, batch: RawRecords, tally: Tally) -> None:
         """Hand records to the producer; blocks while its queue is full, which bounds the memory of a slow broker."""
+        try:
+            with fatal_error_raised():
+                self._produce(session, batch, tally)
+        except KafkaException as error:
+            raise session.produce_failed(error) from error
+
+    def _produce(self, session: Producing, batch: RawRecords, tally: Tally) -> None:
         reports = tally.reports(batch)
         deadline = monotonic() + self.settings.client.timeout_s
         topic, partition = batch.topic, batch.partition
         produce, poll = session.producer.produce, session.producer.poll
         columns = (batch.values, batch.keys, batch.stamps, self._headers(batch.headers))
-        try:
-            for start in range(0, batch.num_rows, _POLL_EVERY):
-                piece = zip(*(column[start : start + _POLL_EVERY] for column in columns), strict=True)
-                for row, (value, key, stamp, headers) in enumerate(piece, start):
-                    while True:
-                        try:
-                            produce(
-                                topic, value, key, partition, reports.get(row), timestamp=max(stamp, 0), headers=headers
-                            )
-                            break
-                        except BufferError:
-                            poll(0.1)
-                        except KafkaException as error:
-                            if kafka_error(error).code() not in _NEW or monotonic() > deadline:
-                                raise
-                            # A kept producer does not know yet that the topic was made or has grown: it looks again.
-                            session.producer.list_topics(topic, _LOOK_S)
-                poll(0)
-        except KafkaException as error:
-            raise session.produce_failed(error) from error
+        for start in range(0, batch.num_rows, _POLL_EVERY):
+            piece = zip(*(column[start : start + _POLL_EVERY] for column in columns), strict=True)
+            for row, (value, key, stamp, headers) in enumerate(piece, start):
+                while True:
+                    try:
+                        produce(
+                            topic, value, key, partition, reports.get(row), timestamp=max(stamp, 0), headers=headers
+                        )
+                        break
+                    except BufferError:
+                        poll(0.1)
+                    except KafkaException as error:
+                        if kafka_error(error).code() not in _NEW or monotonic() > deadline:
+                            raise
+                        # A kept producer does not know yet that the topic was made or has grown: it looks again.
+                        session.producer.list_topics(topic, _LOOK_S)
+            poll(0)
 
     def _headers(self, given: Sequence[Sequence[Header] | None]) -> Sequence[Sequence[Header] | None]:
         if not self.origin:

@@ -15,8 +15,8 @@ TOOLS := build/docker-check
 COMPOSE := docker compose --env-file include/databus/sandbox/versions.env --env-file docker/secrets.env -f docker/compose.yaml
 # Arguments for pytest, the demo, the benchmark: make test ARGS="-k kafka -x"
 ARGS ?=
-# Processes of the test run, each with servers of its own; 0 runs the tests in pytest's own process.
-PROCESSES ?= 2
+# Processes of the test run, each with servers of its own; the third waits for Airflow. 0 runs the tests in pytest's own process.
+PROCESSES ?= 3
 IN_PROCESSES := --numprocesses=$(PROCESSES) --dist=loadscope --no-loadscope-reorder --max-worker-restart=0
 
 .PHONY: help

@@ -165,9 +165,7 @@ def test_no_secret_is_left_anywhere(
     (tmp_path / "doctor.log").write_text("\n".join(map(repr, examine_flow(flow, secured.connections))))
     (tmp_path / "spark-ui.log").write_text("\n".join(spark_pages(secured)))
     needles = Needles(secured.secrets)
-    leaks = {
-        str(path): found for path in left_behind(secured, tmp_path) if (found := needles.found_in(path.read_bytes()))
-    }
+    leaks = {str(path): found for path in left_behind(secured, tmp_path) if (found := needles.found_in(content(path)))}
     for node, data in znodes(secured):
         if found := needles.found_in(node.encode() + b" " + data):
             leaks[f"znode {node}"] = found

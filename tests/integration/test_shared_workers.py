@@ -81,3 +81,24 @@ def test_a_model_that_the_server_closed_is_made_anew(world: World, monkeypatch: 
     client.release_session()
     client.close()
     assert daemon(connect_session(url, "test/after the model")) == shared
+
+
+def test_columns_are_built_beside_an_earlier_session_that_the_server_closed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark's functions ask the thread's active session for a setting, once in a process."""
+    from pyspark.errors import utils
+    from pyspark.sql import functions
+    from pyspark.sql.connect.client.core import SparkConnectClient
+    from pyspark.sql.connect.session import SparkSession
+
+    monkeypatch.setattr(utils, "_enable_debugging_cache", None)
+    earlier = world.spark("earlier_active")
+    SparkSession._active_session.session = earlier
+    client = SparkConnectClient(
+        connection=engine._with_session(f"sc://{world.sandbox.address('spark')}", session_id(earlier))
+    )
+    client.release_session()
+    client.close()
+    session = world.spark("later_active")
+    assert session.range(2).select(functions.concat_ws(".", "id", "id").alias("c")).collect()[1].c == "1.1"

@@ -1,17 +1,27 @@
-"""Groups of tests that one process takes together, and their order: the longest first, unit tests into the gaps."""
+"""Groups of tests that one process takes together, which process takes which, and their order: the longest first."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
-_PACKAGES = ("tests/e2e/", "tests/spark/")
+_AIRFLOW = "tests/e2e/"
+"""Waits for Airflow half of its time."""
+
+_PACKAGES = (_AIRFLOW, "tests/spark/")
 """Tests in these share what is costly to start: an Airflow, a Spark session."""
+
+_SERVERS = ("tests/integration/", _AIRFLOW)
+"""Tests in these start servers, and have ports by process (tests/ports.py)."""
+
+_THIRD = "gw2"
 
 _SECONDS = Path(__file__).with_name("seconds.json")
 """Seconds of each group in the last run that was measured (`python -m tests.suite.profile FOLDER --store`)."""
@@ -22,11 +32,30 @@ _UNMEASURED_SERVER_TEST_S = 20.0
 class ByFile(LoadScopeScheduling):
     """A file's tests are taken together, and those of some packages.
 
+    Of three processes the third takes the tests that wait for Airflow, and then what starts no server: the other two
+    keep the cores busy meanwhile, and no more than two sets of servers run beside Airflow's.
     `xdist_group` marks do not reach the scheduler (pytest-xdist 3.8 writes them into a name that pytest 9.2 computes).
     """
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Hand the first group over that this process takes; a process that takes none of what is left ends."""
+        beside = {other.gateway.id for other in self.nodes if other is not node}
+        group = next((group for group in self.workqueue if takes(node.gateway.id, group, beside)), None)
+        if group is None:
+            node.shutdown()
+            return
+        self.workqueue.move_to_end(group, last=False)
+        super()._assign_work_unit(node)
+
+
+def takes(process: str, group: str, beside: Collection[str]) -> bool:
+    """Tell whether a process takes a group, by the processes that run beside it."""
+    if process == _THIRD and beside:
+        return group == _AIRFLOW or not group.startswith(_SERVERS)
+    return group != _AIRFLOW or _THIRD not in beside
 
 
 def group_of(nodeid: str) -> str:

@@ -61,8 +61,8 @@ def connect_session(url: str, identity: str) -> Any:
                 if not sharing.make(session_id):
                     continue
                 session = SparkSession.builder.remote(_with_session(url, session_id)).create()
-                # What builds columns asks the thread's active session for settings; pyspark leaves an earlier one, which
-                # its server may have closed.
+                # What builds columns asks the thread's active session for settings; pyspark leaves an earlier one,
+                # which its server may have closed.
                 SparkSession._active_session.session = session  # noqa: SLF001
                 session.client.set_retry_policies(retry_policies())
                 for name, value in SESSION_CONF.items():

@@ -45,7 +45,7 @@ test: setup java ## Every path once, on real servers that it starts itself (PROC
 test-full: setup java ## The whole suite: all servers, engines and kinds, long faults
 	DATABUS_TEST_REPORT=$(CURDIR)/docs/test_full.md $(BIN)/python -m pytest $(IN_PROCESSES) $(ARGS)
 
-test-changed: setup java ## What a change touches, by imports, in minutes (SINCE=commit; default: what is not committed)
+test-changed: setup java ## What a change touches, by imports, in about 8 minutes (SINCE=commit; default: what is not committed; ARGS="--minutes 20")
 	$(BIN)/python -m tests.suite.changed $(if $(SINCE),--since $(SINCE)) $(ARGS)
 
 test-loaded: setup java ## A sample of the server tests beside two busy loops

@@ -1,8 +1,9 @@
-"""The tests that a change touches: those that import what changed, as far as it takes minutes.
+"""The tests that a change touches: those that import what changed, as far as they take minutes.
 
-`python -m tests.suite.changed [--since COMMIT] [--list] [pytest's arguments]`: without --since, what is not committed.
-A unit test is touched if it imports a changed module in any number of steps; one that starts servers, if it or a helper
-beside it imports one directly, or is changed itself. What whole flows do is in the whole run only.
+`python -m tests.suite.changed [--since COMMIT] [--minutes N] [--list] [pytest's arguments]`: without --since, what is
+not committed. A unit test is touched if it imports a changed module in any number of steps; one that starts servers, if
+it or a helper beside it imports one directly, or is changed itself. Where these take longer than the minutes, the
+nearest and shortest are run, and the others are told. What whole flows do is in the whole run only.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import argparse
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from tests.suite.groups import group_of, seconds_of
 from tests.suite.steady import ROOT
 
 Imports = Mapping[str, frozenset[str]]
@@ -66,6 +69,33 @@ def touched(changed: Iterable[str], known: Imports) -> set[str]:
     helpers = {name for name in near if name.startswith("tests.") and not _is_test(name)}
     near |= _importers(helpers, known, steps=1)
     return {name for name in everything if _is_test(name) and (_is_unit(name) or name in near or name in changed)}
+
+
+def nearest(tests: Iterable[str], changed: Iterable[str], known: Imports, seconds: Mapping[str, float]) -> list[str]:
+    """Return test modules in the order to run them in: nearest first, and of these the shortest."""
+    names = frozenset(changed)
+
+    def rank(name: str) -> tuple[int, float, str]:
+        return (0 if name in names else 1 if known[name] & names else 2), seconds[name], name
+
+    return sorted(tests, key=rank)
+
+
+def within(tests: Sequence[str], seconds: Mapping[str, float], most_s: float) -> tuple[list[str], list[str]]:
+    """Divide tests in their order into those that fit into some seconds, at least one, and the others."""
+    fit: list[str] = []
+    left: list[str] = []
+    for name in tests:
+        taken = sum(seconds[other] for other in fit)
+        (left if fit and taken + seconds[name] > most_s else fit).append(name)
+    return fit, left
+
+
+def _seconds(paths: Mapping[str, Path]) -> dict[str, float]:
+    """Return how long each test file takes: of a group of several, its share."""
+    groups = {name: group_of(str(path.relative_to(ROOT))) for name, path in paths.items() if _is_test(name)}
+    sizes = Counter(groups.values())
+    return {name: seconds_of(group) / sizes[group] for name, group in groups.items()}
 
 
 def _importers(of: set[str], known: Imports, steps: int | None) -> set[str]:
@@ -120,14 +150,22 @@ def main(arguments: Sequence[str]) -> int:
     """Run the tests that a change touches."""
     parser = argparse.ArgumentParser(prog="python -m tests.suite.changed", description=__doc__)
     parser.add_argument("--since", help="a commit: what has changed since then; default: what is not committed")
+    parser.add_argument("--minutes", type=float, default=8, help="about how long it may take (8)")
     parser.add_argument("--list", action="store_true", help="print the test files, run none")
     options, rest = parser.parse_known_args(arguments)
     paths = modules()
     names = {file: module_of(file) for file in _changed_files(options.since)}
     changed = {name for name in names.values() if name}
     known = imports(paths, changed - set(paths))
-    files = sorted(str(paths[name].relative_to(ROOT)) for name in touched(changed, known))
-    print(f"{len(changed)} modules changed, {len(files)} test files import them", flush=True)
+    found, seconds = touched(changed, known), _seconds(paths)
+    chosen, left = within(nearest(found, changed, known, seconds), seconds, options.minutes * 60)
+    files = sorted(str(paths[name].relative_to(ROOT)) for name in chosen)
+    print(f"{len(changed)} modules changed, {len(found)} test files import them", flush=True)
+    if left:
+        longer = sum(seconds[name] for name in left) / 60
+        print(
+            f"left out: {len(left)} files farther away, some {longer:.0f} minutes (--minutes, or make test)", flush=True
+        )
     if others := sorted(file for file, name in names.items() if not name):
         print(f"no test is known by imports for: {', '.join(others)}", flush=True)
     if options.list or not files:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.suite.changed import imports, module_of, modules, touched
+from tests.suite.changed import imports, module_of, modules, nearest, touched, within
 
 SMALL = {
     "databus.core.a": frozenset[str](),
@@ -43,3 +43,13 @@ def test_files_are_named_as_modules_where_they_are_some() -> None:
     assert module_of("include/databus/kafka/__init__.py") == "databus.kafka"
     assert module_of("tests/unit/test_tls.py") == "tests.unit.test_tls"
     assert module_of("include/databus/sandbox/versions.env") == module_of("jobs/micro_batch.py") == ""
+
+
+def test_the_nearest_and_shortest_are_run_and_the_others_told() -> None:
+    known = {"a": frozenset[str](), "far": frozenset({"b"}), "near": frozenset({"a"}), "near_long": frozenset({"a"})}
+    seconds = {"a": 90.0, "far": 1.0, "near": 5.0, "near_long": 50.0}
+    order = nearest(["far", "near_long", "near", "a"], ["a"], known, seconds)
+    assert order == ["a", "near", "near_long", "far"]
+    assert within(order, seconds, 100) == (["a", "near", "far"], ["near_long"])
+    assert within(order, seconds, 1) == (["a"], ["near", "near_long", "far"])
+    assert within([], seconds, 1) == ([], [])

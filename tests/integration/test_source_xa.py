@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -131,7 +132,7 @@ def test_rows_take_place_gtid_and_time_of_the_commit(waiting: Waiting) -> None:
     assert (rows, plan.rows) == ([], 0)
     (prepared,) = end_of(plan).prepared
     assert prepared.start_pos >= waiting.before.pos
-    assert len(waiting.pins()) == 1
+    assert [name.partition(".prepared")[2] for name in waiting.pins()] == ["", ".json"]
     waiting.history.plain()
     waiting.history.resolve("COMMIT")
     head = shop.open().latest_offset()
@@ -245,6 +246,84 @@ def test_a_prepare_larger_than_any_buffer(shop: Shop) -> None:
     assert ids == {int(i) for (i,) in shop.sql(f"SELECT id FROM {shop.name}.big")}
     source.release(plan)
     source.close()
+
+
+OPEN = {
+    "mysql MINIMAL": ("id INT PRIMARY KEY, e ENUM('one','two'), n INT UNSIGNED, s SET('x','y')", ""),
+    "mariadb FULL": ("id INT PRIMARY KEY, e UUID, n INET6, s INET4", "WITH SYSTEM VERSIONING"),
+    "mariadb NO_LOG": ("id INT PRIMARY KEY, e ENUM('one','two'), n UUID, s INET6", "WITH SYSTEM VERSIONING"),
+}
+"""Server and its metadata → columns and options of a table that its TABLE_MAP events do not describe."""
+
+ANY = {"ENUM": ("one", "two"), "UUID": ("123e4567-e89b-12d3-a456-426655440000", "6ccd780c-baba-1026-9564-5b8c656024db")}
+ANY |= {"INET6": ("2001:db8::1", "::"), "INET4": ("10.0.0.1", "255.0.0.0"), "INT": (4294967295, 7), "SET": ("x,y", "y")}
+
+
+@pytest.fixture(params=list(OPEN))
+def sparse(request: pytest.FixtureRequest, make_shop: Callable[[str, str], Shop]) -> Iterator[Shop]:
+    """A shop with a table `o` of which the log leaves open what its columns are."""
+    flavor, _, metadata = request.param.partition(" ")
+    shop = make_shop(flavor, "numba")
+    shop.sql(f"SET GLOBAL binlog_row_metadata={metadata}")
+    shop.reconnect()
+    columns, options = OPEN[request.param]
+    shop.sql(f"CREATE TABLE {shop.name}.o ({columns}) {options}")
+    yield shop
+    shop.sql("SET GLOBAL binlog_row_metadata=FULL")
+
+
+def open_values(shop: Shop) -> list[dict[str, object]]:
+    """Two rows of `o`, as SELECT shows them."""
+    listed = "SELECT column_name, UPPER(data_type) FROM information_schema.columns"
+    types = dict(shop.sql(f"{listed} WHERE table_schema = '{shop.name}' AND table_name = 'o' AND column_name <> 'id'"))
+    return [{"id": n, **{name: ANY[kind][n] for name, kind in types.items()}} for n in (0, 1)]
+
+
+def prepare_open_rows(shop: Shop) -> list[tuple[str, object, object]]:
+    """Prepare changes of `o` under the xid 'open'; returns them as they are to be delivered."""
+    first, second = open_values(shop)
+    values = ",".join(f"({', '.join(repr(v) for v in row.values())})" for row in (first, second))
+    shop.sql("XA START 'open'", f"INSERT INTO {shop.name}.o ({', '.join(first)}) VALUES {values}")
+    shop.sql(f"UPDATE {shop.name}.o SET e = '{second['e']}' WHERE id = 0", f"DELETE FROM {shop.name}.o WHERE id = 1")
+    shop.sql("XA END 'open'", "XA PREPARE 'open'")
+    shop.reconnect()
+    return [("c", None, first), ("c", None, second), ("u", first, first | {"e": second["e"]}), ("d", second, None)]
+
+
+def read_open(
+    shop: Shop, after: BinlogOffset, decoder: str = "numba"
+) -> tuple[BinlogOffset, list[tuple[str, object, object]]]:
+    source = shop.open((f"{shop.name}.o",), decoder=decoder, flow=f"{shop.name}_{decoder}")
+    plan = source.plan(after, EVERYTHING)
+    assert plan is not None
+    rows = rows_of(source, plan)
+    assert plan.rows == changes(rows)
+    source.close()
+    told = [(r["op"], fields(r["before"]), fields(r["after"])) for r in rows if r["op"] in {"c", "u", "d"}]
+    return end_of(plan), told
+
+
+@pytest.mark.parametrize("found", ["in the range", "kept", "in the log again", "before the flow began"])
+def test_prepared_rows_have_the_tables_of_their_own_place(sparse: Shop, found: str) -> None:
+    history = XaHistory(sparse, 0)
+    before = start = sparse.open().latest_offset()
+    expected = prepare_open_rows(sparse)
+    history.prepared.append("'open'")
+    if found == "before the flow began":
+        sparse.sql("FLUSH BINARY LOGS")
+        start = sparse.open().latest_offset()
+    elif found != "in the range":
+        start, told = read_open(sparse, before)
+        assert (told, len(start.prepared)) == ([], 1)
+    history.resolve("COMMIT", "'open'")
+    if found in ("kept", "in the log again"):  # what the table becomes is not what these rows were written under
+        sparse.sql(f"DROP TABLE {sparse.name}.o", f"CREATE TABLE {sparse.name}.o (id BIGINT PRIMARY KEY)")
+    for kept in sparse.folder.glob("segments/*/*/prepared/*" if found == "in the log again" else "segments/.schema*"):
+        shutil.rmtree(kept) if kept.is_dir() else kept.unlink()
+    end, told = read_open(sparse, start)
+    assert (told, end.prepared) == (expected, ())
+    if found == "in the range" and sparse.sql("SELECT @@GLOBAL.binlog_row_metadata") == [("FULL",)]:
+        assert read_open(sparse, before, "library")[1] == expected
 
 
 def logged_xid(shop: Shop) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,13 +24,19 @@ from databus.binlog.events import (
 )
 from databus.binlog.kernels.walk import R_TRANSACTION
 from databus.binlog.open_rows import OpenRows
-from databus.binlog.schema_history.definitions import Definitions
+from databus.binlog.schema_history.definitions import (
+    Definitions,
+    PinnedDefinition,
+    PinnedDefinitions,
+    RecordingDefinitions,
+)
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import Transactions
 from databus.binlog.walk import LoggedStatement, Walk
 from databus.binlog.walker import Walker
 from databus.binlog.xa import XaEvent, walk_prepared
 from databus.core.errors import DecodeError, OffsetInvalidError
+from databus.core.offsets import PreparedTransaction
 from databus.core.tables import TableSchema
 
 Ints = npt.NDArray[np.int64]
@@ -111,6 +117,19 @@ class Stretch:
     taken_back: Mapping[int, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class CountedPrepare:
+    """The captured row changes of a prepared transaction.
+
+    Attributes:
+        rows: `schema_id` → row changes, in order of appearance.
+        definitions: what its TABLE_MAP events left open; a replay uses exactly these.
+    """
+
+    rows: Mapping[int, int]
+    definitions: tuple[PinnedDefinition, ...]
+
+
 def part(piece: Stretch, first: int, last: int) -> Stretch:
     """Return the transactions first … last − 1 of a stretch, with what lies before them; the last part has the tail."""
     n, log = len(piece.offsets), piece.transactions
@@ -152,17 +171,25 @@ class LogWalk:
     add up stops the walk with its position.
     """
 
-    def __init__(self, capture: TableCapture, start: str, definitions: Definitions | None = None):
+    def __init__(
+        self,
+        capture: TableCapture,
+        start: str,
+        definitions: Definitions | None = None,
+        prepared: Callable[[PreparedTransaction], RecordingDefinitions] | None = None,
+    ):
         """Prepare for a dump that was asked to start at a transaction boundary.
 
         Args:
             capture: tables whose rows are counted.
             start: where the dump starts, for messages.
             definitions: adds what TABLE_MAP events leave open; None where the log says it all.
+            prepared: begins to record what one prepared transaction uses of these definitions: it is walked again when
+                it is committed, and has the tables of its own place. None where the log says it all.
         """
         self._capture = capture
         self._start = start
-        self._definitions = definitions
+        self._definitions, self._prepared = definitions, prepared
         self._tables = CapturedTables(capture)
         self._file, self._pos = "", 0
         self._walker: Walker | None = None
@@ -235,28 +262,48 @@ class LogWalk:
             end: file position after the last event.
         """
 
-    def count_prepared(self, data: npt.NDArray[np.uint8], file: str, start_pos: int, xid: str) -> Mapping[int, int]:
+    def count_prepared(
+        self,
+        data: npt.NDArray[np.uint8],
+        prepared: PreparedTransaction,
+        definitions: tuple[PinnedDefinition, ...] | None = None,
+    ) -> CountedPrepare:
         """Count the captured row changes of a prepared transaction, in the numbering of this walk's tables.
 
         Args:
             data: FORMAT_DESCRIPTION and the transaction.
-            file: log file of the transaction.
-            start_pos: its position.
-            xid: the transaction that it must be.
-
-        Returns:
-            `schema_id` → row changes, in order of appearance.
+            prepared: the transaction that it must be, and its place.
+            definitions: what its TABLE_MAP events leave open, as kept with it; None where nothing was kept.
 
         Raises:
             DecodeError: it is another transaction, or cannot be decoded.
+            SchemaUnknownError: the kept definitions are not those of the log.
         """
-        walk = walk_prepared(Walker(file, start_pos, prepared=True), data, xid)
-        schemas, counts = self._tables.count(data, walk.rows, walk.slots, file)
+        walk, used = self._walked_prepare(data, prepared, definitions)
+        schemas, counts = self._tables.count(data, walk.rows, walk.slots, prepared.file)
         found: dict[int, int] = {}
         for schema, count in zip(schemas.tolist(), counts.tolist(), strict=True):
             if schema >= 0:
                 found[schema] = found.get(schema, 0) + count
-        return found
+        return CountedPrepare(found, used)
+
+    def definitions_of(
+        self, data: npt.NDArray[np.uint8], prepared: PreparedTransaction
+    ) -> tuple[PinnedDefinition, ...]:
+        """Return what the TABLE_MAP events of a prepared transaction leave open; arguments as of `count_prepared`."""
+        return self._walked_prepare(data, prepared, None)[1] if self._prepared is not None else ()
+
+    def _walked_prepare(
+        self,
+        data: npt.NDArray[np.uint8],
+        prepared: PreparedTransaction,
+        kept: tuple[PinnedDefinition, ...] | None,
+    ) -> tuple[Walk, tuple[PinnedDefinition, ...]]:
+        recorder = self._prepared(prepared) if kept is None and self._prepared is not None else None
+        definitions = recorder if kept is None else PinnedDefinitions(kept)
+        walker = Walker(prepared.file, prepared.start_pos, prepared=True, definitions=definitions)
+        walk = walk_prepared(walker, data, prepared.xid)
+        return walk, recorder.recorded if recorder is not None else kept or ()
 
     def _concerns(self, logged: LoggedStatement) -> bool:
         """Whether a statement may change a captured table; one that names none or several may."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from databus.binlog.events import HEADER_BYTES, parse_format_description, parse_header
 from databus.binlog.log_walk import LogWalk
-from databus.binlog.segments import Segment, committed_name, pinned_name
+from databus.binlog.segments import FetchedPrepare, PinnedPrepare, Segment, committed_name, pinned_name
 from databus.binlog.xa import CommitPlace
 from databus.core.errors import PreparedTransactionMissingError
 from databus.core.offsets import BinlogOffset, PreparedTransaction
@@ -34,11 +34,11 @@ class WantedPrepare:
     commit: CommitPlace
 
 
-FetchPrepare = Callable[[WantedPrepare, Path], PreparedTransaction]
+FetchPrepare = Callable[[WantedPrepare, Path], FetchedPrepare]
 """Writes FORMAT_DESCRIPTION and the events of a prepare to a file, and returns where they lie in the log."""
 
 
-def nowhere_to_fetch(wanted: WantedPrepare, path: Path) -> PreparedTransaction:  # noqa: ARG001 - a FetchPrepare
+def nowhere_to_fetch(wanted: WantedPrepare, path: Path) -> FetchedPrepare:  # noqa: ARG001 - a FetchPrepare
     """Refuse: there is no log to look in.
 
     Raises:
@@ -114,31 +114,36 @@ class PendingXa:
 
         Raises:
             PreparedTransactionMissingError: the prepare is neither in the range nor elsewhere.
+            SchemaUnknownError: it is not of the tables that were kept with it.
         """
         known, staged = self._pending.pop(xid, None), self._staged.pop(xid, None)
         path = self._folder / committed_name(place.file, place.start_pos)
         if known is not None and staged is not None:
             _copy(known, staged, path)
+            found = FetchedPrepare(known)
         else:
-            known = self._fetch(WantedPrepare(xid, known, place), path)
+            found = self._fetch(WantedPrepare(xid, known, place), path)
+        known = found.prepared
         data = np.memmap(path, np.uint8, mode="r")
-        rows = self._walk.count_prepared(data, known.file, known.start_pos, xid)
-        if not rows:
+        counted = self._walk.count_prepared(data, known, found.definitions)
+        if not counted.rows:
             path.unlink()
             return None
         description = data[: parse_header(data[:HEADER_BYTES].tobytes()).size_bytes].tobytes()
         return Segment(
-            path.name, known.file, known.start_pos, known.end_pos, len(data), 1, rows, place.ts_ms, place.ts_ms,
+            path.name, known.file, known.start_pos, known.end_pos, len(data), 1, counted.rows, place.ts_ms, place.ts_ms,
             place.ts_ms, parse_format_description(description, known.file).checksum, (), place,
+            definitions=counted.definitions,
         )  # fmt: skip
 
-    def pin(self, folder: Path) -> list[Path]:
+    def pin(self, folder: Path) -> list[PinnedPrepare]:
         """Copy the events of what was prepared in this range and is pending to files of their own; returns these."""
         pins = []
         for xid, staged in self._staged.items():
-            path = folder / pinned_name(self._pending[xid])
-            _copy(self._pending[xid], staged, path)
-            pins.append(path)
+            prepared = self._pending[xid]
+            path = folder / pinned_name(prepared)
+            _copy(prepared, staged, path)
+            pins.append(PinnedPrepare(path, self._walk.definitions_of(np.memmap(path, np.uint8, mode="r"), prepared)))
         return pins
 
 

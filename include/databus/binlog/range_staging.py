@@ -17,7 +17,7 @@ from databus.binlog.executed_gtids import ExecutedGtids
 from databus.binlog.log_walk import FileStart, LogWalk, Stretch, part
 from databus.binlog.mapped import windows
 from databus.binlog.pending_xa import FetchPrepare, PendingXa, StagedPrepare, in_log_order, nowhere_to_fetch
-from databus.binlog.segments import TARGET_BYTES, RangeIndex, Segment, segment_name
+from databus.binlog.segments import TARGET_BYTES, PinnedPrepare, RangeIndex, Segment, segment_name
 from databus.binlog.store_space import writing
 from databus.binlog.xa import CommitPlace, XaEvent, XaPhase
 from databus.core.errors import OffsetInvalidError
@@ -146,7 +146,7 @@ class RangeStager:
         segments, tables = in_log_order(self._segments, self._walk.tables)
         return RangeIndex(OffsetRange(start, end), str(self._capture), tables, segments, self._bytes, more)
 
-    def pins(self, folder: Path) -> list[Path]:
+    def pins(self, folder: Path) -> list[PinnedPrepare]:
         """Write the events of what the range prepared and left pending into a folder; after `finish`."""
         return self._xa.pin(folder)
 

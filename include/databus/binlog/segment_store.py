@@ -3,7 +3,8 @@
 Layout: `<root>/<flow>/<server>/<file>.<pos>-<file>.<pos>/` holds the segment files of one range and `index.json`. A
     range is staged in a
 folder beside it and moved at its end; the index is written last, so a folder with an index is whole.
-`<root>/<flow>/<server>/prepared/` keeps the events of XA transactions that are pending at the end of a range.
+`<root>/<flow>/<server>/prepared/` keeps the events of XA transactions that are pending at the end of a range, and
+beside each what its tables were at its place.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from databus.binlog.segments import RangeIndex, Segment, pinned_name
+from databus.binlog.schema_history.definitions import PinnedDefinition
+from databus.binlog.segments import FetchedPrepare, PinnedPrepare, RangeIndex, Segment, pinned_name
 from databus.binlog.store_space import store_full
 from databus.core.errors import SourceUnavailableError
 from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 
 _INDEX = "index.json"
 _PINS = "prepared"
+_DEFINITIONS = ".json"
+"""Ending of the file beside a kept prepare that holds what its tables were."""
 
 
 @dataclass(frozen=True)
@@ -112,33 +116,48 @@ class SegmentStore:
         """Return the URI under which every worker reads a segment."""
         return str(self._files.unstrip_protocol(f"{self._folder(index.range)}/{segment.name}"))
 
-    def pin(self, path: Path) -> None:
-        """Keep the events of a prepared transaction until `unpin`; replaces a copy that is there."""
-        target = f"{self._home}/{_PINS}/{path.name}"
+    def pin(self, pin: PinnedPrepare) -> None:
+        """Keep the events of a prepared transaction and its tables until `unpin`; replaces a copy that is there."""
+        target = f"{self._home}/{_PINS}/{pin.path.name}"
+        text = json.dumps({"v": 1, "definitions": [d.to_json() for d in pin.definitions]})
         try:
             if self._local:
                 Path(target).parent.mkdir(parents=True, exist_ok=True)
-                path.replace(target)
+            # The definitions first: a copy that is there has them, unless an earlier version wrote it.
+            self._files.pipe_file(target + _DEFINITIONS, text.encode())
+            if self._local:
+                pin.path.replace(target)
             else:
-                self._files.put_file(str(path), target)
-                path.unlink()
+                self._files.put_file(str(pin.path), target)
+                pin.path.unlink()
         except OSError as error:
             raise self._unusable(error) from error
 
-    def load_pin(self, prepared: PreparedTransaction, path: Path) -> bool:
-        """Copy the kept events of a prepared transaction to a local file; False when none are kept."""
+    def load_pin(self, prepared: PreparedTransaction, path: Path) -> FetchedPrepare | None:
+        """Copy the kept events of a prepared transaction to a local file; None when none are kept."""
+        kept = f"{self._home}/{_PINS}/{pinned_name(prepared)}"
         try:
-            self._files.get_file(f"{self._home}/{_PINS}/{pinned_name(prepared)}", str(path))
+            self._files.get_file(kept, str(path))
         except FileNotFoundError:
-            return False
+            return None
         except OSError as error:
             raise self._unusable(error) from error
-        return True
+        return FetchedPrepare(prepared, self._pinned_definitions(kept + _DEFINITIONS))
+
+    def _pinned_definitions(self, path: str) -> tuple[PinnedDefinition, ...] | None:
+        try:
+            data = json.loads(self._files.cat_file(path))
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        except OSError as error:
+            raise self._unusable(error) from error
+        return tuple(PinnedDefinition.from_json(d) for d in data["definitions"]) if data.get("v") == 1 else None
 
     def unpin(self, prepared: PreparedTransaction) -> None:
         """Delete the kept events of a prepared transaction; safe when there are none."""
-        with contextlib.suppress(FileNotFoundError):
-            self._files.rm_file(f"{self._home}/{_PINS}/{pinned_name(prepared)}")
+        for ending in ("", _DEFINITIONS):
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rm_file(f"{self._home}/{_PINS}/{pinned_name(prepared)}{ending}")
 
     def delete(self, planned: OffsetRange) -> None:
         """Delete a staged range; safe when it is not there."""

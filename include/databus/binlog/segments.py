@@ -8,7 +8,8 @@ magic.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from databus.binlog.schema_history.definitions import PinnedDefinition
@@ -46,6 +47,8 @@ class Segment:
             transaction that XA PREPARE ended: `file`, `start_pos` and `end_pos` are the prepare's, times the commit's.
         min_ts_ms: earliest commit time.
         gtids_before: GTIDs executed at `start_pos`, "" when unknown.
+        definitions: of a prepared transaction, what its TABLE_MAP events left open at their own place; None where the
+            range's definitions hold.
     """
 
     name: str
@@ -63,12 +66,16 @@ class Segment:
     commits: CommitPlace | None = None
     min_ts_ms: int = 0
     gtids_before: str = ""
+    definitions: tuple[PinnedDefinition, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        values = asdict(self)
+        values = asdict(replace(self, definitions=None))
+        del values["definitions"]
         if self.commits is None:
             del values["commits"]
+        if self.definitions is not None:
+            values["definitions"] = [d.to_json() for d in self.definitions]
         return {
             **values,
             "rows": {str(k): v for k, v in self.rows.items()},
@@ -83,6 +90,8 @@ class Segment:
         values["table_events"] = tuple(values["table_events"])
         if "commits" in values:
             values["commits"] = CommitPlace.from_json(values["commits"])
+        if "definitions" in values:
+            values["definitions"] = tuple(PinnedDefinition.from_json(d) for d in values["definitions"])
         return cls(**values)
 
 
@@ -157,6 +166,32 @@ class RangeIndex:
             data["more"],
             tuple(PinnedDefinition.from_json(d) for d in data.get("definitions", ())),
         )
+
+
+@dataclass(frozen=True)
+class FetchedPrepare:
+    """A prepare that lies before the range.
+
+    Attributes:
+        prepared: where it lies in the log.
+        definitions: what its TABLE_MAP events leave open, as kept with its copy; None where it came from the log.
+    """
+
+    prepared: PreparedTransaction
+    definitions: tuple[PinnedDefinition, ...] | None = None
+
+
+@dataclass(frozen=True)
+class PinnedPrepare:
+    """The kept copy of a prepare.
+
+    Attributes:
+        path: FORMAT_DESCRIPTION and its events.
+        definitions: what its TABLE_MAP events leave open.
+    """
+
+    path: Path
+    definitions: tuple[PinnedDefinition, ...]
 
 
 def segment_name(file: str, start_pos: int) -> str:

@@ -195,7 +195,9 @@ class MysqlBinlogSource:
         return [
             SegmentSplit(
                 tuple(
-                    SegmentAddress(store.address(index, s), s.file, s.start_pos, sum(s.rows.values()), s.commits)
+                    SegmentAddress(
+                        store.address(index, s), s.file, s.start_pos, sum(s.rows.values()), s.commits, s.definitions
+                    )
                     for s in segments
                 ),
                 self._capture,

@@ -25,9 +25,9 @@ from databus.binlog.schema_history.interpret import interpret
 from databus.binlog.schema_history.store import HistoryStore
 from databus.binlog.statements import QueryEvent
 from databus.binlog.tablemap import TableMap
-from databus.core.errors import OffsetInvalidError, SchemaUnknownError, SourceUnavailableError
+from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SchemaUnknownError, SourceUnavailableError
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
-from databus.core.offsets import BinlogOffset
+from databus.core.offsets import BinlogOffset, PreparedTransaction
 from databus.sources.mysql_columns import MysqlColumns
 from databus.sources.mysql_server import MysqlServer
 
@@ -47,17 +47,30 @@ _WAY_OUT = (
 class DefinitionMissingError(Exception):
     """A table was met whose definition is not known; the walk must be begun again once it is."""
 
-    def __init__(self, table: TableMap, file: str, pos: int, why: str):
+    def __init__(self, table: TableMap, file: str, pos: int, why: str, prepared: PreparedTransaction | None = None):
         super().__init__(f"{file}:{pos}: {table.full_name}: {why}")
-        self.table, self.file, self.pos, self.why = table, file, pos, why
+        self.table, self.file, self.pos, self.why, self.prepared = table, file, pos, why, prepared
 
 
 class FollowedDefinitions:
-    """What a walk from a flow's offset asks and tells; one per walk."""
+    """What a walk from a flow's offset asks and tells; one per walk, and one per prepared transaction."""
 
-    def __init__(self, capture: TableCapture, flavor: str, history: SchemaHistory | None, *, fold: bool = False):
+    def __init__(
+        self,
+        capture: TableCapture,
+        flavor: str,
+        history: SchemaHistory | None,
+        *,
+        fold: bool = False,
+        prepared: PreparedTransaction | None = None,
+    ):
         self._capture, self._flavor, self._history, self._fold = capture, flavor, history, fold
+        self._prepared = prepared
         self._used: list[PinnedDefinition] = []
+
+    def of_prepare(self, prepared: PreparedTransaction) -> FollowedDefinitions:
+        """Begin to record what one prepared transaction uses, which may lie far before the walk's place."""
+        return FollowedDefinitions(self._capture, self._flavor, self._history, prepared=prepared)
 
     def complete(self, table: TableMap, flavor: str, file: str, pos: int) -> TableMap:
         """Complete a captured table from the history.
@@ -72,7 +85,7 @@ class FollowedDefinitions:
         try:
             found, definition = _attached(table, entry)
         except MismatchError as error:
-            raise DefinitionMissingError(table, file, pos, str(error)) from None
+            raise DefinitionMissingError(table, file, pos, str(error), self._prepared) from None
         last = next((u for u in reversed(self._used) if u.definition.name == name), None)
         if last is None or last.definition != definition:
             self._used.append(PinnedDefinition(file, pos, definition))
@@ -87,6 +100,11 @@ class FollowedDefinitions:
         found = interpret(query, self._history, before, f"{file}:{end_pos}", self._flavor, fold=self._fold)
         for name, entry in found.items():
             self._history.add(name, replace(entry, place=place))
+
+    @property
+    def recorded(self) -> tuple[PinnedDefinition, ...]:
+        """What was used so far."""
+        return tuple(self._used)
 
     def used(self, end: BinlogOffset) -> tuple[PinnedDefinition, ...]:
         """Return the definitions used up to an offset."""
@@ -166,10 +184,25 @@ class MysqlDefinitions:
                 return
         if attempt not in self._tried:
             self._tried.add(attempt)
-            self._history.add_proven(self._proven(start, [name]))
+            unread = self._prove(missing, name, start)
             if self._knows(self._history, missing):
                 return
+            missing.why = unread or missing.why
         raise self._unknown(missing, name)
+
+    def _prove(self, missing: DefinitionMissingError, name: TableName, start: BinlogOffset) -> str:
+        """Prove one table's definition from the walk's start on, or from a prepare before it; "", or why it cannot."""
+        assert self._history is not None  # noqa: S101 - it is opened before anything is proven
+        prepared = missing.prepared
+        if prepared is None or not place_of(prepared.file, prepared.start_pos) < Place(start.file_number, start.pos):
+            self._history.add_proven(self._proven(start, [name]))
+            return ""
+        begin = BinlogOffset(prepared.file, prepared.start_pos, "", self._server.flavor, self._server.identity)
+        try:
+            self._history.add_proven(self._proven(begin, [name]))
+        except (OffsetPurgedError, OffsetInvalidError) as error:
+            return f"the log from its XA PREPARE on cannot be read: {error.message}"
+        return ""
 
     def _knows(self, history: SchemaHistory, missing: DefinitionMissingError) -> bool:
         """Whether a history has a definition that fits; else `missing` says why not."""

@@ -15,6 +15,7 @@ from databus.binlog.log_walk import FileStart, LogWalk, Stretch
 from databus.binlog.mapped import windows
 from databus.binlog.pending_xa import WantedPrepare, prepare_missing
 from databus.binlog.segment_store import SegmentStore
+from databus.binlog.segments import FetchedPrepare
 from databus.binlog.store_space import writing
 from databus.binlog.xa import XaPhase
 from databus.core.errors import DecodeError, OffsetInvalidError, OffsetPurgedError
@@ -37,7 +38,7 @@ class PreparedTransactions:
     def __init__(self, server: MysqlServer, open_dump: OpenDump, store: SegmentStore):
         self._server, self._open_dump, self._store = server, open_dump, store
 
-    def fetch(self, wanted: WantedPrepare, path: Path) -> PreparedTransaction:
+    def fetch(self, wanted: WantedPrepare, path: Path) -> FetchedPrepare:
         """Write FORMAT_DESCRIPTION and the events of a prepare to a file; returns where they lie in the log.
 
         Raises:
@@ -45,16 +46,17 @@ class PreparedTransactions:
             SourceUnavailableError: the server cannot be asked.
         """
         if wanted.known is not None:
-            if self._store.load_pin(wanted.known, path):
-                return wanted.known
+            kept = self._store.load_pin(wanted.known, path)
+            if kept is not None:
+                return kept
             # Another server's log (a failover) may lack the file, or hold something else at that place.
             with contextlib.suppress(OffsetPurgedError, OffsetInvalidError, DecodeError):
                 if self._write(wanted.known, path):
-                    return wanted.known
+                    return FetchedPrepare(wanted.known)
         found = self._search(wanted)
         if found is None or not self._write(found, path):
             raise prepare_missing(wanted, self._server.place)
-        return found
+        return FetchedPrepare(found)
 
     def _write(self, prepared: PreparedTransaction, path: Path) -> bool:
         """Dump a prepare to a file; False when another transaction lies at its place."""

@@ -99,7 +99,7 @@ class RangeDumper:
         definitions = self._definitions.begin(start)
         store = self._stores.segments()
         staging = store.stage()
-        walk = LogWalk(self._capture, f"{self._server.place}: {start}", definitions)
+        walk = LogWalk(self._capture, f"{self._server.place}: {start}", definitions, definitions.of_prepare)
         stager = RangeStager(staging.folder, walk, self._capture, start, bounds)
         try:
             with kept or self._reading(start, bounds, deadline, staging.folder) as dump:

@@ -44,7 +44,7 @@ def segment_rows(
     if split.decoder == "library":
         from databus.sources.library_decoder import LibraryEvents
 
-        library = LibraryEvents(data, segment, split.capture, SchemaIds(split.tables), _definitions(split))
+        library = LibraryEvents(data, segment, split.capture, SchemaIds(split.tables), _definitions(segment, split))
         yield from library.rows(emission)
     else:
         yield from _numba_rows(data, segment, split, emission)
@@ -99,7 +99,7 @@ def _numba_rows(
     data: npt.NDArray[np.uint8], segment: SegmentAddress, split: SegmentSplit, emission: Emission
 ) -> Iterator[pa.RecordBatch]:
     ids = SchemaIds(split.tables)
-    definitions = _definitions(split)
+    definitions = _definitions(segment, split)
     most = None if split.claims is None else split.claims.over_bytes
     if len(data) > _WHOLE_BYTES or plain_bytes(data) > _WHOLE_BYTES:
         for piece in decode_pieces(
@@ -137,8 +137,9 @@ def _in_order(decoded: DecodedEvents, emission: Emission) -> Iterator[pa.RecordB
         yield from in_log_order(list(_emitted(decoded, decoded, emission)))
 
 
-def _definitions(split: SegmentSplit) -> PinnedDefinitions | None:
-    return PinnedDefinitions(split.definitions) if split.definitions else None
+def _definitions(segment: SegmentAddress, split: SegmentSplit) -> PinnedDefinitions | None:
+    found = split.definitions if segment.definitions is None else segment.definitions
+    return PinnedDefinitions(found) if found else None
 
 
 def _emitted(

@@ -31,6 +31,7 @@ class SegmentAddress:
         start_pos: file position of the first byte after its FORMAT_DESCRIPTION event.
         rows: row changes of captured tables, which reading must find again.
         commits: the XA COMMIT to which its rows belong, None for a segment of the log as it is.
+        definitions: of a prepared transaction, what its TABLE_MAP events left open; None where the split's hold.
     """
 
     uri: str
@@ -38,6 +39,7 @@ class SegmentAddress:
     start_pos: int
     rows: int
     commits: CommitPlace | None = None
+    definitions: tuple[PinnedDefinition, ...] | None = None
 
 
 @dataclass(frozen=True)

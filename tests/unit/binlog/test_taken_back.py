@@ -25,7 +25,7 @@ from databus.binlog.dump import Events
 from databus.binlog.log_walk import LogWalk
 from databus.binlog.pending_xa import WantedPrepare
 from databus.binlog.range_staging import RangeBounds, RangeStager
-from databus.binlog.segments import RangeIndex, Segment, pinned_name
+from databus.binlog.segments import FetchedPrepare, PinnedPrepare, RangeIndex, Segment, pinned_name
 from databus.binlog.table_batch import TableBatch, TableEvent
 from databus.binlog.taken_back import TakenBack
 from databus.binlog.xa import CommitPlace, XaPhase, parse_prepare, parse_second_phase
@@ -111,7 +111,7 @@ class Recording:
 
     def stage(
         self, folder: Path, after: BinlogOffset, steps: list[int], bounds: RangeBounds
-    ) -> tuple[RangeIndex | None, list[Path]]:
+    ) -> tuple[RangeIndex | None, list[PinnedPrepare]]:
         """Dump from a place on, in batches of `steps` events."""
         capture = TableCapture(("shop.*",))
         walk = LogWalk(capture, str(after))
@@ -160,10 +160,10 @@ def test_recorded_logs_cut_anywhere_replay_to_the_final_tables(
     recording = Recording(flavor)
     pinned: dict[str, Path] = {}
 
-    def fetch(wanted: WantedPrepare, path: Path) -> PreparedTransaction:
+    def fetch(wanted: WantedPrepare, path: Path) -> FetchedPrepare:
         assert wanted.known is not None
         path.write_bytes(pinned[pinned_name(wanted.known)].read_bytes())
-        return wanted.known
+        return FetchedPrepare(wanted.known, ())
 
     after, got, ranges = BinlogOffset(recording.file, 4, "", flavor, "s"), [], 0
     while True:
@@ -172,7 +172,7 @@ def test_recorded_logs_cut_anywhere_replay_to_the_final_tables(
         index, pins = recording.stage(folder, after, steps, bounds)
         if index is None:
             break
-        pinned |= {p.name: p for p in pins}
+        pinned |= {p.path.name: p.path for p in pins}
         assert [s.schema_id for s in index.tables] == list(range(len(index.tables)))
         for segment in index.segments:
             data = np.fromfile(folder / segment.name, np.uint8)
@@ -274,7 +274,8 @@ def test_savepoints_count_rows_events_over_stretches(tmp_path: Path, step: int) 
     assert (index.rows, [s.transactions for s in index.segments]) == (3, [3])
     assert isinstance(index.range.end, BinlogOffset)
     assert [p.xid for p in index.range.end.prepared] == [ONE]
-    (pin,) = stager.pins(tmp_path)
+    (kept,) = stager.pins(tmp_path)
+    pin = kept.path
     assert values(
         pin.read_bytes(), prepared=CommitPlace(FILE, 4, 5, "", 0, 0), base_pos=int(pin.name.split(".")[2])
     ) == [(0, [10])]

@@ -29,6 +29,15 @@ class Definitions(Protocol):
         ...
 
 
+class RecordingDefinitions(Definitions, Protocol):
+    """Definitions that remember which of them were used."""
+
+    @property
+    def recorded(self) -> tuple[PinnedDefinition, ...]:
+        """What was used so far, in the order in which it was asked for."""
+        ...
+
+
 @dataclass(frozen=True)
 class PinnedDefinition:
     """A definition that a plan used.

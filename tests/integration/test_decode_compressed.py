@@ -16,6 +16,7 @@ from databus.binlog.scan import scan_events
 from databus.binlog.table_batch import DELETE, TableBatch
 from databus.core.errors import DecodeError
 from databus.core.findings import Level
+from databus.core.offsets import BinlogOffset
 from databus.sandbox import Sandbox
 from tests.contract.source_contract import EVERYTHING, Row, SourceContract, changes, rows_of
 from tests.integration.binlog_shop import Shop
@@ -119,6 +120,35 @@ def write(shop: CompressedShop, seed: int, *, mixed: bool = False) -> None:
             )
         if number == 10:
             shop.sql("FLUSH BINARY LOGS")
+
+
+@pytest.mark.parametrize("decoder", ["numba", "library"])
+@pytest.mark.parametrize("apart", [False, True], ids=["one range", "two ranges"])
+def test_rows_of_a_compressed_prepare_come_at_its_commit(
+    make_shop: Callable[[str, str], CompressedShop], flavor: str, decoder: str, apart: bool
+) -> None:
+    shop = make_shop(flavor, decoder)
+    shop.sql(f"CREATE TABLE {shop.name}.t (id INT PRIMARY KEY, v VARCHAR(900))")
+    start = shop.open().latest_offset()
+    values = ",".join(f"({n}, REPEAT('x', {n}))" for n in range(500))
+    shop.sql("XA START 'small'", f"INSERT INTO {shop.name}.t VALUES {values}", "SAVEPOINT s")
+    shop.sql(f"DELETE FROM {shop.name}.t WHERE id % 2", "ROLLBACK TO s", f"DELETE FROM {shop.name}.t WHERE id >= 300")
+    shop.sql("XA END 'small'", "XA PREPARE 'small'")
+    logged = {str(row[2]) for row in shop.sql(f"SHOW BINLOG EVENTS IN '{start.file}' FROM {start.pos}")}
+    assert any("payload" in kind or "compressed" in kind for kind in logged)
+    if apart:
+        source = shop.open()
+        plan = source.plan(start, EVERYTHING)
+        assert plan is not None
+        assert (plan.rows, rows_of(source, plan)) == (0, [])
+        assert isinstance(plan.range.end, BinlogOffset)
+        start = plan.range.end
+        source.close()
+    shop.sql("XA COMMIT 'small'")
+    rows = shop.read(start)
+    assert [(r["op"], json.loads(r["key"])["id"]) for r in rows] == [
+        *(("c", n) for n in range(500)), *(("d", n) for n in range(300, 500))
+    ]  # fmt: skip
 
 
 def told(rows: list[Row]) -> list[tuple[Any, ...]]:

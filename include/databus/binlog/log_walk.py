@@ -280,7 +280,7 @@ class LogWalk:
             SchemaUnknownError: the kept definitions are not those of the log.
         """
         walk, used = self._walked_prepare(data, prepared, definitions)
-        schemas, counts = self._tables.count(data, walk.rows, walk.slots, prepared.file)
+        schemas, counts = self._tables.count(walk.expansion.buffer, walk.rows, walk.slots, prepared.file)
         found: dict[int, int] = {}
         for schema, count in zip(schemas.tolist(), counts.tolist(), strict=True):
             if schema >= 0:

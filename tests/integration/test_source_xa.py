@@ -177,6 +177,30 @@ def test_without_a_copy_the_prepare_is_dumped_again(waiting: Waiting) -> None:
     assert replay(rows, fields) == waiting.history.tables()
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["named by the checkpoint", "before the flow began"])
+def test_a_committed_range_is_opened_again_from_what_is_kept(waiting: Waiting, known: bool) -> None:
+    shop, history = waiting.shop, waiting.history
+    shop.keep = "1d,1GB"
+    first, _ = waiting.plan(waiting.before)
+    start = end_of(first) if known else dataclasses.replace(end_of(first), prepared=())
+    history.resolve("COMMIT")
+    plan, rows = waiting.plan(start)
+    assert replay(rows, fields) == history.tables()
+    # The next transaction under the same xid, in a file behind the commit, is another one.
+    shop.sql("FLUSH BINARY LOGS")
+    behind = shop.open().latest_offset()
+    shop.sql(f"XA START {waiting.xid}", f"INSERT INTO {shop.name}.a VALUES (9000, 1)", f"XA END {waiting.xid}")
+    shop.sql(f"XA PREPARE {waiting.xid}")
+    history.prepared.append(waiting.xid)
+    shop.reconnect()
+    shop.purge_to(behind.file)
+    source = shop.open(tables_of(shop))
+    again = source.reopen(plan.range)
+    assert rows_of(source, again) == rows
+    source.release(again)
+    source.close()
+
+
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["unknown", "at another place"])
 def test_a_prepare_before_the_start_is_found_in_the_log(waiting: Waiting, elsewhere: bool) -> None:
     shop, history = waiting.shop, waiting.history

@@ -143,7 +143,8 @@ class PendingXa:
             prepared = self._pending[xid]
             path = folder / pinned_name(prepared)
             _copy(prepared, staged, path)
-            pins.append(PinnedPrepare(path, self._walk.definitions_of(np.memmap(path, np.uint8, mode="r"), prepared)))
+            definitions = self._walk.definitions_of(np.memmap(path, np.uint8, mode="r"), prepared)
+            pins.append(PinnedPrepare(path, xid, definitions))
         return pins
 
 

@@ -14,6 +14,7 @@ import json
 import shutil
 import tempfile
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,8 @@ from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 
 _INDEX = "index.json"
 _PINS = "prepared"
-_DEFINITIONS = ".json"
-"""Ending of the file beside a kept prepare that holds what its tables were."""
+_DESCRIPTION = ".json"
+"""Ending of the file beside a kept prepare that names its xid and holds what its tables were."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +120,12 @@ class SegmentStore:
     def pin(self, pin: PinnedPrepare) -> None:
         """Keep the events of a prepared transaction and its tables until `unpin`; replaces a copy that is there."""
         target = f"{self._home}/{_PINS}/{pin.path.name}"
-        text = json.dumps({"v": 1, "definitions": [d.to_json() for d in pin.definitions]})
+        text = json.dumps({"v": 1, "xid": pin.xid, "definitions": [d.to_json() for d in pin.definitions]})
         try:
             if self._local:
                 Path(target).parent.mkdir(parents=True, exist_ok=True)
-            # The definitions first: a copy that is there has them, unless an earlier version wrote it.
-            self._files.pipe_file(target + _DEFINITIONS, text.encode())
+            # The description first: a copy that is there has one, unless an earlier version wrote it.
+            self._files.pipe_file(target + _DESCRIPTION, text.encode())
             if self._local:
                 pin.path.replace(target)
             else:
@@ -133,31 +134,47 @@ class SegmentStore:
         except OSError as error:
             raise self._unusable(error) from error
 
-    def load_pin(self, prepared: PreparedTransaction, path: Path) -> FetchedPrepare | None:
-        """Copy the kept events of a prepared transaction to a local file; None when none are kept."""
+    def load_pin(self, prepared: PreparedTransaction, path: Path, *, named: bool = False) -> FetchedPrepare | None:
+        """Copy the kept events of a prepared transaction to a local file; None when none are kept.
+
+        Args:
+            prepared: the transaction.
+            path: the local file.
+            named: whether the copy must name its xid, because the place may be of another server's log.
+        """
         kept = f"{self._home}/{_PINS}/{pinned_name(prepared)}"
+        described = self._described(kept)
+        if (described or named) and described.get("xid") != prepared.xid:
+            return None
         try:
             self._files.get_file(kept, str(path))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._unusable(error) from error
-        return FetchedPrepare(prepared, self._pinned_definitions(kept + _DEFINITIONS))
+        definitions = described.get("definitions")  # an earlier version did not keep them
+        known = None if definitions is None else tuple(PinnedDefinition.from_json(d) for d in definitions)
+        return FetchedPrepare(prepared, known)
 
-    def _pinned_definitions(self, path: str) -> tuple[PinnedDefinition, ...] | None:
+    def unpin(self, prepared: PreparedTransaction, *, named: bool = False) -> None:
+        """Delete the kept events of a prepared transaction; safe when there are none. Arguments as of `load_pin`."""
+        kept = f"{self._home}/{_PINS}/{pinned_name(prepared)}"
+        described = self._described(kept)
+        if (described or named) and described.get("xid") != prepared.xid:
+            return
+        for path in (kept, kept + _DESCRIPTION):
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rm_file(path)
+
+    def _described(self, pin: str) -> Mapping[str, Any]:
+        """Return what is written beside a kept prepare; empty when an earlier version kept it, or none is kept."""
         try:
-            data = json.loads(self._files.cat_file(path))
+            found = json.loads(self._files.cat_file(pin + _DESCRIPTION))
         except (FileNotFoundError, json.JSONDecodeError):
-            return None
+            return {}
         except OSError as error:
             raise self._unusable(error) from error
-        return tuple(PinnedDefinition.from_json(d) for d in data["definitions"]) if data.get("v") == 1 else None
-
-    def unpin(self, prepared: PreparedTransaction) -> None:
-        """Delete the kept events of a prepared transaction; safe when there are none."""
-        for ending in ("", _DEFINITIONS):
-            with contextlib.suppress(FileNotFoundError):
-                self._files.rm_file(f"{self._home}/{_PINS}/{pinned_name(prepared)}{ending}")
+        return found if isinstance(found, dict) and found.get("v") == 1 else {}
 
     def delete(self, planned: OffsetRange) -> None:
         """Delete a staged range; safe when it is not there."""
@@ -178,10 +195,33 @@ class SegmentStore:
         return f"{self._home}/{start.file}.{start.pos}-{end.file}.{end.pos}"
 
     def _unusable(self, error: OSError) -> SourceUnavailableError:
-        return store_full(self._home, error) or SourceUnavailableError(
-            f"the segment store {self._home} cannot be used: {error}",
-            hint="Check space and rights there, or point DATABUS_SEGMENT_STORE elsewhere.",
-        )
+        return _unusable(self._home, error)
+
+
+def _unusable(home: str, error: OSError) -> SourceUnavailableError:
+    return store_full(home, error) or SourceUnavailableError(
+        f"the segment store {home} cannot be used: {error}",
+        hint="Check space and rights there, or point DATABUS_SEGMENT_STORE elsewhere.",
+    )
+
+
+def servers_with_segments(root: str, flow: str) -> Sequence[str]:
+    """Return the identities of all servers of which a flow has segments or prepared transactions.
+
+    Raises:
+        SourceUnavailableError: the store cannot be used.
+    """
+    import fsspec.core
+
+    files, path = fsspec.core.url_to_fs(root)
+    try:
+        files.invalidate_cache(f"{path.rstrip('/')}/{flow}")
+        found = files.ls(f"{path.rstrip('/')}/{flow}", detail=False)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise _unusable(f"{path.rstrip('/')}/{flow}", error) from error
+    return sorted(str(name).rstrip("/").rpartition("/")[2] for name in found)
 
 
 _IN_MEMORY_BYTES = 64 << 20

@@ -187,10 +187,12 @@ class PinnedPrepare:
 
     Attributes:
         path: FORMAT_DESCRIPTION and its events.
+        xid: the transaction.
         definitions: what its TABLE_MAP events leave open.
     """
 
     path: Path
+    xid: str
     definitions: tuple[PinnedDefinition, ...]
 
 

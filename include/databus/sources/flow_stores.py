@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from databus.binlog.schema_history.store import HistoryStore
-from databus.binlog.segment_store import SegmentStore
+from databus.binlog.segment_store import SegmentStore, servers_with_segments
 from databus.sources.mysql_server import MysqlServer
 
 
@@ -27,6 +29,11 @@ class FlowStores:
         if server not in self._segments:
             self._segments[server] = SegmentStore(self._root, self._flow, server)
         return self._segments[server]
+
+    def former(self) -> Sequence[SegmentStore]:
+        """Return the stores of other servers' segments: of those that the flow read before a failover."""
+        known = servers_with_segments(self._root, self._flow)
+        return [self.segments(server) for server in known if server != self._server.identity]
 
     def history(self) -> HistoryStore:
         """Return the store of its tables' definitions; a backfill of a flow knows the tables as the flow does."""

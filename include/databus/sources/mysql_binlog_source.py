@@ -216,9 +216,12 @@ class MysqlBinlogSource:
         store = self._stores.segments(self._server.binlog(plan.range.end).server)
         store.delete(plan.range)
         pending = set(self._server.binlog(plan.range.end).prepared)
-        for prepared in self._server.binlog(plan.range.start).prepared:
-            if prepared not in pending:
-                store.unpin(prepared)
+        resolved = [p for p in self._server.binlog(plan.range.start).prepared if p not in pending]
+        for prepared in resolved:
+            store.unpin(prepared)
+        for former in self._stores.former() if resolved else ():
+            for prepared in resolved:
+                former.unpin(prepared, named=True)
         self._relay.prune()
 
     def lag(self, committed: Offset) -> Lag:

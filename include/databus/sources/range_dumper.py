@@ -71,7 +71,7 @@ class RangeDumper:
             SourceUnavailableError: the connection was lost again and again, or another server answers now.
         """
         start = switch.place if switch else after
-        finder = PreparedTransactions(self._server, self._dumps.beside, self._stores.segments())
+        finder = PreparedTransactions(self._server, self._dumps.beside, self._stores, self._relay, start)
         bounds = dataclasses.replace(bounds, fetch_prepare=finder.fetch)
         if switch is not None:
             bounds = dataclasses.replace(bounds, without=switch.delivered)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -108,6 +108,35 @@ class SegmentRelay:
         starts = [chain[0].start for chain in self._chains()]
         return next((s for s in starts if (s.file_number, s.pos) > (offset.file_number, offset.pos)), None)
 
+    def log_at(self, file: str, pos: int, start: BinlogOffset) -> KeptLog | None:
+        """Return the kept segment that holds a transaction, from that on.
+
+        Args:
+            file: log file of the transaction.
+            pos: its position.
+            start: a later place of the same history, which tells it from a log that was reset since.
+
+        Returns:
+            None when none is kept.
+        """
+        for segment in self._kept().list() if self.shares(start) else ():
+            if segment.file == file and segment.start_pos <= pos < segment.end_pos and _before(segment, start):
+                return KeptLog(self._kept(), [segment], BinlogOffset(file, pos, "", segment.flavor, segment.server))
+        return None
+
+    def stretches_before(self, start: BinlogOffset) -> Iterator[Sequence[Stretch]]:
+        """Yield what is kept without a gap before a place, the newest segment first; transactions and XA phases only.
+
+        The segment that holds the place comes whole.
+        """
+        for chain in self._chains() if self.shares(start) else ():
+            behind = [n for n, s in enumerate(chain) if (s.number, s.start_pos) >= (start.file_number, start.pos)]
+            earlier = chain[: behind[0]] if behind else chain
+            if earlier and _before(earlier[-1], start) and (behind or _reaches(earlier[-1], start)):
+                for segment in reversed(earlier):
+                    yield self._pieces(segment)
+                return
+
     def at_time(self, when: datetime) -> BinlogOffset | None:
         """Return the last boundary at which every later transaction committed at or after a time, by the kept index.
 
@@ -185,6 +214,19 @@ class SegmentRelay:
             mariadb = self._server.flavor == "mariadb"
             self._gtids = mariadb or self._server.variables("gtid_mode").get("gtid_mode") == "ON"
         return self._gtids
+
+
+def _before(segment: KeptSegment, place: BinlogOffset) -> bool:
+    """Whether a segment's transactions begin before a place of the same history."""
+    kind = MysqlGtidSet if segment.flavor == "mysql" else MariadbGtidPosition
+    before = kind.parse(segment.gtids_before)
+    return bool(kind.parse(place.gtids).contains(before))  # type: ignore[arg-type]
+
+
+def _reaches(segment: KeptSegment, place: BinlogOffset) -> bool:
+    """Whether nothing lies between the start of a segment and a later place but what is in the segment."""
+    inside = segment.file == place.file and place.pos <= segment.end_pos
+    return inside or segment.end.same_gtids(place)
 
 
 def _normal(offset: BinlogOffset) -> BinlogOffset:

@@ -52,7 +52,7 @@ class Shop:
         self.name = f"s{os.getpid()}_{next(_NUMBERS)}"
         self._sql = self._session()
         self.sql(f"CREATE DATABASE {self.name} CHARACTER SET utf8mb4")
-        self.begin = self.open().latest_offset()
+        self.begin = self.open(start="latest").start_offset()
         self._grown = 0
 
     def reconnect(self) -> None:

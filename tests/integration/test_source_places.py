@@ -14,7 +14,7 @@ from databus.core.errors import (
     SourceDivergedError,
 )
 from databus.core.findings import Level
-from databus.core.offsets import BinlogOffset, Ordering
+from databus.core.offsets import BinlogOffset, Ordering, offset_from_json
 from tests.contract.source_contract import EVERYTHING, IMPATIENT, rows_of
 from tests.integration.binlog_shop import Shop
 
@@ -104,7 +104,7 @@ def test_place_inside_a_transaction_is_refused(shop: Shop) -> None:
         if str(r[2]) in ("Table_map", "Query") and "BEGIN" not in str(r[5]) and "CREATE" not in str(r[5])
     )
     with pytest.raises(OffsetInvalidError, match="inside a transaction"):
-        source.plan(dataclasses.replace(shop.begin, pos=int(inside[1])), IMPATIENT)
+        source.plan(dataclasses.replace(shop.begin, pos=int(inside[1]), gtids=""), IMPATIENT)
     source.close()
 
 
@@ -115,4 +115,75 @@ def test_purged_log_is_named(shop: Shop) -> None:
     shop.purge_to(last)
     with pytest.raises(OffsetPurgedError, match=rf"{shop.begin.file}:{shop.begin.pos} to {last}:4"):
         source.plan(shop.begin, IMPATIENT)
+    source.close()
+
+
+def begin_anew(shop: Shop) -> BinlogOffset:
+    """Replace the log, in a later second than that in which the one before was begun."""
+    begun = int(shop.sql("SELECT UNIX_TIMESTAMP()")[0][0])
+    shop.wait_for(lambda: int(shop.sql("SELECT UNIX_TIMESTAMP()")[0][0]) > begun)
+    shop.sql("RESET MASTER")
+    return shop.open().latest_offset()
+
+
+def write(shop: Shop, key: int, fill: int = 0) -> int:
+    """Write one row of a key with four digits and so many bytes more; returns where its transaction ends."""
+    shop.sql(f"INSERT INTO {shop.name}.t VALUES ({key}, REPEAT('x', {fill:05d}))")
+    return shop.open().latest_offset().pos
+
+
+_BEFORE = {"fewer before it": 3, "as many before it": 5, "more before it": 9}
+
+
+@pytest.mark.parametrize(
+    ("before", "known"),
+    [*((before, "time") for before in _BEFORE), ("fewer before it", "gtids"), ("more before it", "gtids")],
+)
+def test_a_log_that_replaced_another_is_noticed_though_it_is_longer(shop: Shop, before: str, known: str) -> None:
+    shop.sql(f"CREATE TABLE {shop.name}.t (id INT PRIMARY KEY, v VARBINARY(60000))")
+    begin = begin_anew(shop)
+    for key in range(1000, 1005):
+        write(shop, key, 1000)
+    source = shop.open()
+    plan = source.plan(begin, EVERYTHING)
+    assert plan is not None
+    assert len(rows_of(source, plan)) == 5
+    source.close()
+    end = offset_from_json(plan.range.end.to_json())
+    assert isinstance(end, BinlogOffset)
+    if known == "gtids":  # as a version before this wrote offsets
+        end = dataclasses.replace(end, created_s=0)
+    # Another log, in which a transaction ends at the same place of the same file.
+    start = begin_anew(shop).pos
+    size = write(shop, 2000) - start
+    for key in range(2001, 2000 + _BEFORE[before] - 1):
+        write(shop, key)
+    assert write(shop, 2999, end.pos - shop.open().latest_offset().pos - size) == end.pos
+    write(shop, 3000)
+    source = shop.open()
+    with pytest.raises(SourceDivergedError, match="the log was replaced") as caught:
+        source.plan(end, IMPATIENT)
+    assert "RESET MASTER" in caught.value.hint
+    told = [(f.level, f.code) for f in source.preflight(end) if f.subject.endswith("start")]
+    assert told == [(Level.ERROR, "source_diverged")]
+    source.close()
+
+
+def test_a_log_without_gtids_that_was_replaced_is_noticed(make_shop: Callable[[str, str], Shop]) -> None:
+    shop = make_shop("mariadb", "numba")
+    shop.sql(f"CREATE TABLE {shop.name}.t (id INT PRIMARY KEY, v VARBINARY(60000))")
+    begin = begin_anew(shop)
+    write(shop, 1000)
+    source = shop.open()
+    plan = source.plan(begin, EVERYTHING)
+    assert plan is not None
+    source.close()
+    assert isinstance(plan.range.end, BinlogOffset)
+    end = dataclasses.replace(plan.range.end, gtids="")
+    begin_anew(shop)
+    assert write(shop, 2000) == end.pos
+    write(shop, 2001)
+    source = shop.open()
+    with pytest.raises(SourceDivergedError, match=rf"the log was replaced: {end.file}:{end.pos} .* was begun at"):
+        source.plan(end, IMPATIENT)
     source.close()

@@ -71,8 +71,7 @@ class FileStart:
         pos: position of the next event.
         description: the file's FORMAT_DESCRIPTION event, which every segment of the file starts with.
         checksum: whether its events end with a CRC32.
-        created_s: when the server began the file, seconds since the epoch; 0 when the dump does not start at its
-            beginning.
+        created_s: when the server began the file, seconds since the epoch; 0 when unknown.
     """
 
     name: str

@@ -58,6 +58,7 @@ class RangeStager:
         self._writer: _SegmentWriter | None = None
         self._file: FileStart | None = None
         self._end: tuple[str, int] | None = None
+        self._created_s = {start.file: start.created_s}
         self._mark = (start.file, start.pos)
         self._rows = self._bytes = 0
         self._open_rows: dict[int, int] = {}
@@ -76,6 +77,7 @@ class RangeStager:
             self._check_file(piece)
             self._end_segment()
             self._file = piece
+            self._created_s[piece.name] = piece.created_s or self._created_s.get(piece.name, 0)
             if piece.name != self._mark[0]:
                 self._mark = (piece.name, piece.pos)
             wanted = self._bounds.end
@@ -141,8 +143,9 @@ class RangeStager:
             # Rotations alone: the start of the newest file is a boundary, and the older files may now be deleted.
             self._end = (self._file.name, len(MAGIC))
         end = BinlogOffset(
-            self._end[0], self._end[1], self._gtids.text(), start.flavor, start.server, start.timeline, self._xa.pending
-        )
+            self._end[0], self._end[1], self._gtids.text(), start.flavor, start.server, start.timeline,
+            self._xa.pending, self._created_s[self._end[0]],
+        )  # fmt: skip
         segments, tables = in_log_order(self._segments, self._walk.tables)
         return RangeIndex(OffsetRange(start, end), str(self._capture), tables, segments, self._bytes, more)
 

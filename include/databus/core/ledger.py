@@ -316,5 +316,5 @@ def _within(prepared: PreparedTransaction, span: Span) -> bool:
     start, end = span.start, span.end
     if not isinstance(start, BinlogOffset) or not isinstance(end, BinlogOffset):
         return False
-    place = replace(end, file=prepared.file, pos=prepared.end_pos, prepared=())
+    place = replace(end, file=prepared.file, pos=prepared.end_pos, prepared=(), created_s=0)
     return (start.file_number, start.pos) < (place.file_number, place.pos) <= (end.file_number, end.pos)

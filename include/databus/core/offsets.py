@@ -81,6 +81,8 @@ class BinlogOffset:
         timeline: raised by each failover, because file numbers of the new server may be lower.
         prepared: XA transactions that were prepared before this place and not resolved, as far as they were read, in
             log order. Places are compared without it.
+        created_s: when the server began the log file, seconds since the epoch; 0 when unknown. It tells a log that was
+            replaced under the same names: no part of equality, and left out of JSON when 0.
     """
 
     file: str
@@ -90,6 +92,7 @@ class BinlogOffset:
     server: str = ""
     timeline: int = 0
     prepared: tuple[PreparedTransaction, ...] = ()
+    created_s: int = field(default=0, compare=False)
     kind: str = field(default="binlog", init=False)
 
     def __post_init__(self) -> None:
@@ -107,8 +110,9 @@ class BinlogOffset:
         return int(match["number"])
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON; `prepared` is left out when empty, as in offsets written before it was known."""
-        pending = {"prepared": [p.to_json() for p in self.prepared]} if self.prepared else {}
+        """Return plain JSON; what was added to offsets later is left out when empty, as in those written before."""
+        pending: dict[str, Any] = {"prepared": [p.to_json() for p in self.prepared]} if self.prepared else {}
+        pending |= {"created_s": self.created_s} if self.created_s else {}
         return {
             "kind": self.kind,
             "file": self.file,

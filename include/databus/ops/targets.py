@@ -124,7 +124,7 @@ def _named(flow: Flow, services: Services, source: Source, place: str) -> Offset
     if place == "earliest":
         return source.earliest_offset()
     if place == "latest":
-        return source.latest_offset()
+        return _start(flow, services, place)
     if place.lstrip().startswith("{"):
         return _from_json(flow, services, source, place)
     try:

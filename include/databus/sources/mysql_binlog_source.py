@@ -74,6 +74,7 @@ class MysqlBinlogSource:
         self._ranges = RangeDumper(self._dumps, self._capture, self._relay, self._stores, definitions)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
         self._at_head = False
+        self._history_known: BinlogOffset | None = None
 
     def preflight(self, start: Offset | None) -> Sequence[Finding]:
         """Probe settings, grants, retention, tables and the start offset; changes nothing."""
@@ -85,6 +86,9 @@ class MysqlBinlogSource:
         try:
             place = self.start_offset() if start is None else start
             switch = None if start is None else self._continued(self._server.binlog(start))
+            if switch is None and start is not None:
+                self._check_history(self._server.binlog(start))
+                self._check_created(self._server.binlog(start))
             if switch is not None:
                 text = "Nothing is to be done: the next batch starts there."
                 findings.append(Finding(f"{subject}: failover", Level.WARN, str(switch), text, "source_failover"))
@@ -140,8 +144,8 @@ class MysqlBinlogSource:
         Heartbeats alone are no range; rotations alone are one without bytes, to the start of the newest file.
 
         Raises:
-            SourceDivergedError, OffsetPurgedError, OffsetInvalidError: `after` is no place of this server's log, and
-                reading cannot go on there by GTID either.
+            SourceDivergedError, OffsetPurgedError, OffsetInvalidError: `after` is no place of this server's log (also
+                not of one that replaced it under the same names), and reading cannot go on there by GTID either.
             DecodeError: the log holds something that cannot be decoded; nothing is planned past it.
             SourceUnavailableError: the connection was lost.
         """
@@ -149,6 +153,8 @@ class MysqlBinlogSource:
         # A dump that goes on exactly here has shown that the place is one of this log.
         follows = self._dumps.stands_at(start)
         switch = None if follows else self._continued(start)
+        if switch is None and not follows and start != self._history_known:
+            self._check_history(start)
         bounds = RangeBounds(limit.max_rows, limit.max_bytes)
         if switch is not None:
             log.warning("flow %s: %s", self._context.flow, switch)
@@ -166,6 +172,8 @@ class MysqlBinlogSource:
 
         index = follow() if switch else self._shared.read(place, deadline, follow, to_head)
         self._at_head = index is None or not index.more
+        # What is read on from here in this claim is of one log.
+        self._history_known = start if index is None else self._server.binlog(index.range.end)
         if index is None:
             return None
         self._filters.check(index.tables)
@@ -280,6 +288,16 @@ class MysqlBinlogSource:
                 raise
             raise purged(self._server.place, offset, kept) from None
         return None
+
+    def _check_history(self, offset: BinlogOffset) -> None:
+        """Compare the GTIDs at a place of this server with the checkpoint's; what is kept was compared when found."""
+        if not (self._positions.is_deleted(offset) and self._relay.log_from(offset)):
+            self._positions.check_history(offset)
+
+    def _check_created(self, offset: BinlogOffset) -> None:
+        """Ask when the file of a checkpoint was begun, which is else compared as the file is read."""
+        if not self._positions.is_deleted(offset):
+            self._positions.check_created(offset)
 
     def _index(self, planned: OffsetRange) -> RangeIndex:
         start, end = self._server.binlog(planned.start), self._server.binlog(planned.end)

@@ -103,7 +103,12 @@ class MysqlFailover:
 
     def _locate(self, former: BinlogOffset, start: BinlogOffset, waiting: Waiting) -> Resumption:
         place = replace(
-            former, file=start.file, pos=start.pos, server=self._server.identity, timeline=former.timeline + 1
+            former,
+            file=start.file,
+            pos=start.pos,
+            server=self._server.identity,
+            timeline=former.timeline + 1,
+            created_s=start.created_s,
         )
         if waiting.done:
             return Resumption(former, place)
@@ -116,11 +121,11 @@ class MysqlFailover:
                 continue
             waiting.passed(transaction.gtid)
             if waiting.done:
-                end = replace(place, file=transaction.file, pos=transaction.end_pos)
+                end = replace(place, file=transaction.file, pos=transaction.end_pos, created_s=0)
                 if not between:
                     return Resumption(former, end)
                 self._check_errant(former, between)
-                return Resumption(former, replace(place, file=between[0].file, pos=between[0].start_pos), end)
+                return Resumption(former, replace(end, file=between[0].file, pos=between[0].start_pos), end)
         raise self._diverged(
             f"its log does not hold {waiting}, which was delivered from server {former.server}",
             "A replica that is to take over needs log_replica_updates (log_slave_updates) ON.",

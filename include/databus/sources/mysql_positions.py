@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -19,6 +20,7 @@ from databus.core.offsets import BinlogOffset
 from databus.sources.mysql_binlog import GTID_PREFIX, file_and_position, parse_time
 from databus.sources.mysql_purged import purged
 from databus.sources.mysql_server import LogFile, MysqlServer
+from databus.sources.replaced_log import check_created, contradiction, replaced
 
 CLOCK_SLACK = timedelta(seconds=60)
 """A transaction's commit time may lie this far before the creation time of the log file that holds it."""
@@ -44,7 +46,8 @@ class MysqlPositions:
             OffsetInvalidError, OffsetPurgedError, SourceDivergedError: it is not in this server's log.
         """
         if start == "latest":
-            return self._server.head()
+            head = self._server.head()
+            return replace(head, created_s=self.created_s(LogFile(head.file, head.pos)))
         if start == "earliest":
             return self.earliest()
         if start.startswith(GTID_PREFIX):
@@ -81,6 +84,53 @@ class MysqlPositions:
                 "of another one. Compare SHOW BINARY LOGS.",
             )
 
+    def check_history(self, offset: BinlogOffset) -> None:
+        """Refuse a checkpoint whose place in this server's log belongs to a log that replaced the one that was read.
+
+        By GTID; when the file was begun is compared where it is read (`ReplacedLogCheck`). Where the checkpoint does
+        not say that (an earlier version wrote it), MySQL's file is read up to the place.
+
+        Raises:
+            SourceDivergedError: the GTIDs there are of another history.
+        """
+        if not offset.gtids:
+            return
+        if self._server.flavor == "mariadb":
+            why = contradiction(offset, self._server.gtids_at(offset.file, offset.pos))
+        elif lacking := MysqlGtidSet.parse(offset.gtids).minus(MysqlGtidSet.parse(self._server.head().gtids)).intervals:
+            why = f"this server never executed {MysqlGtidSet(lacking)}"
+        else:
+            why = "" if offset.created_s else contradiction(offset, self._gtids_before(offset))
+        if why:
+            raise replaced(self._server.place, offset, why)
+
+    def check_created(self, offset: BinlogOffset) -> None:
+        """Refuse a checkpoint in a file that was begun at another time than the server's file of that name.
+
+        Raises:
+            SourceDivergedError: it was.
+        """
+        if offset.created_s:
+            created_s = self.created_s(LogFile(offset.file, offset.pos))
+            check_created(self._server.place, offset, offset.file, created_s)
+
+    def _gtids_before(self, offset: BinlogOffset) -> str:
+        """Return the GTIDs executed before a place by a MySQL log file, which is read up to it."""
+        gtids: ExecutedGtids | None = None
+        for piece in self.read(offset.file):
+            if isinstance(piece, FileStart):
+                if piece.name != offset.file:
+                    break
+                continue
+            if gtids is None:
+                gtids = ExecutedGtids(self._server.flavor, _previous_gtids(piece))
+            ends = piece.transactions.end_pos
+            passed = int(np.searchsorted(ends, offset.pos, side="right"))
+            gtids.add(piece.transactions.gtid.slice(0, passed))
+            if passed < len(ends):
+                break
+        return gtids.text() if gtids else ""
+
     def is_deleted(self, offset: BinlogOffset) -> bool:
         """Tell whether an offset lies in a file before the first that the server still has; reads no file."""
         earliest = self._server.log_files()[0]
@@ -99,12 +149,12 @@ class MysqlPositions:
         self.check(offset)
         if pos == _FIRST_POSITION:
             return self.file_start(LogFile(file, pos))
-        gtids, boundary, behind = None, False, _FIRST_POSITION
+        gtids, boundary, behind, created_s = None, False, _FIRST_POSITION, 0
         for piece in self.read(file):
             if isinstance(piece, FileStart):
                 if piece.name != file:
                     break
-                behind = piece.pos
+                behind, created_s = piece.pos, piece.created_s
                 continue
             if gtids is None:
                 gtids = ExecutedGtids(self._server.flavor, _previous_gtids(piece))
@@ -121,7 +171,7 @@ class MysqlPositions:
                 f"{self._server.place}: {offset} is not the end of a transaction",
                 hint=f"Take the Pos of a Gtid event from SHOW BINLOG EVENTS IN '{file}'.",
             )
-        return self._with_gtids(offset, gtids.text() if gtids else "")
+        return self._with_gtids(offset, gtids.text() if gtids else "", created_s)
 
     def after_gtids(self, text: str) -> BinlogOffset:
         """Return the place after which exactly the transactions outside a GTID set (MariaDB: position) follow.
@@ -178,12 +228,14 @@ class MysqlPositions:
 
     def _last_before(self, file: str, when_ms: int) -> BinlogOffset | None:
         found: int | None = None
+        created_s = 0
         gtids: ExecutedGtids | None = None
         waiting: ExecutedGtids | None = None
         for piece in self.read(file):
             if isinstance(piece, FileStart):
                 if piece.name != file:
                     break
+                created_s = piece.created_s
                 continue
             if waiting is None:
                 waiting = ExecutedGtids(self._server.flavor, _previous_gtids(piece))
@@ -197,22 +249,23 @@ class MysqlPositions:
         if found is None or gtids is None:
             return None
         offset = BinlogOffset(file, found, "", self._server.flavor, self._server.identity)
-        return self._with_gtids(offset, gtids.text())
+        return self._with_gtids(offset, gtids.text(), created_s)
 
     def file_start(self, file: LogFile) -> BinlogOffset:
         """Return the start of a file with the GTIDs executed before it."""
-        gtids = ""
+        gtids, created_s = "", 0
         for piece in self.read(file.name):
             if isinstance(piece, Stretch):
                 gtids = _previous_gtids(piece)
                 break
+            created_s = piece.created_s if piece.name == file.name else created_s
         offset = BinlogOffset(file.name, _FIRST_POSITION, "", self._server.flavor, self._server.identity)
-        return self._with_gtids(offset, gtids)
+        return self._with_gtids(offset, gtids, created_s)
 
-    def _with_gtids(self, offset: BinlogOffset, gtids: str) -> BinlogOffset:
+    def _with_gtids(self, offset: BinlogOffset, gtids: str, created_s: int) -> BinlogOffset:
         if self._server.flavor == "mariadb":
             gtids = self._server.gtids_at(offset.file, offset.pos)
-        return BinlogOffset(offset.file, offset.pos, gtids, offset.flavor, offset.server)
+        return replace(offset, gtids=gtids, created_s=created_s)
 
     def read(self, file: str) -> Iterator[FileStart | Stretch]:
         """Walk the log from the start of a file to its head."""

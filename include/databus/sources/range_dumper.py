@@ -23,6 +23,7 @@ from databus.sources.mysql_dumps import MysqlDumps
 from databus.sources.mysql_failover import Resumption
 from databus.sources.mysql_positions import request_after
 from databus.sources.prepared_transactions import PreparedTransactions
+from databus.sources.replaced_log import ReplacedLogCheck
 from databus.sources.segment_relay import SegmentRelay
 
 
@@ -67,6 +68,7 @@ class RangeDumper:
 
         Raises:
             OffsetInvalidError, DecodeError: see `LogWalk` and `RangeStager`.
+            SourceDivergedError: the log was replaced since `after` was read.
             SegmentStoreFullError: there is no room; nothing is left behind.
             SourceUnavailableError: the connection was lost again and again, or another server answers now.
         """
@@ -103,7 +105,8 @@ class RangeDumper:
         stager = RangeStager(staging.folder, walk, self._capture, start, bounds)
         try:
             with kept or self._reading(start, bounds, deadline, staging.folder) as dump:
-                full = self._follow(dump, walk, stager, deadline)
+                check = ReplacedLogCheck(self._server.place, start, overlaps=bounds.without is not None)
+                full = self._follow(dump, walk, stager, check, deadline)
             index = stager.finish(more=full)
             end = self._server.binlog(index.range.end) if index else start
             if full or not self._dumps.stands_at(end):
@@ -139,7 +142,12 @@ class RangeDumper:
         return self._dumps.following(start, spool)
 
     def _follow(
-        self, dump: Dump | FollowedDump | KeptLog, walk: LogWalk, stager: RangeStager, deadline: float | None
+        self,
+        dump: Dump | FollowedDump | KeptLog,
+        walk: LogWalk,
+        stager: RangeStager,
+        check: ReplacedLogCheck,
+        deadline: float | None,
     ) -> bool:
         """Feed the stager; True when it reached its bounds, False at the log's head or when the waiting was over."""
 
@@ -157,6 +165,7 @@ class RangeDumper:
             if self.turns is not None and deadline is not None and batch.arrived:
                 self.turns.take()
             for piece in walk.walk(batch):
+                check.look(piece)
                 if isinstance(dump, FollowedDump):
                     dump.passed(piece)
                 if stager.take(piece):

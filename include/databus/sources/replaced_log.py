@@ -1,0 +1,96 @@
+"""A log that was replaced under the same names: what tells it from the one that a checkpoint is a place of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from databus.binlog.delivered import Delivered
+from databus.binlog.log_walk import FileStart, Stretch
+from databus.core.errors import SourceDivergedError
+from databus.core.gtid import Interval, MariadbGtidPosition, MysqlGtidSet
+from databus.core.offsets import BinlogOffset
+
+
+def replaced(place: str, offset: BinlogOffset, why: str) -> SourceDivergedError:
+    """Return the error for a checkpoint whose place in the server's log belongs to another log.
+
+    Args:
+        place: the server, for the message.
+        offset: the checkpoint.
+        why: what differs.
+    """
+    return SourceDivergedError(
+        f"{place}: the log was replaced: {offset} is not the place that was read up to: {why}",
+        hint="The log was begun anew (RESET MASTER), the server was restored from a copy, or it is another one with "
+        "the same server_uuid or server_id. Nothing was moved and nothing skipped. Point the connection back, or "
+        "compare the tables with the sinks and start a flow anew on this log knowingly.",
+    )
+
+
+class ReplacedLogCheck:
+    """Looks at a range's first file and first transaction as they come, before anything of them is planned."""
+
+    def __init__(self, place: str, start: BinlogOffset, *, overlaps: bool):
+        """Begin before the range.
+
+        Args:
+            place: the server, for messages.
+            start: where the range begins.
+            overlaps: whether transactions behind the start may have been delivered already (a failover).
+        """
+        self._place, self._start = place, start
+        self._looks_at_first = start.flavor == "mysql" and bool(start.gtids) and not overlaps
+
+    def look(self, piece: FileStart | Stretch) -> None:
+        """Take what the log walk yields, in order.
+
+        Raises:
+            SourceDivergedError: the file was begun at another time than the checkpoint's, or its next transaction
+                is one that was executed before the checkpoint.
+        """
+        start = self._start
+        if isinstance(piece, FileStart):
+            check_created(self._place, start, piece.name, piece.created_s)
+        elif self._looks_at_first and len(piece.transactions):
+            self._looks_at_first = False
+            first = str(piece.transactions.gtid[0].as_py())
+            if first in Delivered(start.flavor, start.gtids):
+                at = f"{piece.transactions.file}:{int(piece.transactions.start_pos[0])}"
+                raise replaced(self._place, start, f"{first}, which was executed before it, follows it at {at}")
+
+
+def check_created(place: str, offset: BinlogOffset, file: str, created_s: int) -> None:
+    """Compare when a log file was begun with what a checkpoint in it says, where both are known.
+
+    Raises:
+        SourceDivergedError: they differ.
+    """
+    if file == offset.file and offset.created_s and created_s and offset.created_s != created_s:
+        raise replaced(
+            place, offset, f"{file} was begun at {created_s} (seconds since 1970), that one at {offset.created_s}"
+        )
+
+
+def contradiction(offset: BinlogOffset, here: str) -> str:
+    """Compare the GTIDs that a log has at an offset's place with the offset's; "" when they may be of one history.
+
+    Either may know less: a MySQL log of what was purged before it began, a MariaDB log of domains that were deleted
+    from it, and a MySQL checkpoint of transactions that were being committed when its flow began at the head. So
+    MySQL's are compared by the newest transaction of each source.
+
+    Args:
+        offset: the checkpoint.
+        here: GTIDs executed at its place in the server's log.
+    """
+    if offset.flavor == "mysql":
+        known, found = MysqlGtidSet.parse(offset.gtids).intervals, MysqlGtidSet.parse(here).intervals
+        newest = {source: _newest(intervals) for source, intervals in found.items()}
+        newer = [f"{source}:{number}" for source, number in newest.items() if number > _newest(known.get(source))]
+        return f"{', '.join(newer)} lies before it in this log, and was not executed there" if newer else ""
+    ours, theirs = MariadbGtidPosition.parse(offset.gtids).domains, MariadbGtidPosition.parse(here).domains
+    differs = any(ours.get(domain) != last for domain, last in theirs.items())
+    return f"the GTID position there is {here}, that of the checkpoint {offset.gtids}" if differs else ""
+
+
+def _newest(intervals: Sequence[Interval] | None) -> int:
+    return intervals[-1][1] if intervals else 0

@@ -1,0 +1,49 @@
+"""What tells a log that was replaced, where neither server nor checkpoint knows everything."""
+
+from __future__ import annotations
+
+import pytest
+
+from databus.core.errors import SourceDivergedError
+from databus.core.offsets import BinlogOffset, offset_from_json
+from databus.sources.replaced_log import check_created, contradiction
+
+A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "3e11fa47-71ca-11e1-9e33-c80aa9429563"
+
+
+@pytest.mark.parametrize(
+    ("flavor", "checkpoint", "here", "contradicts"),
+    [
+        ("mysql", f"{A}:1-9", f"{A}:1-9", False),
+        ("mysql", f"{A}:1-9", f"{A}:1-10", True),
+        ("mysql", f"{A}:1-9", f"{A}:5-9", False),  # the log began at gtid_purged
+        ("mysql", f"{A}:1-4:7-9", f"{A}:1-9", False),  # the flow began while 5 and 6 were being committed
+        ("mysql", f"{A}:1-9", f"{A}:1-9,{B}:1", True),
+        ("mysql", f"{A}:1-9,{B}:1-3", f"{A}:1-9", False),
+        ("mariadb", "0-1-9", "0-1-9", False),
+        ("mariadb", "0-1-9", "0-1-8", True),
+        ("mariadb", "0-1-9", "0-2-9", True),
+        ("mariadb", "0-1-9,1-1-5", "0-1-9", False),  # FLUSH BINARY LOGS DELETE_DOMAIN_ID
+        ("mariadb", "0-1-9", "0-1-9,1-1-1", True),
+    ],
+)
+def test_gtids_of_one_history_do_not_contradict(flavor: str, checkpoint: str, here: str, contradicts: bool) -> None:
+    offset = BinlogOffset("mysql-bin.000002", 400, checkpoint, flavor, "s")
+    assert bool(contradiction(offset, here)) is contradicts
+
+
+def test_files_are_told_apart_by_when_they_were_begun() -> None:
+    offset = BinlogOffset("mysql-bin.000002", 400, created_s=1_700_000_000)
+    for file, created_s in (("mysql-bin.000002", 1_700_000_000), ("mysql-bin.000002", 0), ("mysql-bin.000003", 7)):
+        check_created("here", offset, file, created_s)
+    with pytest.raises(SourceDivergedError, match="begun at 1700000001"):
+        check_created("here", offset, "mysql-bin.000002", 1_700_000_001)
+
+
+def test_an_offset_of_an_earlier_version_is_read_and_is_the_same_place() -> None:
+    offset = BinlogOffset("mysql-bin.000002", 400, created_s=1_700_000_000)
+    stored = offset.to_json()
+    assert offset_from_json(stored).to_json() == stored
+    del stored["created_s"]
+    assert offset_from_json(stored) == offset
+    assert offset_from_json(stored).to_json() == stored

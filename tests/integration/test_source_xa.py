@@ -279,6 +279,7 @@ OPEN = {
 }
 """Server and its metadata → columns and options of a table that its TABLE_MAP events do not describe."""
 
+ANY: dict[str, tuple[object, object]]
 ANY = {"ENUM": ("one", "two"), "UUID": ("123e4567-e89b-12d3-a456-426655440000", "6ccd780c-baba-1026-9564-5b8c656024db")}
 ANY |= {"INET6": ("2001:db8::1", "::"), "INET4": ("10.0.0.1", "255.0.0.0"), "INT": (4294967295, 7), "SET": ("x,y", "y")}
 
@@ -323,6 +324,7 @@ def read_open(
     rows = rows_of(source, plan)
     assert plan.rows == changes(rows)
     source.close()
+    told: list[tuple[str, object, object]]
     told = [(r["op"], fields(r["before"]), fields(r["after"])) for r in rows if r["op"] in {"c", "u", "d"}]
     return end_of(plan), told
 

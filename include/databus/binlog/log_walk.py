@@ -299,7 +299,7 @@ class LogWalk:
         kept: tuple[PinnedDefinition, ...] | None,
     ) -> tuple[Walk, tuple[PinnedDefinition, ...]]:
         recorder = self._prepared(prepared) if kept is None and self._prepared is not None else None
-        definitions = recorder if kept is None else PinnedDefinitions(kept)
+        definitions: Definitions | None = recorder if kept is None else PinnedDefinitions(kept)
         walker = Walker(prepared.file, prepared.start_pos, prepared=True, definitions=definitions)
         walk = walk_prepared(walker, data, prepared.xid)
         return walk, recorder.recorded if recorder is not None else kept or ()

@@ -129,7 +129,7 @@ class SegmentRelay:
 
         The segment that holds the place comes whole.
         """
-        for chain in self._chains() if self.shares(start) else ():
+        for chain in self._chains() if self.shares(start) else []:
             behind = [n for n, s in enumerate(chain) if (s.number, s.start_pos) >= (start.file_number, start.pos)]
             earlier = chain[: behind[0]] if behind else chain
             if earlier and _before(earlier[-1], start) and (behind or _reaches(earlier[-1], start)):

@@ -21,13 +21,14 @@ from databus.binlog.events import (
     parse_format_description,
     parse_header,
 )
-from databus.binlog.kernels.walk import R_TRANSACTION
+from databus.binlog.kernels.walk import BAD_POSITION, R_TRANSACTION
 from databus.binlog.mapped import is_mapped, release
 from databus.binlog.piecewise import decode_pieces
 from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
 from databus.binlog.walk import Walk
+from databus.binlog.walk_faults import walk_fault
 from databus.binlog.walker import Walker
 from databus.binlog.xa import CommitPlace, XaEvent, XaPhase
 from databus.core.errors import DecodeError
@@ -122,6 +123,8 @@ class LogFile:
         begin = len(MAGIC) if magic else 0
         description = self._description(begin)
         self._format = parse_format_description(description, f"{self.file}:{len(MAGIC)}")
+        if magic and parse_header(description).log_pos not in (0, begin + len(description)):
+            raise walk_fault(BAD_POSITION, EventType.FORMAT_DESCRIPTION, len(description), f"{self.file}:{len(MAGIC)}")
         self.server_version, self.checksum = self._format.server_version, self._format.checksum
         self._in_use = bool(parse_header(description).flags & FLAG_IN_USE)
         self._description_bytes = len(description)

@@ -17,6 +17,7 @@ from databus.binlog.events import (
     HEADER_BYTES,
     MAGIC,
     EventType,
+    is_ignorable,
     parse_format_description,
     parse_header,
     refuse,
@@ -294,12 +295,12 @@ class LogWalk:
     def _check_start(self, walker: Walker, events: npt.NDArray[np.uint8]) -> None:
         """Look at the first event on its own: a fault there says that the place is wrong, not the log."""
         self._first = False
-        kind = int(events[4])
-        if kind not in _BETWEEN_TRANSACTIONS:
-            raise self._bad_start(f"the event there is {type_name(kind)}, which lies inside a transaction")
-        size = parse_header(events[:HEADER_BYTES].tobytes()).size_bytes
+        header = parse_header(events[:HEADER_BYTES].tobytes())
+        if header.event_type not in _BETWEEN_TRANSACTIONS and not is_ignorable(header):
+            kind = type_name(header.event_type)
+            raise self._bad_start(f"the event there is {kind}, which lies inside a transaction")
         try:
-            Walker(walker.file, walker.base_pos, format=walker.format).walk(events[:size])
+            Walker(walker.file, walker.base_pos, format=walker.format).walk(events[: header.size_bytes])
         except DecodeError as error:
             raise self._bad_start(error.message) from None
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from databus.binlog.charsets import charset_of
+from databus.binlog.identifiers import as_compared
 
 
 class StatementKind(enum.Enum):
@@ -37,11 +38,13 @@ class Statement:
         kind: what it does.
         database: database it names for its table, "" when it names none.
         table: table it names, "" where there is none or several.
+        rows_follow: whether its transaction goes on with rows, as that of MySQL's CREATE TABLE … SELECT does.
     """
 
     kind: StatementKind
     database: str = ""
     table: str = ""
+    rows_follow: bool = False
 
 
 _TOKEN = re.compile(
@@ -125,7 +128,15 @@ def classify(sql: str) -> Statement:
             return Statement(StatementKind.TRUNCATE, database, table)
     if first in _ROWS:
         return Statement(StatementKind.ROWS)
-    return _definition(tokens, words)
+    statement = _definition(tokens, words)
+    return replace(statement, rows_follow=_rows_follow(sql, words))
+
+
+def _rows_follow(sql: str, words: list[str]) -> bool:
+    """Whether MySQL (8.0.21 and later) wrote this for CREATE TABLE … SELECT, whose rows follow in its transaction."""
+    if words[:2] != ["CREATE", "TABLE"] or not sql.rstrip().upper().endswith("TRANSACTION"):
+        return False
+    return [t.word for t in _tokens(sql, len(sql))[-2:]] == ["START", "TRANSACTION"]  # not a comment that ends so
 
 
 def _control(words: list[str]) -> StatementKind | None:
@@ -144,7 +155,7 @@ def _control(words: list[str]) -> StatementKind | None:
 def savepoint_name(sql: str) -> str:
     """Return the name in a SAVEPOINT, RELEASE SAVEPOINT or ROLLBACK TO statement, as names are compared."""
     tokens = _tokens(sql, 10)
-    return tokens[-1].name.casefold() if tokens else ""
+    return as_compared(tokens[-1].name) if tokens else ""
 
 
 def _definition(tokens: list[_Token], words: list[str]) -> Statement:

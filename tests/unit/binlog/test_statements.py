@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.binlog.statements import StatementKind, classify, parse_query
+from databus.binlog.statements import StatementKind, classify, parse_query, savepoint_name
 
 K = StatementKind
 
@@ -51,6 +51,44 @@ K = StatementKind
 def test_classification(sql: str, kind: StatementKind, database: str, table: str) -> None:
     found = classify(sql)
     assert (found.kind, found.database, found.table) == (kind, database, table)
+
+
+@pytest.mark.parametrize(
+    ("sql", "follow"),
+    [
+        ("CREATE TABLE `t` (\n  `a` int DEFAULT NULL\n) START TRANSACTION", True),
+        ("create table if not exists d.t (a INT) start  transaction ", True),
+        ("CREATE TABLE t (a INT) -- START TRANSACTION", False),
+        ("CREATE TABLE t (a INT) COMMENT 'START TRANSACTION'", False),
+        ("CREATE DEFINER=`r`@`%` PROCEDURE p()\nSTART TRANSACTION", False),
+        ("CREATE PROCEDURE p() START TRANSACTION", False),
+        ("CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO START TRANSACTION", False),
+    ],
+)
+def test_rows_follow_a_table_made_of_a_select_only(sql: str, follow: bool) -> None:
+    assert classify(sql).kind is K.DEFINITION
+    assert classify(sql).rows_follow is follow
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("e", "É", True),
+        ("Straße", "strasse", False),
+        ("ß", "s", True),
+        ("İ", "i", True),
+        ("σ", "Σ", True),
+        ("ё", "е", True),
+        ("ÿ", "Y", True),
+        ("æ", "ae", False),
+        ("a", "b", False),
+        ("x`", "X`", True),
+        ("日", "日", True),
+    ],
+)
+def test_savepoints_are_named_as_servers_compare_them(one: str, other: str, same: bool) -> None:
+    names = [savepoint_name(f"SAVEPOINT `{name.replace('`', '``')}`") for name in (one, other)]
+    assert (names[0] == names[1]) is same
 
 
 def body(sql: bytes, database: bytes = b"shop", status: bytes = b"") -> bytes:

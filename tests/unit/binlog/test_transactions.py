@@ -184,6 +184,15 @@ def test_create_table_select_keeps_its_rows_in_its_transaction() -> None:
     assert (event.ordinal, batch.ordinal.tolist(), len(decoded.transactions)) == (0, [1, 2], 1)
 
 
+def test_the_body_of_a_routine_begins_no_transaction() -> None:
+    log = Log()
+    log.gtid().query("CREATE DEFINER=`r`@`%` PROCEDURE `p`()\nSTART TRANSACTION", database="elsewhere")
+    log.transaction(1, "t", ID, four(1))
+    found = decode_events(bytes(log.data), file=FILE)
+    assert len(found.transactions) == 2
+    assert [b.images.column("id").to_pylist() for b in found if isinstance(b, TableBatch)] == [[1]]
+
+
 def test_positions_past_four_gibibytes() -> None:
     far = (1 << 32) + 1000
     log = Log()

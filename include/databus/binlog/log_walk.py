@@ -26,7 +26,7 @@ from databus.binlog.events import (
 from databus.binlog.kernels.walk import R_TRANSACTION
 from databus.binlog.open_rows import OpenRows
 from databus.binlog.schema_history.definitions import Definitions
-from databus.binlog.statements import StatementKind
+from databus.binlog.statement_scope import subject_of
 from databus.binlog.table_batch import Transactions
 from databus.binlog.walk import LoggedStatement, Walk
 from databus.binlog.walker import Walker
@@ -48,6 +48,7 @@ _BETWEEN_TRANSACTIONS = frozenset(
         EventType.PREVIOUS_GTIDS,
         EventType.GTID_LIST,
         EventType.BINLOG_CHECKPOINT,
+        EventType.START_ENCRYPTION,
         EventType.INCIDENT,
         EventType.VIEW_CHANGE,
     }
@@ -91,7 +92,7 @@ class Stretch:
         row_transactions: int64[e], index of the transaction of each captured rows event; n for the one still open.
         row_schemas: int64[e], `schema_id` of its table.
         row_counts: int64[e], its row changes.
-        table_events: indices of transactions that truncate a captured table or change definitions.
+        table_events: indices of transactions that truncate a captured table or change its definition or database.
         open: whether a transaction has begun and not ended.
         xa: XA phases among the transactions.
         taken_back: `schema_id` → row changes, counted as open in earlier stretches, that their transaction took back.
@@ -260,11 +261,8 @@ class LogWalk:
         return found
 
     def _concerns(self, logged: LoggedStatement) -> bool:
-        """Whether a statement may change a captured table; one that names none or several may."""
-        statement = logged.statement
-        if not statement.table:
-            return statement.kind in (StatementKind.TRUNCATE, StatementKind.DEFINITION)
-        return self._capture(statement.database or logged.query.database, statement.table)
+        """Whether a statement is delivered to the flow."""
+        return subject_of(self._capture, logged) is not None
 
     def _open_file(self, events: npt.NDArray[np.uint8], at: int) -> _Opening | None:
         """Read the made-up ROTATE event that names a file, or its FORMAT_DESCRIPTION event; None at any other."""

@@ -101,9 +101,12 @@ BETWEEN_TYPES = frozenset(
         EventType.TRANSACTION_CONTEXT,
         EventType.BINLOG_CHECKPOINT,
         EventType.GTID_LIST,
+        EventType.START_ENCRYPTION,
     }
 )
-"""Types that change no row and no table, and that servers write between transactions only."""
+"""Types that change no row and no table, and that servers write between transactions only.
+
+START_ENCRYPTION is met in a dump, which comes decrypted."""
 
 FLAGGED_TYPES = frozenset({EventType.IGNORABLE, EventType.ROWS_QUERY})
 """Types that change no row and no table, and that servers mark as ignorable."""
@@ -138,10 +141,6 @@ REFUSED_TYPES: dict[int, tuple[str, str]] = {
     EventType.APPEND_BLOCK: ("file contents for a LOAD DATA statement", _STATEMENT),
     EventType.EXECUTE_LOAD_QUERY: ("a LOAD DATA statement", _STATEMENT),
     EventType.DELETE_FILE: ("the end of a LOAD DATA statement", _STATEMENT),
-    EventType.START_ENCRYPTION: (
-        "the start of an encrypted log file",
-        "Read the log through the server's dump protocol, which decrypts it, rather than from the file.",
-    ),
 }
 """What a known event that cannot be decoded is, and what to do about it."""
 

@@ -265,9 +265,14 @@ class LogWalk:
         return subject_of(self._capture, logged) is not None
 
     def _open_file(self, events: npt.NDArray[np.uint8], at: int) -> _Opening | None:
-        """Read the made-up ROTATE event that names a file, or its FORMAT_DESCRIPTION event; None at any other."""
+        """Read the made-up ROTATE event that names a file, or its FORMAT_DESCRIPTION event; None at any other.
+
+        A dump of an encrypted file from a place further on repeats START_ENCRYPTION, which does not lie there.
+        """
         header = parse_header(events[at : at + HEADER_BYTES].tobytes())
         size = header.size_bytes
+        if header.event_type == EventType.START_ENCRYPTION and header.log_pos == 0:
+            return _Opening(size, None)
         if header.event_type not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION):
             return None  # not copied: it may be a row of a GiB
         event = events[at : at + size].tobytes()

@@ -230,6 +230,21 @@ def test_a_relay_log_is_named(tmp_path: Path) -> None:
     assert "log_replica_updates" in caught.value.hint
 
 
+def test_an_encrypted_file_is_named_and_a_decrypted_copy_is_read(tmp_path: Path) -> None:
+    log = Log(version="10.11.19-MariaDB").add(164, bytes(17))
+    log.mariadb_gtid(1).table_map(1, "a", [int_col()]).rows(30, 1, 1, [[integer(1, 4)]]).xid()
+    data = bytes(log.data)
+    path = write(tmp_path, log)
+    assert [row["after"]["id"] for row in rows_of(path)] == [1]
+    encrypted = data[: log.ends[1]] + bytes(byte ^ 0x5A for byte in data[log.ends[1] :])
+    with pytest.raises(DecodeError, match=rf"{NAME}:{4 + log.ends[1]}: the events from here on are encrypted"):
+        read_file(write(tmp_path, log, encrypted))
+    path.write_bytes(b"\xfdbin" + bytes(600))  # MySQL's binlog_encryption
+    with pytest.raises(DecodeError, match=rf"{NAME}:0: .* encrypted") as caught:
+        read_file(path)
+    assert "dump" in str(caught.value.hint)
+
+
 def test_the_example_of_the_documentation_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, shop_log())
     example = (reader.__doc__ or "").split("\n\n")[1:3]

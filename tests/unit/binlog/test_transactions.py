@@ -243,7 +243,7 @@ def test_ignorable_events_of_unknown_types_are_passed_over(kind: int, checksum: 
             decode_events(bytes(refused.data), file=FILE)
 
 
-@pytest.mark.parametrize("kind", [3, 4, 35, 36, 161, 163])
+@pytest.mark.parametrize("kind", [3, 4, 35, 36, 161, 163, 164])
 def test_events_of_the_file_inside_a_transaction_are_refused(kind: int) -> None:
     for place in range(3):
         log = Log(checksum=False).gtid()

@@ -21,8 +21,9 @@ from typing import Any
 import pymysql
 import pytest
 
+from databus.binlog import read_file
 from databus.core.batching import Batching
-from databus.core.errors import OffsetPurgedError, SourceDivergedError, SourceUnavailableError
+from databus.core.errors import DecodeError, OffsetPurgedError, SourceDivergedError, SourceUnavailableError
 from databus.core.findings import Level
 from databus.core.flow_specs import FlowContext
 from databus.core.offsets import BinlogOffset, OffsetRange, offset_from_json
@@ -353,6 +354,21 @@ def test_a_replanned_switch_is_the_same(script: Callable[[str], Script], flavor:
         s.flow.rows += rows
         after = plan.range.end
     assert [r["gtid"] for r in s.flow.rows] == [gtids[1], gtids[3]]
+
+
+def test_a_relay_log_is_named(pair_of: Callable[[str], Pair], flavor: str, name: str) -> None:
+    pair = pair_of(flavor)
+    pair.reset()
+    pair.link()
+    pair.source.sql(f"CREATE DATABASE {name}", f"DROP DATABASE {name}")
+    variable = {"mysql": "gtid_executed", "mariadb": "gtid_binlog_pos"}[flavor]
+    pair.replica_has(str(pair.source.sql(f"SELECT @@GLOBAL.{variable}")[0][0]))
+    folder = Path(pair.replica.sql("SELECT @@datadir")[0][0])
+    names = list(folder.glob("*relay-bin.0*"))
+    assert names
+    for path in names:
+        with pytest.raises(DecodeError, match=rf"{path.name}:4: this is a relay log"):
+            read_file(path)
 
 
 def test_errant_transactions_are_named(script: Callable[[str], Script], flavor: str) -> None:

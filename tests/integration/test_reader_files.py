@@ -102,3 +102,19 @@ def test_given_definitions_describe_what_the_log_does_not(undescribed: Shop) -> 
     today = {t: str(shop.sql(f"SHOW CREATE TABLE {t}")[0][1])}
     with pytest.raises(SchemaUnknownError, match=rf"rows of {t} leave open .*the log has|is logged as"):
         after_images(read_files(paths, tables=[t], definitions=today))
+
+
+def test_members_with_wildcards_are_what_select_gives(undescribed: Shop) -> None:
+    shop, t = undescribed, f"{undescribed.name}.m"
+    shop.sql(f"CREATE TABLE {t} (id INT PRIMARY KEY)")
+    given = {t: str(shop.sql(f"SHOW CREATE TABLE {t}")[0][1])}
+    shop.sql("FLUSH BINARY LOGS")
+    path = files(shop)[-1]
+    # Followed through the log from its own words, not as SHOW CREATE TABLE writes it.
+    shop.sql(
+        rf"ALTER TABLE {t} ADD e ENUM('a\%b', '\_', 'c\\%', '%'), ADD s SET('\%', 'x')",
+        f"INSERT INTO {t} VALUES (1, 1, 3), (2, 2, 1), (3, 3, 2), (4, 4, 0)",
+    )
+    rows = [dict(zip(("id", "e", "s"), row, strict=True)) for row in shop.sql(f"SELECT * FROM {t} ORDER BY id")]
+    assert [row["e"] for row in rows] == [r"a\%b", r"\_", r"c\%", "%"]
+    assert after_images(read_files([path], tables=[t], definitions=given)) == rows

@@ -64,6 +64,7 @@ BOTH = (
     "CREATE TABLE parts (id INT PRIMARY KEY, v TEXT) PARTITION BY HASH(id) PARTITIONS 4",
     "ALTER TABLE parts ADD PARTITION PARTITIONS 2",
     "ALTER TABLE parts REMOVE PARTITIONING",
+    r"CREATE TABLE wild (e ENUM('a\%b','\_','c\\%','d\e','f\nx','%_') NOT NULL, s SET('\%','\\_','_') NOT NULL)",
 )  # fmt: skip
 MYSQL = (
     "CREATE TABLE inv (a INT, b INT INVISIBLE, c INT DEFAULT (a + 1), d CHAR(9) DEFAULT (1) /*!50606 INVISIBLE */)",

@@ -40,6 +40,31 @@ def test_refused_logins_and_grants_are_named(shop: Shop) -> None:
         shop.sql(f"DROP USER '{shop.name}'@'%'")
 
 
+def test_preflight_names_foreign_keys_whose_changes_are_not_logged(shop: Shop) -> None:
+    name = shop.name
+    shop.sql(
+        f"CREATE TABLE {name}.parent (id INT PRIMARY KEY)",
+        f"CREATE TABLE {name}.gone (id INT PRIMARY KEY, p INT, "
+        f"CONSTRAINT goes FOREIGN KEY (p) REFERENCES {name}.parent (id) ON DELETE CASCADE ON UPDATE SET NULL)",
+        f"CREATE TABLE {name}.kept (id INT PRIMARY KEY, p INT, "
+        f"CONSTRAINT stays FOREIGN KEY (p) REFERENCES {name}.parent (id) ON DELETE RESTRICT)",
+        f"CREATE TABLE {name}.other (id INT PRIMARY KEY, p INT, "
+        f"CONSTRAINT others FOREIGN KEY (p) REFERENCES {name}.parent (id) ON DELETE CASCADE)",
+        f"INSERT INTO {name}.parent VALUES (1)",
+        f"INSERT INTO {name}.gone VALUES (7, 1)",
+    )
+    source = shop.open((f"{name}.gone", f"{name}.kept", f"{name}.parent"))
+    found = [f for f in source.preflight(None) if f.code == "source_unlogged_cascade"]
+    assert [f.level for f in found] == [Level.WARN]
+    for word in (f"{name}.gone", "goes", "ON DELETE CASCADE, ON UPDATE SET NULL", f"{name}.parent"):
+        assert word in found[0].message
+    source.close()
+    # It is so: the row is gone, and the log tells of its parent only.
+    shop.sql(f"DELETE FROM {name}.parent WHERE id = 1")
+    assert shop.sql(f"SELECT COUNT(*) FROM {name}.gone") == [(0,)]
+    assert [(r["table"], r["op"]) for r in shop.read() if r["op"] == "d"] == [("parent", "d")]
+
+
 def test_preflight_names_what_is_missing(shop: Shop) -> None:
     shop.sql(f"CREATE TABLE {shop.name}.keyless (id INT)")
     source = shop.open((f"{shop.name}.*", f"{shop.name}.nothing_like_it"))

@@ -149,6 +149,60 @@ def test_random_rollbacks_replay_to_the_final_tables(make_shop: Callable[[str, s
     assert [r["event_id"] for r in cut] == [r["event_id"] for r in rows]
 
 
+@pytest.mark.parametrize("server", ["mysql without gtids", "mariadb"])
+def test_savepoints_and_routines_mean_what_they_mean_to_the_server(
+    make_shop: Callable[[str, str], Shop], server: str
+) -> None:
+    shop = make_shop(server.split(maxsplit=1)[0], "numba")
+    with without_gtids(shop, server.endswith("without gtids")):
+        history = MixedHistory(shop, 1)
+        name = shop.name
+        shop.sql(f"CREATE PROCEDURE {name}.p() START TRANSACTION", f"DROP PROCEDURE {name}.p")
+        shop.transaction(
+            f"INSERT INTO {name}.i VALUES (1, 1)",
+            "SAVEPOINT `e`",
+            f"INSERT INTO {name}.i VALUES (2, 2)",
+            "SAVEPOINT `\u00e9`",  # takes the place of the one before
+            f"INSERT INTO {name}.i VALUES (3, 3)",
+            f"INSERT INTO {name}.n VALUES (1, 1)",  # so that what is rolled back is logged
+            "ROLLBACK TO `\u00ca`",
+        )
+        assert history.tables()["i"] == {1: 1, 2: 2}
+        if shop.flavor == "mariadb":
+            assert any(str(e[5]).startswith("ROLLBACK TO") for e in events(shop, shop.begin))
+        assert replay(shop.read()) == history.tables()
+
+
+def test_statements_of_others_and_on_accounts_stay_in_the_log(shop: Shop) -> None:
+    name = shop.name
+    user, other = f"'{name}'@'localhost'", f"{name}_other"
+    shop.sql(
+        f"CREATE USER {user} IDENTIFIED BY 'Secret-1'",
+        f"ALTER USER {user} IDENTIFIED BY 'Secret-2'",
+        f"GRANT SELECT ON {name}.* TO {user}",
+        f"CREATE DATABASE {other}",
+        f"CREATE TABLE {other}.t (id INT PRIMARY KEY)",
+        f"CREATE TABLE {name}.t (id INT PRIMARY KEY)",
+        f"CREATE PROCEDURE {name}.p() START TRANSACTION",
+        f"INSERT INTO {name}.t VALUES (1)",
+        f"RENAME TABLE {other}.t TO {name}.u",
+        f"DROP TABLE {name}.t, {name}.u",
+        f"DROP DATABASE {other}",
+        f"DROP USER {user}",
+    )
+    logged = " ".join(str(e[5]) for e in events(shop, shop.begin))
+    assert "CREATE USER" in logged
+    assert "Secret-1" in logged or shop.flavor == "mysql"  # which writes hashes
+    rows = shop.read()
+    assert [r["event_id"] for r in shop.read(decoder="library")] == [r["event_id"] for r in rows]
+    told = [(r["database"], r["table"], str(r["statement"]).split()[0]) for r in rows if r["op"] == "m"]
+    own = [("t", "CREATE"), ("u", "RENAME"), ("", "DROP")]
+    if len(told) == 4:  # MariaDB may write a statement for each of the tables
+        own[2:] = [("t", "DROP"), ("u", "DROP")]
+    assert told == [(name, *what) for what in own]
+    assert not any(word in str(rows) for word in ("Secret", "IDENTIFIED", "GRANT", "PROCEDURE", "DATABASE"))
+
+
 def test_what_is_taken_back_behind_many_buffers(make_shop: Callable[[str, str], Shop]) -> None:
     shop = make_shop("mariadb", "numba")
     shop.sql(

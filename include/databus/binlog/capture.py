@@ -36,6 +36,14 @@ class TableCapture:
         """Tell whether row changes of a table are captured."""
         return _captured(self, database, table)
 
+    def has_database(self, database: str) -> bool:
+        """Tell whether tables of a database may be captured; a regular expression may mean any but the server's own."""
+        included = any(_may_mean(pattern, database) for pattern in _patterns(self, database))
+        return included and not any(
+            pattern.endswith(".*") and not pattern.startswith(REGEX_PREFIX) and fnmatchcase(database, pattern[:-2])
+            for pattern in self.exclude
+        )
+
     def __str__(self) -> str:
         return ",".join(self.include) + (f" without {','.join(self.exclude)}" if self.exclude else "")
 
@@ -61,11 +69,23 @@ def check_pattern(pattern: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _captured(capture: TableCapture, database: str, table: str) -> bool:
-    patterns = capture.include
-    if database in SYSTEM_DATABASES:
-        patterns = tuple(p for p in patterns if p.startswith(f"{database}."))
     name = f"{database}.{table}"
-    return any(_matches(p, name) for p in patterns) and not any(_matches(p, name) for p in capture.exclude)
+    included = any(_matches(p, name) for p in _patterns(capture, database))
+    return included and not any(_matches(p, name) for p in capture.exclude)
+
+
+def _patterns(capture: TableCapture, database: str) -> tuple[str, ...]:
+    """Return the patterns that can mean a database's tables."""
+    if database in SYSTEM_DATABASES:
+        return tuple(p for p in capture.include if p.startswith(f"{database}."))
+    return capture.include
+
+
+def _may_mean(pattern: str, database: str) -> bool:
+    """Tell whether a pattern can match a table of a database."""
+    if pattern.startswith(REGEX_PREFIX):
+        return True
+    return any(fnmatchcase(database, pattern[:at]) for at, sign in enumerate(pattern) if sign == ".")
 
 
 def _matches(pattern: str, name: str) -> bool:

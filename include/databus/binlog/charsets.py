@@ -81,7 +81,6 @@ _MAX_BYTES = {
 _CODECS = {
     "cp932": "cp932",
     "euckr": "cp949",
-    "gb18030": "gb18030",
     "gb2312": "gb2312",
     "gbk": "gbk",
     "utf16": "utf-16-be",
@@ -193,11 +192,22 @@ def _corrected(name: str) -> Charset:
     return Charset(name, _MAX_BYTES[name], "", decode)
 
 
+_GB18030_CORRECTED = {0x1E3F: "\ue7c7", 0xE7C7: "\u1e3f"}
+"""Characters whose codes the standard exchanged in 2005: the servers follow it, the codec is of 2000."""
+
+
+def _gb18030(data: bytes) -> str:
+    return data.decode("gb18030").translate(_GB18030_CORRECTED)
+
+
 def _ucs2(data: bytes) -> str:
     text = data.decode("utf-16-be")
     if text and max(text) > "\uffff":  # to the servers a surrogate pair is two codes without a character
         raise UnicodeError("a surrogate pair is no character of ucs2")
     return text
+
+
+_DECODERS: dict[str, Callable[[bytes], str]] = {"gb18030": _gb18030, "ucs2": _ucs2}
 
 
 @functools.cache
@@ -211,8 +221,8 @@ def charset_named(name: str) -> Charset:
         return _single_byte(name)
     if name in MULTI_BYTE:
         return _corrected(name)
-    if name == "ucs2":
-        return Charset(name, _MAX_BYTES[name], "", _ucs2)
+    if name in _DECODERS:
+        return Charset(name, _MAX_BYTES[name], "", _DECODERS[name])
     codec = "latin-1" if name == "binary" else _CODECS[name]
     return Charset(name, _MAX_BYTES.get(name, 1), "", lambda data: data.decode(codec))
 

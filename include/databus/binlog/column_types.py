@@ -55,12 +55,15 @@ NUMERIC = frozenset({1, 2, 3, 4, 5, 8, 9, 13, 246})
 """Types that have a bit in the SIGNEDNESS metadata; YEAR does, as both servers show."""
 
 CHARACTER = frozenset({15, 249, 250, 251, 252, 253, 254})
-"""Types that have an entry in the column-charset metadata."""
+"""Types whose values are text or bytes of a character set."""
 
 COMPRESSED = frozenset({ColumnType.BLOB_COMPRESSED, ColumnType.VARCHAR_COMPRESSED})
 """MariaDB's COMPRESSED columns."""
 
-CHARACTER_MARIADB = CHARACTER | {140, 141, 255}
+CHARSET_LISTED_MYSQL = CHARACTER | {242}
+"""Types that have an entry in MySQL's column-charset metadata: since 9.0 VECTOR too, as a kind of BLOB."""
+
+CHARSET_LISTED_MARIADB = CHARACTER | {140, 141, 255}
 """The same for MariaDB, which lists compressed and geometry columns too."""
 
 _META_BYTES = {

@@ -14,6 +14,7 @@ from databus.binlog.kernels import walk as w
 from databus.binlog.row_counting import count_rows
 from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.schema_ids import SchemaIds
+from databus.binlog.statement_scope import subject_of
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
 from databus.binlog.table_rows import LogPlace, TableRows, row_fault
@@ -152,9 +153,10 @@ class DecodedEvents:
 
     def _table_event(self, logged: LoggedStatement, bases: Ints) -> TableEvent | None:
         truncate = logged.statement.kind is StatementKind.TRUNCATE
-        database, table = logged.statement.database or logged.query.database, logged.statement.table
-        if table and not self._tables(database, table):
+        subject = subject_of(self._tables, logged)
+        if subject is None:
             return None
+        database, table = subject
         ordinal = int(bases[logged.row_event])
         return TableEvent(
             "t" if truncate else "m", database, table, logged.query.statement, logged.transaction, ordinal

@@ -21,6 +21,12 @@ MAGIC = b"\xfebin"
 FLAG_ARTIFICIAL = 0x20
 """The event was made up by the server for the dump and is not in the file."""
 
+FLAG_RELAY_LOG = 0x40
+"""The FORMAT_DESCRIPTION event is a relay log's: a replica's copy of its source's events."""
+
+FLAG_IGNORABLE = 0x80
+"""A reader that does not know the event's type may pass over it."""
+
 FLAG_IN_USE = 0x01
 """The log file is open for writing, or was when the server died."""
 
@@ -87,23 +93,26 @@ class EventType(enum.IntEnum):
     DELETE_ROWS_COMPRESSED = 171
 
 
-IGNORABLE_TYPES = frozenset(
+BETWEEN_TYPES = frozenset(
     {
         EventType.STOP,
         EventType.ROTATE,
-        EventType.HEARTBEAT,
-        EventType.HEARTBEAT_V2,
-        EventType.IGNORABLE,
-        EventType.ROWS_QUERY,
         EventType.PREVIOUS_GTIDS,
         EventType.TRANSACTION_CONTEXT,
-        EventType.VIEW_CHANGE,
-        EventType.ANNOTATE_ROWS,
         EventType.BINLOG_CHECKPOINT,
         EventType.GTID_LIST,
+        EventType.START_ENCRYPTION,
     }
 )
-"""Types that change no row and no table."""
+"""Types that change no row and no table, and that servers write between transactions only.
+
+START_ENCRYPTION is met in a dump, which comes decrypted."""
+
+FLAGGED_TYPES = frozenset({EventType.IGNORABLE, EventType.ROWS_QUERY})
+"""Types that change no row and no table, and that servers mark as ignorable."""
+
+PASSED_OVER_TYPES = frozenset({EventType.VIEW_CHANGE, EventType.ANNOTATE_ROWS})
+"""Types that change no row and no table, wherever they stand."""
 
 ROWS_TYPES = frozenset(
     {
@@ -132,12 +141,11 @@ REFUSED_TYPES: dict[int, tuple[str, str]] = {
     EventType.APPEND_BLOCK: ("file contents for a LOAD DATA statement", _STATEMENT),
     EventType.EXECUTE_LOAD_QUERY: ("a LOAD DATA statement", _STATEMENT),
     EventType.DELETE_FILE: ("the end of a LOAD DATA statement", _STATEMENT),
-    EventType.START_ENCRYPTION: (
-        "the start of an encrypted log file",
-        "Read the log through the server's dump protocol, which decrypts it, rather than from the file.",
-    ),
 }
 """What a known event that cannot be decoded is, and what to do about it."""
+
+
+_KNOWN_TYPES = frozenset(EventType)
 
 
 def type_name(event_type: int) -> str:
@@ -191,6 +199,11 @@ def parse_header(data: bytes | memoryview, offset: int = 0) -> EventHeader:
     return EventHeader(timestamp, kind, server, size, log_pos, flags)
 
 
+def is_ignorable(header: EventHeader) -> bool:
+    """Whether an event of a type that is not known here may be passed over, as the server's own replicas do."""
+    return bool(header.flags & FLAG_IGNORABLE) and header.event_type not in _KNOWN_TYPES
+
+
 @dataclass(frozen=True)
 class FormatDescription:
     """What a FORMAT_DESCRIPTION event says about the events after it.
@@ -217,13 +230,21 @@ def parse_format_description(event: bytes, where: str) -> FormatDescription:
     """Read a whole FORMAT_DESCRIPTION event (header included).
 
     Raises:
-        DecodeError: it is another event, of another log version, or names an unknown checksum.
+        DecodeError: it is another event, cut short, a relay log's, of another log version, or names an unknown
+            checksum.
     """
     if len(event) < HEADER_BYTES + 57 + 5 or event[4] != EventType.FORMAT_DESCRIPTION:
         found = type_name(event[4]) if len(event) > 4 else "nothing"
         raise DecodeError(
             f"{where}: a FORMAT_DESCRIPTION event must come first, found {found}",
             hint="Pass a log file without its 4-byte magic, or a segment, whole.",
+        )
+    header = parse_header(event)
+    if header.size_bytes != len(event):
+        raise DecodeError(
+            f"{where}: event {type_name(event[4])} states a size of {header.size_bytes} bytes, "
+            f"of which {len(event)} are there",
+            hint="The file was cut short or damaged at rest: copy it from the server again.",
         )
     binlog_version = int.from_bytes(event[19:21], "little")
     version = event[21:71].split(b"\0", 1)[0].decode("ascii", "replace")
@@ -245,6 +266,12 @@ def parse_format_description(event: bytes, where: str) -> FormatDescription:
                 f"{where}: event {type_name(event[4])} does not match its CRC32: "
                 "the log was damaged at rest or on the way"
             )
+    if header.flags & FLAG_RELAY_LOG:
+        raise DecodeError(
+            f"{where}: this is a relay log, a replica's copy of its source's events, whose positions are the source's",
+            hint="Read the source's binary log; or the replica's own, which it writes with log_replica_updates=ON "
+            "(log_slave_updates on MariaDB).",
+        )
     post = event[76:-5]
     if len(post) >= EventType.TABLE_MAP and post[EventType.TABLE_MAP - 1] != 8:
         raise DecodeError(f"{where}: server {version} writes TABLE_MAP events with 4-byte ids, which is not supported")

@@ -21,13 +21,14 @@ from databus.binlog.events import (
     parse_format_description,
     parse_header,
 )
-from databus.binlog.kernels.walk import R_TRANSACTION
+from databus.binlog.kernels.walk import BAD_POSITION, R_TRANSACTION
 from databus.binlog.mapped import is_mapped, release
 from databus.binlog.piecewise import decode_pieces
 from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.schema_ids import SchemaIds
 from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
 from databus.binlog.walk import Walk
+from databus.binlog.walk_faults import walk_fault
 from databus.binlog.walker import Walker
 from databus.binlog.xa import CommitPlace, XaEvent, XaPhase
 from databus.core.errors import DecodeError
@@ -47,6 +48,11 @@ _MOST_EXPANDED = 4
 """No further compressed event of a piece is expanded once the expanded ones take so many times its size."""
 _SEGMENT_NAME = re.compile(r"(?P<file>.+\.\d+)\.(?P<pos>\d{20})\.events")
 _MAX_DESCRIPTION_BYTES = 4096
+_ENCRYPTED_MAGIC = b"\xfdbin"
+_DECRYPTED = (
+    "Read the log through the server's dump protocol, which decrypts it: from the server, or a copy that mysqlbinlog "
+    "or mariadb-binlog made with --read-from-remote-server --raw."
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -122,10 +128,14 @@ class LogFile:
         begin = len(MAGIC) if magic else 0
         description = self._description(begin)
         self._format = parse_format_description(description, f"{self.file}:{len(MAGIC)}")
+        if magic and parse_header(description).log_pos not in (0, begin + len(description)):
+            raise walk_fault(BAD_POSITION, EventType.FORMAT_DESCRIPTION, len(description), f"{self.file}:{len(MAGIC)}")
         self.server_version, self.checksum = self._format.server_version, self._format.checksum
         self._in_use = bool(parse_header(description).flags & FLAG_IN_USE)
         self._description_bytes = len(description)
         self.bytes_read = begin + len(description)
+        if magic:
+            self._refuse_encrypted()
         start = len(MAGIC) + len(description)
         if segment:
             start = int(segment["pos"])
@@ -279,7 +289,25 @@ class LogFile:
             hint = "The server has the file open: read it again later."
         return DecodeError(f"{self.file}:{self._walker.position}: the log ends inside {inside}", hint=hint)
 
+    def _refuse_encrypted(self) -> None:
+        """Refuse a file whose events are encrypted: what follows START_ENCRYPTION does not say where it lies.
+
+        A copy of a dump (mariadb-binlog --raw) has that event too, and the others in the clear.
+        """
+        at = self.bytes_read
+        size = _event_bytes(self._data[at:])
+        if not size or self._data[at + 4] != EventType.START_ENCRYPTION:
+            return
+        head = self._data[at + size : at + size + HEADER_BYTES].tobytes()
+        if len(head) < HEADER_BYTES:
+            return
+        header = parse_header(head)
+        if header.log_pos != at + size + header.size_bytes:
+            raise DecodeError(f"{self.file}:{at + size}: the events from here on are encrypted", hint=_DECRYPTED)
+
     def _description(self, at: int) -> bytes:
+        if self._data[: len(_ENCRYPTED_MAGIC)].tobytes() == _ENCRYPTED_MAGIC:
+            raise DecodeError(f"{self.file}:0: this log file of MySQL is encrypted", hint=_DECRYPTED)
         size = _event_bytes(self._data[at:])
         if not size or self._data[at + 4] != EventType.FORMAT_DESCRIPTION or size > _MAX_DESCRIPTION_BYTES:
             raise DecodeError(

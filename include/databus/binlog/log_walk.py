@@ -17,6 +17,7 @@ from databus.binlog.events import (
     HEADER_BYTES,
     MAGIC,
     EventType,
+    is_ignorable,
     parse_format_description,
     parse_header,
     refuse,
@@ -30,7 +31,7 @@ from databus.binlog.schema_history.definitions import (
     PinnedDefinitions,
     RecordingDefinitions,
 )
-from databus.binlog.statements import StatementKind
+from databus.binlog.statement_scope import subject_of
 from databus.binlog.table_batch import Transactions
 from databus.binlog.walk import LoggedStatement, Walk
 from databus.binlog.walker import Walker
@@ -53,6 +54,7 @@ _BETWEEN_TRANSACTIONS = frozenset(
         EventType.PREVIOUS_GTIDS,
         EventType.GTID_LIST,
         EventType.BINLOG_CHECKPOINT,
+        EventType.START_ENCRYPTION,
         EventType.INCIDENT,
         EventType.VIEW_CHANGE,
     }
@@ -95,7 +97,7 @@ class Stretch:
         row_transactions: int64[e], index of the transaction of each captured rows event; n for the one still open.
         row_schemas: int64[e], `schema_id` of its table.
         row_counts: int64[e], its row changes.
-        table_events: indices of transactions that truncate a captured table or change definitions.
+        table_events: indices of transactions that truncate a captured table or change its definition or database.
         open: whether a transaction has begun and not ended.
         xa: XA phases among the transactions.
         taken_back: `schema_id` → row changes, counted as open in earlier stretches, that their transaction took back.
@@ -305,16 +307,18 @@ class LogWalk:
         return walk, recorder.recorded if recorder is not None else kept or ()
 
     def _concerns(self, logged: LoggedStatement) -> bool:
-        """Whether a statement may change a captured table; one that names none or several may."""
-        statement = logged.statement
-        if not statement.table:
-            return statement.kind in (StatementKind.TRUNCATE, StatementKind.DEFINITION)
-        return self._capture(statement.database or logged.query.database, statement.table)
+        """Whether a statement is delivered to the flow."""
+        return subject_of(self._capture, logged) is not None
 
     def _open_file(self, events: npt.NDArray[np.uint8], at: int) -> _Opening | None:
-        """Read the made-up ROTATE event that names a file, or its FORMAT_DESCRIPTION event; None at any other."""
+        """Read the made-up ROTATE event that names a file, or its FORMAT_DESCRIPTION event; None at any other.
+
+        A dump of an encrypted file from a place further on repeats START_ENCRYPTION, which does not lie there.
+        """
         header = parse_header(events[at : at + HEADER_BYTES].tobytes())
         size = header.size_bytes
+        if header.event_type == EventType.START_ENCRYPTION and header.log_pos == 0:
+            return _Opening(size, None)
         if header.event_type not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION):
             return None  # not copied: it may be a row of a GiB
         event = events[at : at + size].tobytes()
@@ -340,12 +344,12 @@ class LogWalk:
     def _check_start(self, walker: Walker, events: npt.NDArray[np.uint8]) -> None:
         """Look at the first event on its own: a fault there says that the place is wrong, not the log."""
         self._first = False
-        kind = int(events[4])
-        if kind not in _BETWEEN_TRANSACTIONS:
-            raise self._bad_start(f"the event there is {type_name(kind)}, which lies inside a transaction")
-        size = parse_header(events[:HEADER_BYTES].tobytes()).size_bytes
+        header = parse_header(events[:HEADER_BYTES].tobytes())
+        if header.event_type not in _BETWEEN_TRANSACTIONS and not is_ignorable(header):
+            kind = type_name(header.event_type)
+            raise self._bad_start(f"the event there is {kind}, which lies inside a transaction")
         try:
-            Walker(walker.file, walker.base_pos, format=walker.format).walk(events[:size])
+            Walker(walker.file, walker.base_pos, format=walker.format).walk(events[: header.size_bytes])
         except DecodeError as error:
             raise self._bad_start(error.message) from None
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from databus.binlog.charsets import charset_of
+from databus.binlog.identifiers import as_compared
 
 
 class StatementKind(enum.Enum):
@@ -30,6 +31,19 @@ class StatementKind(enum.Enum):
 
 
 @dataclass(frozen=True)
+class ObjectName:
+    """A table, or a database, as a statement names it.
+
+    Attributes:
+        database: "" for the session's default database.
+        table: "" for the database itself.
+    """
+
+    database: str
+    table: str
+
+
+@dataclass(frozen=True)
 class Statement:
     """A classified statement.
 
@@ -37,11 +51,15 @@ class Statement:
         kind: what it does.
         database: database it names for its table, "" when it names none.
         table: table it names, "" where there is none or several.
+        rows_follow: whether its transaction goes on with rows, as that of MySQL's CREATE TABLE … SELECT does.
+        objects: all tables and databases that a definition statement or TRUNCATE changes.
     """
 
     kind: StatementKind
     database: str = ""
     table: str = ""
+    rows_follow: bool = False
+    objects: tuple[ObjectName, ...] = ()
 
 
 _TOKEN = re.compile(
@@ -54,6 +72,10 @@ _TOKEN = re.compile(
 _ROWS = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "MERGE", "SELECT", "VALUES"}
 _FILLER = {"TEMPORARY", "IF", "NOT", "EXISTS", "OR", "REPLACE", "ONLINE", "OFFLINE", "IGNORE", "NOWAIT"}
 _MANY_TABLES = {"RENAME", "DROP"}
+_NAMES_BEHIND = {*_MANY_TABLES, "ALTER"}
+"""Statements that may name tables anywhere."""
+_DATABASE_OPTIONS = {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT", "ENCRYPTION", "READ", "COMMENT"}
+"""What follows ALTER DATABASE where it names none."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +83,9 @@ class _Token:
     text: str
     word: str  # upper case for a bare word, else ""
     name: str  # the identifier it can stand for, else ""
+
+
+_EQUALS = _Token("=", "", "")
 
 
 def _tokens(sql: str, most: int) -> list[_Token]:
@@ -116,16 +141,27 @@ def classify(sql: str) -> Statement:
     first = words[0]
     if first == "TRUNCATE":
         database, table, _ = _qualified(tokens, 2 if words[1:2] == ["TABLE"] else 1)
-        return Statement(StatementKind.TRUNCATE, database, table)
+        return Statement(StatementKind.TRUNCATE, database, table, objects=(ObjectName(database, table),))
     if first == "DELETE" and words[1:2] == ["FROM"]:
         # The server writes this when a MEMORY table was emptied by a restart; without WHERE it empties a table in any
         # case.
         database, table, after = _qualified(tokens, 2)
         if table and after == len(tokens):
-            return Statement(StatementKind.TRUNCATE, database, table)
+            return Statement(StatementKind.TRUNCATE, database, table, objects=(ObjectName(database, table),))
     if first in _ROWS:
         return Statement(StatementKind.ROWS)
-    return _definition(tokens, words)
+    if first in _NAMES_BEHIND:
+        tokens = _tokens(sql, len(sql))
+        words = [t.word for t in tokens]
+    statement = _definition(tokens, words)
+    return replace(statement, rows_follow=_rows_follow(sql, words))
+
+
+def _rows_follow(sql: str, words: list[str]) -> bool:
+    """Whether MySQL (8.0.21 and later) wrote this for CREATE TABLE … SELECT, whose rows follow in its transaction."""
+    if words[:2] != ["CREATE", "TABLE"] or not sql.rstrip().upper().endswith("TRANSACTION"):
+        return False
+    return [t.word for t in _tokens(sql, len(sql))[-2:]] == ["START", "TRANSACTION"]  # not a comment that ends so
 
 
 def _control(words: list[str]) -> StatementKind | None:
@@ -144,7 +180,7 @@ def _control(words: list[str]) -> StatementKind | None:
 def savepoint_name(sql: str) -> str:
     """Return the name in a SAVEPOINT, RELEASE SAVEPOINT or ROLLBACK TO statement, as names are compared."""
     tokens = _tokens(sql, 10)
-    return tokens[-1].name.casefold() if tokens else ""
+    return as_compared(tokens[-1].name) if tokens else ""
 
 
 def _definition(tokens: list[_Token], words: list[str]) -> Statement:
@@ -159,17 +195,42 @@ def _definition(tokens: list[_Token], words: list[str]) -> Statement:
         while at < len(words) and words[at] in _FILLER:
             at += 1
         database, table, after = _qualified(tokens, at)
+        objects = (ObjectName(database, table), *_further_tables(tokens, after, verb))
         several = verb in _MANY_TABLES and any(t.text == "," for t in tokens[after:])
-        return Statement(StatementKind.DEFINITION, "" if several else database, "" if several else table)
+        if several:
+            return Statement(StatementKind.DEFINITION, objects=objects)
+        return Statement(StatementKind.DEFINITION, database, table, objects=objects)
     if "INDEX" in words[at : at + 3] and "ON" in words:
         database, table, _ = _qualified(tokens, words.index("ON") + 1)
-        return Statement(StatementKind.DEFINITION, database, table)
+        return Statement(StatementKind.DEFINITION, database, table, objects=(ObjectName(database, table),))
     if words[at : at + 1] in (["DATABASE"], ["SCHEMA"]):
         at += 1
         while at < len(words) and words[at] in _FILLER:
             at += 1
-        return Statement(StatementKind.DEFINITION, tokens[at].name if at < len(tokens) else "", "")
+        default = at >= len(tokens) or (verb == "ALTER" and words[at] in _DATABASE_OPTIONS)
+        database = "" if default else tokens[at].name
+        return Statement(StatementKind.DEFINITION, database, objects=(ObjectName(database, ""),))
     return Statement(StatementKind.DEFINITION)
+
+
+def _further_tables(tokens: list[_Token], at: int, verb: str) -> Iterator[ObjectName]:
+    """Yield the tables that DROP and RENAME list, those that tables are renamed to, and one that is exchanged."""
+    depth = 0
+    for place in range(at, len(tokens)):
+        token, following = tokens[place], [t.word for t in tokens[place + 1 : place + 3]]
+        depth += (token.text == "(") - (token.text == ")")
+        if depth:
+            continue
+        name_at = 0
+        if verb in _MANY_TABLES and (token.text == "," or token.word == "TO"):
+            name_at = place + 1
+        elif verb == "ALTER" and token.word == "RENAME" and following[:1] not in (["COLUMN"], ["INDEX"], ["KEY"]):
+            name_at = place + 1 + (following[:1] in (["TO"], ["AS"]) or tokens[place + 1 : place + 2] == [_EQUALS])
+        elif verb == "ALTER" and token.word == "WITH" and following[:1] == ["TABLE"]:
+            name_at = place + 2
+        if name_at:
+            database, table, _ = _qualified(tokens, name_at)
+            yield ObjectName(database, table)
 
 
 @dataclass(frozen=True)

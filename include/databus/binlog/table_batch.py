@@ -101,7 +101,7 @@ class TableEvent:
     Attributes:
         op: "t" for TRUNCATE, "m" for any other definition statement.
         database: database the statement names, else the session's default one.
-        table: table the statement names, "" where there is none or several.
+        table: captured table the statement names, "" where there is none or several.
         statement: SQL text as logged.
         transaction: index into the segment's `Transactions`.
         ordinal: number within its transaction, counted together with row changes.

@@ -9,7 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from databus.binlog.charsets import Charset, charset_of
-from databus.binlog.column_types import CHARACTER, CHARACTER_MARIADB, COMPRESSED, NUMERIC, Column, ColumnType, read_meta
+from databus.binlog.column_types import (
+    CHARACTER,
+    CHARSET_LISTED_MARIADB,
+    CHARSET_LISTED_MYSQL,
+    COMPRESSED,
+    NUMERIC,
+    Column,
+    ColumnType,
+    read_meta,
+)
 from databus.binlog.packed_integers import length_encoded, length_encoded_bytes
 from databus.core.errors import DecodeError
 from databus.core.tables import ColumnSchema, TableSchema
@@ -144,7 +153,7 @@ def _parse(body: bytes, flavor: str) -> TableMap:
     if meta_at != len(meta):
         raise ValueError("the column metadata is longer than its columns need")
     fields = _fields(body, at + len(nulls))
-    columns = _describe(columns, fields, CHARACTER if flavor == "mysql" else CHARACTER_MARIADB)
+    columns = _describe(columns, fields, CHARSET_LISTED_MYSQL if flavor == "mysql" else CHARSET_LISTED_MARIADB)
     key = _primary_key(columns, fields)
     return TableMap(int.from_bytes(body[:6], "little"), database, table, tuple(columns), key, _COLUMN_NAME in fields)
 
@@ -195,7 +204,7 @@ def _value_lists(value: bytes) -> list[list[bytes]]:
     return found
 
 
-def _describe(columns: list[Column], fields: dict[int, bytes], character: frozenset[int]) -> list[Column]:
+def _describe(columns: list[Column], fields: dict[int, bytes], charset_listed: frozenset[int]) -> list[Column]:
     """Add names, signs, character sets, values and visibility to bare columns."""
     if _COLUMN_NAME in fields:
         names = _strings(fields[_COLUMN_NAME])
@@ -207,7 +216,7 @@ def _describe(columns: list[Column], fields: dict[int, bytes], character: frozen
             raise ValueError("the signedness bitmap does not fit the columns")
         for bit, i in enumerate(numeric):
             columns[i] = replace(columns[i], unsigned=bool(signs[bit >> 3] & (0x80 >> (bit & 7))))
-    text = [i for i, c in enumerate(columns) if c.type in character]
+    text = [i for i, c in enumerate(columns) if c.type in charset_listed]
     _set_charsets(columns, text, fields, _DEFAULT_CHARSET, _COLUMN_CHARSET)
     listed = [i for i, c in enumerate(columns) if c.type in (ColumnType.ENUM, ColumnType.SET)]
     _set_charsets(columns, listed, fields, _ENUM_SET_DEFAULT_CHARSET, _ENUM_SET_COLUMN_CHARSET)

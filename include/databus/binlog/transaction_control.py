@@ -178,8 +178,7 @@ class TransactionControl:
         self._tables.redefine(query, self._end_of(event))
         if inside:
             return
-        # CREATE TABLE … SELECT of MySQL 8.0.21 and later
-        if query.statement.rstrip().upper().endswith("START TRANSACTION"):
+        if statement.rows_follow:
             state[w.S_PHASE] = w.INSIDE
         else:
             self._close(event)

@@ -18,6 +18,8 @@ _FAULTS = {
     w.NESTED: "begins a transaction inside another one",
     w.NO_TRANSACTION: "lies outside any transaction",
     w.TOO_SHORT: "is too short for its type",
+    w.NOT_BETWEEN: "lies inside a transaction, where no server writes it",
+    w.NOT_FLAGGED: "is not marked as ignorable, as servers mark it",
 }
 
 _STATEMENTS = {

@@ -11,13 +11,16 @@ import pyarrow as pa
 
 from databus.binlog.compressed_events import ExpansionFault
 from databus.binlog.events import (
+    BETWEEN_TYPES,
     CHECKSUM_BYTES,
     FLAG_ARTIFICIAL,
+    FLAGGED_TYPES,
     HEADER_BYTES,
-    IGNORABLE_TYPES,
+    PASSED_OVER_TYPES,
     ROWS_TYPES,
     EventType,
     FormatDescription,
+    is_ignorable,
     parse_format_description,
     parse_header,
     refuse,
@@ -53,10 +56,13 @@ def _bytes_of_many(buffer: Bytes, at: int) -> int:
 
 def _classes() -> Bytes:
     classes = np.full(256, w.C_ASK, dtype=np.uint8)
-    for kind in IGNORABLE_TYPES:
-        classes[kind] = w.C_SKIP
-    for kind in ROWS_TYPES:
-        classes[kind] = w.C_ROWS
+    for kinds, action in (
+        (PASSED_OVER_TYPES, w.C_SKIP),
+        (BETWEEN_TYPES, w.C_BETWEEN),
+        (FLAGGED_TYPES, w.C_FLAGGED),
+        (ROWS_TYPES, w.C_ROWS),
+    ):
+        classes[list(kinds)] = action
     classes[[EventType.HEARTBEAT, EventType.HEARTBEAT_V2]] = w.C_UNPLACED
     classes[[EventType.GTID, EventType.ANONYMOUS_GTID]] = w.C_GTID
     classes[EventType.MARIADB_GTID] = w.C_MARIADB_GTID
@@ -302,7 +308,7 @@ class Walker:
                 self.format = parse_format_description(event, self._where())
                 if parse_header(event).flags & FLAG_ARTIFICIAL or parse_header(event).log_pos == 0:
                     self._state[w.S_SHIFT] -= len(event)
-            else:
+            elif not is_ignorable(parse_header(event)):
                 raise refuse(kind, self._where())
         except (ValueError, KeyError, IndexError) as error:
             raise DecodeError(

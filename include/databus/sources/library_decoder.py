@@ -20,6 +20,7 @@ from databus.binlog.kernels.walk import R_AT, R_END, R_SLOT, R_TRANSACTION
 from databus.binlog.partial_rows import PartialRowError, plain_rows
 from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.schema_ids import SchemaIds
+from databus.binlog.statement_scope import subject_of
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent
 from databus.binlog.table_rows import partial_row_fault
@@ -114,8 +115,9 @@ class LibraryEvents:
                 transaction, ordinal = int(line[R_TRANSACTION]), 0
             if number in statements:
                 logged = statements[number]
-                database, name = logged.statement.database or logged.query.database, logged.statement.table
-                if not name or self._capture(database, name):
+                subject = subject_of(self._capture, logged)
+                if subject is not None:
+                    database, name = subject
                     op = "t" if logged.statement.kind is StatementKind.TRUNCATE else "m"
                     yield TableEvent(op, database, name, logged.query.statement, transaction, ordinal)  # type: ignore[arg-type]
                 ordinal += 1

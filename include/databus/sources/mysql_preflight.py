@@ -20,6 +20,10 @@ _SETTING, _ACCESS = "source_setting", "source_access_denied"
 NO_PRIMARY_KEY = "source_no_primary_key"
 """Code of the finding for a table whose rows have no key; sinks decide whether that stops a flow."""
 
+UNLOGGED_CASCADE = "source_unlogged_cascade"
+"""Code of the finding for a foreign key that changes rows without a trace in the log."""
+_CASCADES = ("CASCADE", "SET NULL", "SET DEFAULT")
+
 _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options", "gtid_mode",
     "gtid_strict_mode", "binlog_expire_logs_seconds", "expire_logs_days",
@@ -37,7 +41,7 @@ def preflight(server: MysqlServer, capture: TableCapture) -> Iterator[Finding]:
     yield _version(server, subject)
     yield from _settings(settings, server.flavor, subject)
     yield _retention(settings, server.flavor, subject)
-    for probe, name in ((_grants, "grants"), (_tables, "tables")):
+    for probe, name in ((_grants, "grants"), (_tables, "tables"), (_cascades, "foreign keys")):
         yield from _guarded(probe, server, capture, f"{subject}: {name}")
 
 
@@ -199,6 +203,28 @@ def _tables(server: MysqlServer, capture: TableCapture, subject: str) -> Iterato
                 f"ALTER TABLE `{database}`.`{table}` ADD COLUMN id BIGINT UNSIGNED "
                 "NOT NULL AUTO_INCREMENT PRIMARY KEY;",
                 NO_PRIMARY_KEY,
+            )
+
+
+def _cascades(server: MysqlServer, capture: TableCapture, subject: str) -> Iterator[Finding]:
+    """Name the foreign keys by which the storage engine changes rows of captured tables itself, unlogged."""
+    rows = server.query(
+        "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME, UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, "
+        "DELETE_RULE, UPDATE_RULE FROM information_schema.REFERENTIAL_CONSTRAINTS ORDER BY 1, 2, 3"
+    )
+    for database, table, name, parent_database, parent, on_delete, on_update in (map(str, row) for row in rows):
+        rules = [
+            f"ON {verb} {rule}" for verb, rule in (("DELETE", on_delete), ("UPDATE", on_update)) if rule in _CASCADES
+        ]
+        if rules and capture(database, table):
+            yield Finding(
+                f"{subject}: table {database}.{table}",
+                Level.WARN,
+                f"{database}.{table} has foreign key {name} ({', '.join(rules)}): rows that change by it when "
+                f"{parent_database}.{parent} changes are not in the log, so they do not reach the sinks",
+                f"Change the rows of `{database}`.`{table}` by statements of their own before those of "
+                f"`{parent_database}`.`{parent}`, or make the constraint RESTRICT.",
+                UNLOGGED_CASCADE,
             )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from databus.binlog.charsets import charset_named
 from databus.binlog.table_batch import TableBatch
 from databus.rows.emit import emit
 from tests.integration.test_decode_real import Server
@@ -111,6 +112,16 @@ def test_every_charset_is_text_or_kept_bytes(server: Server) -> None:
         assert wrong[:5] == []
     # That the test reaches what it is for: a set of single bytes, one of several, and UCS-2.
     assert {"greek", "sjis", "ucs2"} <= undecodable.keys()
+
+
+def test_every_character_of_gb18030_is_the_servers(server: Server) -> None:
+    if server.name != "mysql":
+        pytest.skip("MariaDB has no gb18030")
+    basic = [*range(1, 0xD800), *range(0xE000, 0x10000)]
+    text = "".join(map(chr, [*basic, *range(0x10000, 0x110000, 31)]))
+    ((stored,),) = server.run(f"SELECT HEX(CONVERT(CONVERT(x'{text.encode().hex()}' USING utf8mb4) USING gb18030))")
+    ours = charset_named("gb18030").decode(from_hex(stored))
+    assert [(f"{ord(a):x}", f"{ord(b):x}") for a, b in zip(text, ours, strict=True) if a != b] == []
 
 
 def test_a_row_with_undecodable_text_is_delivered_and_flagged(server: Server) -> None:

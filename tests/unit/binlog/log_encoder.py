@@ -97,6 +97,7 @@ class Log:
     server_id: int = 7
     timestamp: int = 1_700_000_000
     start: int = 4
+    format_flags: int = 0
     data: bytearray = field(default_factory=bytearray)
     ends: list[int] = field(default_factory=list)
     types: list[int] = field(default_factory=list)
@@ -106,7 +107,7 @@ class Log:
         post = bytearray(171 if "Maria" in self.version else 42)
         post[18] = 8
         body = struct.pack("<H50sIB", 4, self.version.encode(), 0, 19) + bytes(post) + bytes([self.checksum])
-        self.add(15, body, always_checksum=True)
+        self.add(15, body, flags=self.format_flags, always_checksum=True)
 
     @property
     def position(self) -> int:

@@ -32,3 +32,25 @@ def test_patterns(include: tuple[str, ...], exclude: tuple[str, ...], name: str,
 def test_bad_patterns_are_named(pattern: str) -> None:
     with pytest.raises(ConfigError, match="pattern"):
         TableCapture((pattern,))
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "database", "has"),
+    [
+        (("shop.orders",), (), "shop", True),
+        (("shop.orders",), (), "shops", False),
+        (("sh*.orders",), (), "shops", True),
+        (("*.*",), (), "any", True),
+        (("*.*",), (), "mysql", False),
+        (("mysql.user",), (), "mysql", True),
+        (("a.b.c",), (), "a", True),
+        (("re:shop\\..*",), (), "shop", True),
+        (("re:shop\\..*",), (), "sys", False),
+        (("*.*",), ("old_*.*",), "old_1", False),
+        (("*.*",), ("old_*.log",), "old_1", True),
+    ],
+)
+def test_databases_of_captured_tables(
+    include: tuple[str, ...], exclude: tuple[str, ...], database: str, has: bool
+) -> None:
+    assert TableCapture(include, exclude).has_database(database) is has

@@ -63,6 +63,7 @@ def test_unknown_collations_are_not_guessed() -> None:
         ("eucjpms", b"\xa1\xc1\xad\xa1\x8e\xb1", "\uff5e①ｱ"),
         ("euckr", b"\x81\x41\xb0\xa1", "갂가"),
         ("gb18030", b"\x81\x30\x81\x30", "\x80"),
+        ("gb18030", b"a\xa8\xbc\x81\x35\xf4\x37z", "a\u1e3f\ue7c7z"),
         ("utf16", "a😀".encode("utf-16-be"), "a😀"),
         ("utf16le", "a😀".encode("utf-16-le"), "a😀"),
         ("utf32", "a😀".encode("utf-32-be"), "a😀"),

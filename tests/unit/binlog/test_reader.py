@@ -201,6 +201,50 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         read_file(tmp_path / "none")
 
 
+@pytest.mark.parametrize("checksum", [True, False])
+def test_a_description_longer_than_its_file_is_refused(tmp_path: Path, checksum: bool) -> None:
+    log = Log(checksum=checksum).transaction(1, "a", [int_col()], [[integer(1, 4)]])
+    for data, size in ((bytes(log.data), len(log.data) + 1), (bytes(log.data[:90]), log.ends[0])):
+        damaged = data[:9] + size.to_bytes(4, "little") + data[13:]
+        damaged = damaged[:-5] + b"\0" + damaged[-4:]  # what is read as its checksum algorithm: none
+        for name in (NAME, segment_name(NAME, 4 + log.ends[0])):
+            path = tmp_path / name
+            path.write_bytes((MAGIC if name == NAME else b"") + damaged)
+            with pytest.raises(DecodeError, match=rf"{NAME}:4: event FORMAT_DESCRIPTION .* {size} bytes, of which"):
+                read_file(path)
+
+
+def test_a_description_that_takes_events_in_is_refused(tmp_path: Path) -> None:
+    log = Log(checksum=False).transaction(1, "a", [int_col()], [[integer(1, 4)]])
+    data = log.data[:9] + log.ends[1].to_bytes(4, "little") + log.data[13 : log.ends[1] - 5] + b"\0" * 5
+    path = write(tmp_path, log, bytes(data + log.data[log.ends[1] :]))
+    with pytest.raises(DecodeError, match=rf"{NAME}:4: event FORMAT_DESCRIPTION .* does not lie where"):
+        read_file(path)
+
+
+def test_a_relay_log_is_named(tmp_path: Path) -> None:
+    log = Log(format_flags=0x40).add(4, bytes(8) + b"mysql-bin.000002", flags=0x20, log_pos=0)
+    path = write(tmp_path, log)
+    with pytest.raises(DecodeError, match="is a relay log") as caught:
+        read_file(path)
+    assert "log_replica_updates" in caught.value.hint
+
+
+def test_an_encrypted_file_is_named_and_a_decrypted_copy_is_read(tmp_path: Path) -> None:
+    log = Log(version="10.11.19-MariaDB").add(164, bytes(17))
+    log.mariadb_gtid(1).table_map(1, "a", [int_col()]).rows(30, 1, 1, [[integer(1, 4)]]).xid()
+    data = bytes(log.data)
+    path = write(tmp_path, log)
+    assert [row["after"]["id"] for row in rows_of(path)] == [1]
+    encrypted = data[: log.ends[1]] + bytes(byte ^ 0x5A for byte in data[log.ends[1] :])
+    with pytest.raises(DecodeError, match=rf"{NAME}:{4 + log.ends[1]}: the events from here on are encrypted"):
+        read_file(write(tmp_path, log, encrypted))
+    path.write_bytes(b"\xfdbin" + bytes(600))  # MySQL's binlog_encryption
+    with pytest.raises(DecodeError, match=rf"{NAME}:0: .* encrypted") as caught:
+        read_file(path)
+    assert "dump" in str(caught.value.hint)
+
+
 def test_the_example_of_the_documentation_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, shop_log())
     example = (reader.__doc__ or "").split("\n\n")[1:3]

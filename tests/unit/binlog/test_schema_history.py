@@ -168,6 +168,15 @@ def test_statements_that_are_not_leave_the_table_unknown_with_their_place(sql: s
     assert followed(sql, "DROP TABLE t", "CREATE TABLE t (z INT)").definition is not None
 
 
+def test_a_backslash_before_a_wildcard_is_part_of_a_member() -> None:
+    sql = r"ALTER TABLE t ADD x ENUM('a\%b', '\_', 'c\\%d', 'e\f', '\'', '\\')"
+    definition = followed(sql).definition
+    assert definition is not None
+    assert definition.columns[-1].type.values == (r"a\%b", r"\_", r"c\%d", "ef", "'", "\\")
+    # information_schema and SHOW CREATE TABLE write each backslash twice.
+    assert type_of_text(r"enum('a\\%b','\\_')", "mysql").values == (r"a\%b", r"\_")
+
+
 def test_a_table_that_was_dropped_is_not_there() -> None:
     assert followed("DROP TABLE IF EXISTS x, d.t") == Entry(Place(1, 101))
     assert followed("DROP DATABASE d") == Entry(Place(1, 101))

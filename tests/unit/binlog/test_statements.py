@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from databus.binlog.statements import StatementKind, classify, parse_query
+from databus.binlog.capture import TableCapture
+from databus.binlog.statement_scope import subject_of
+from databus.binlog.statements import QueryEvent, StatementKind, classify, parse_query, savepoint_name
+from databus.binlog.walk import LoggedStatement
 
 K = StatementKind
 
@@ -51,6 +54,96 @@ K = StatementKind
 def test_classification(sql: str, kind: StatementKind, database: str, table: str) -> None:
     found = classify(sql)
     assert (found.kind, found.database, found.table) == (kind, database, table)
+
+
+@pytest.mark.parametrize(
+    ("sql", "follow"),
+    [
+        ("CREATE TABLE `t` (\n  `a` int DEFAULT NULL\n) START TRANSACTION", True),
+        ("create table if not exists d.t (a INT) start  transaction ", True),
+        ("CREATE TABLE t (a INT) -- START TRANSACTION", False),
+        ("CREATE TABLE t (a INT) COMMENT 'START TRANSACTION'", False),
+        ("CREATE DEFINER=`r`@`%` PROCEDURE p()\nSTART TRANSACTION", False),
+        ("CREATE PROCEDURE p() START TRANSACTION", False),
+        ("CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO START TRANSACTION", False),
+    ],
+)
+def test_rows_follow_a_table_made_of_a_select_only(sql: str, follow: bool) -> None:
+    assert classify(sql).kind is K.DEFINITION
+    assert classify(sql).rows_follow is follow
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("e", "É", True),
+        ("Straße", "strasse", False),
+        ("ß", "s", True),
+        ("İ", "i", True),
+        ("σ", "Σ", True),
+        ("ё", "е", True),
+        ("ÿ", "Y", True),
+        ("æ", "ae", False),
+        ("a", "b", False),
+        ("x`", "X`", True),
+        ("日", "日", True),
+    ],
+)
+def test_savepoints_are_named_as_servers_compare_them(one: str, other: str, same: bool) -> None:
+    names = [savepoint_name(f"SAVEPOINT `{name.replace('`', '``')}`") for name in (one, other)]
+    assert (names[0] == names[1]) is same
+
+
+OWN = TableCapture(("shop.orders", "shop.items"))
+SECRET = "CREATE USER 'u'@'%' IDENTIFIED BY 'secret'"
+
+
+@pytest.mark.parametrize(
+    ("sql", "subject"),
+    [
+        ("CREATE TABLE orders (a INT)", ("shop", "orders")),
+        ("TRUNCATE other", None),
+        ("TRUNCATE orders", ("shop", "orders")),
+        ("ALTER TABLE x.orders ADD b INT", None),
+        ("DROP TABLE a, x.b, `shop`.`items`", ("shop", "")),
+        ("DROP TABLE a, b, c", None),
+        (f"DROP TABLE {','.join(f't{n}' for n in range(300))}, orders", ("shop", "")),
+        ("RENAME TABLE tmp.orders TO orders", ("shop", "orders")),
+        ("RENAME TABLE orders TO tmp.orders", ("shop", "orders")),
+        ("RENAME TABLE a TO b, orders TO a", ("shop", "")),
+        ("RENAME TABLE a TO b", None),
+        ("ALTER TABLE new RENAME TO orders", ("shop", "orders")),
+        ("ALTER TABLE new ADD c INT DEFAULT (1), RENAME AS shop.items", ("shop", "items")),
+        ("ALTER TABLE new RENAME items", ("shop", "items")),
+        ("ALTER TABLE new RENAME COLUMN items TO orders", None),
+        ("ALTER TABLE part EXCHANGE PARTITION p0 WITH TABLE orders", ("shop", "orders")),
+        ("CREATE INDEX i ON orders (a)", ("shop", "orders")),
+        ("CREATE DATABASE shop", ("shop", "")),
+        ("DROP SCHEMA IF EXISTS `shop`", ("shop", "")),
+        ("ALTER DATABASE CHARACTER SET latin1", ("shop", "")),
+        ("CREATE DATABASE x", None),
+        (SECRET, None),
+        ("ALTER USER u IDENTIFIED BY 'secret'", None),
+        ("DROP USER orders", None),
+        ("RENAME USER orders TO items", None),
+        ("SET PASSWORD FOR u = 'secret'", None),
+        ("GRANT ALL ON shop.orders TO u IDENTIFIED BY 'secret'", None),
+        ("REVOKE SELECT ON shop.orders FROM u", None),
+        ("CREATE ROLE orders", None),
+        ("CREATE SERVER s FOREIGN DATA WRAPPER mysql OPTIONS (PASSWORD 'secret')", None),
+        ("CREATE PROCEDURE p() TRUNCATE TABLE orders", None),
+        ("CREATE TRIGGER t BEFORE INSERT ON orders FOR EACH ROW SET NEW.a = 1", None),
+        ("CREATE VIEW v AS SELECT * FROM orders", None),
+    ],
+)
+def test_statements_on_own_tables_and_databases_only(sql: str, subject: tuple[str, str] | None) -> None:
+    logged = LoggedStatement(classify(sql), QueryEvent("shop", sql), 0, 0)
+    assert subject_of(OWN, logged) == subject
+
+
+def test_an_account_is_nobodys_table_whatever_is_captured() -> None:
+    everything = TableCapture(("*.*", "mysql.*", "re:.*"))
+    assert subject_of(everything, LoggedStatement(classify(SECRET), QueryEvent("mysql", SECRET), 0, 0)) is None
 
 
 def body(sql: bytes, database: bytes = b"shop", status: bytes = b"") -> bytes:

@@ -101,6 +101,19 @@ def test_impossible_metadata(column: Col) -> None:
         parse_table_map(bare([column], (4, b"\x01v")))
 
 
+def test_mysql_9_lists_charsets_of_vectors_too() -> None:
+    columns = [text_col("a"), Col("v", 242, b"\x04"), text_col("b"), Col("w", 242, b"\x04"), text_col("c")]
+    names = b"\x01a\x01v\x01b\x01w\x01c"
+    # Default utf8mb4; of the columns that are listed the second and fourth are binary, the fifth is latin1.
+    for fields in ((2, b"\x2d\x01\x3f\x03\x3f\x04\x08"), (3, b"\x2d\x3f\x2d\x3f\x08")):
+        table = parse_table_map(bare(columns, fields, (4, names), (13, b"\x03\x05")))
+        assert [c.source_type for c in table.columns] == [
+            "varchar(25)", "vector(3)", "varchar(25)", "vector(5)", "varchar(100)",
+        ]  # fmt: skip
+        assert [c.charset.name for c in table.columns if c.text and c.charset] == ["utf8mb4", "utf8mb4", "latin1"]
+        assert table.refusal() is None
+
+
 def test_mariadb_lists_charsets_of_geometry_and_compressed_columns_too() -> None:
     columns = [Col("p", 255, b"\x04"), text_col("a"), Col("z", 140, b"\x02"), text_col("b")]
     names = b"\x01p\x01a\x01z\x01b"

@@ -184,6 +184,15 @@ def test_create_table_select_keeps_its_rows_in_its_transaction() -> None:
     assert (event.ordinal, batch.ordinal.tolist(), len(decoded.transactions)) == (0, [1, 2], 1)
 
 
+def test_the_body_of_a_routine_begins_no_transaction() -> None:
+    log = Log()
+    log.gtid().query("CREATE DEFINER=`r`@`%` PROCEDURE `p`()\nSTART TRANSACTION", database="elsewhere")
+    log.transaction(1, "t", ID, four(1))
+    found = decode_events(bytes(log.data), file=FILE)
+    assert len(found.transactions) == 2
+    assert [b.images.column("id").to_pylist() for b in found if isinstance(b, TableBatch)] == [[1]]
+
+
 def test_positions_past_four_gibibytes() -> None:
     far = (1 << 32) + 1000
     log = Log()
@@ -211,10 +220,53 @@ def test_made_up_events_take_no_room_in_the_file() -> None:
 def test_known_events_that_change_nothing_are_passed_over() -> None:
     log = Log()
     log.add(35, bytes(8)).add(161, b"\0\0\0\0").add(163, bytes(4))
-    log.gtid().begin().add(29, b"\x05hello").add(160, b"INSERT").table_map(1, "a", ID).rows(30, 1, 1, four(1)).xid()
+    log.gtid().begin().add(29, b"\x05hello", flags=0x80).add(160, b"INSERT").table_map(1, "a", ID).rows(
+        30, 1, 1, four(1)
+    ).xid()
     log.add(4, bytes(8) + b"mysql-bin.000002")
     (batch,) = batches(log)
     assert len(batch) == 1
+
+
+@pytest.mark.parametrize("kind", [43, 99, 172, 255])
+@pytest.mark.parametrize("checksum", [True, False])
+def test_ignorable_events_of_unknown_types_are_passed_over(kind: int, checksum: bool) -> None:
+    log = Log(checksum=checksum)
+    log.transaction(1, "a", ID, four(1)).add(kind, bytes(70), flags=0x80)
+    log.gtid().begin().table_map(1, "a", ID).add(kind, bytes(9), flags=0x80 | 0x08).rows(30, 1, 1, four(2)).xid()
+    found = decode_events(bytes(log.data), file=FILE)
+    assert [b.images.column("id").to_pylist() for b in found if isinstance(b, TableBatch)] == [[1, 2]]
+    assert found.event_counts[kind] == 2
+    for known in (5, 26):  # what is known, and cannot be followed, is refused whatever its flags say
+        refused = Log().gtid().begin().add(known, bytes(40), flags=0x80).xid()
+        with pytest.raises(DecodeError, match=rf"\({known}\)"):
+            decode_events(bytes(refused.data), file=FILE)
+
+
+@pytest.mark.parametrize("kind", [3, 4, 35, 36, 161, 163, 164])
+def test_events_of_the_file_inside_a_transaction_are_refused(kind: int) -> None:
+    for place in range(3):
+        log = Log(checksum=False).gtid()
+        if place > 0:
+            log.begin()
+        if place > 1:
+            log.table_map(1, "a", ID).rows(30, 1, 1, four(1))
+        at = log.position
+        log.add(kind, bytes(8) + b"mysql-bin.000002", flags=0x80).xid()
+        with pytest.raises(DecodeError, match=rf":{at}: event .* \({kind}\) lies inside a transaction"):
+            decode_events(bytes(log.data), file=FILE)
+
+
+@pytest.mark.parametrize("kind", [28, 29])
+def test_comments_of_a_transaction_must_say_that_they_are(kind: int) -> None:
+    for flags in (0x80, 0):
+        log = Log(checksum=False).gtid().begin().table_map(1, "a", ID)
+        log.add(kind, b"\x05hello", flags=flags).rows(30, 1, 1, four(1)).xid()
+        if flags:
+            assert len(next(iter(batches(log)))) == 1
+        else:
+            with pytest.raises(DecodeError, match="not marked as ignorable"):
+                decode_events(bytes(log.data), file=FILE)
 
 
 def test_a_stream_walked_piece_by_piece_gives_the_same_transactions() -> None:

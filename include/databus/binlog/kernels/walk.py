@@ -14,12 +14,36 @@ from databus.binlog.kernels.crc import crc32
 from databus.binlog.kernels.memory import KERNEL, Bytes, Ints, little_endian, load_i64, load_u16, load_u32
 
 # Why the walk stopped.
-DONE, ASK, BAD_SIZE, BAD_CRC, BAD_POSITION, UNBOUND_ROWS, NESTED, NO_TRANSACTION, TOO_SHORT, NOT_ONE, UNVERIFIED = (
-    range(11)
-)
+(
+    DONE,
+    ASK,
+    BAD_SIZE,
+    BAD_CRC,
+    BAD_POSITION,
+    UNBOUND_ROWS,
+    NESTED,
+    NO_TRANSACTION,
+    TOO_SHORT,
+    NOT_ONE,
+    UNVERIFIED,
+    NOT_BETWEEN,
+    NOT_FLAGGED,
+) = range(13)
 
 # What the walk does with an event type.
-C_ASK, C_SKIP, C_GTID, C_MARIADB_GTID, C_QUERY, C_XID, C_TABLE_MAP, C_ROWS, C_UNPLACED = range(9)
+(
+    C_ASK,
+    C_SKIP,
+    C_GTID,
+    C_MARIADB_GTID,
+    C_QUERY,
+    C_XID,
+    C_TABLE_MAP,
+    C_ROWS,
+    C_UNPLACED,
+    C_BETWEEN,
+    C_FLAGGED,
+) = range(11)
 
 # Slots of `state`.
 S_AT, S_SHIFT, S_EVENTS, S_TRANSACTIONS, S_PHASE, S_SIZE, S_SPLICE, S_PLAIN_END, S_EXPECTED, S_VERIFIED, S_COUNT = (
@@ -61,6 +85,7 @@ _BEGIN = 0x4E49474542  # "BEGIN" read as a little-endian number
 _COMMIT = 0x54494D4D4F43
 _STANDALONE, _GROUP_COMMIT, _XA = 0x01, 0x02, 0xC0
 _PAYLOAD = 40
+_ARTIFICIAL, _IGNORABLE = 0x20, 0x80
 
 
 @njit(**KERNEL)
@@ -210,7 +235,13 @@ def walk(
         kind = np.int64(buffer[at + 4])
         action = classes[kind]
         log_pos = load_u32(buffer, at + 13)
-        if action == C_UNPLACED or (load_u16(buffer, at + 17) & 0x20 and action == C_SKIP):
+        flags = load_u16(buffer, at + 17)
+        if action == C_BETWEEN and state[S_PHASE] != OUTSIDE:
+            return NOT_BETWEEN
+        if action == C_FLAGGED and not flags & _IGNORABLE:
+            return NOT_FLAGGED
+        passed_over = action == C_SKIP or action == C_BETWEEN or action == C_FLAGGED
+        if action == C_UNPLACED or (flags & _ARTIFICIAL and passed_over):
             # Made up for the dump: no bytes of the file. (C_UNPLACED is a heartbeat.)
             state[S_SHIFT] -= size
             counts[kind] += 1
@@ -258,14 +289,14 @@ def walk(
                 _read_gtid(buffer, body, body_end, line)
                 state[S_PHASE] = ANNOUNCED
             else:
-                flags = np.int64(buffer[body + 12])
-                extra = body + (21 if flags & _GROUP_COMMIT else 13)
-                if flags & _XA or (extra < body_end and buffer[extra]):
+                properties = np.int64(buffer[body + 12])
+                extra = body + (21 if properties & _GROUP_COMMIT else 13)
+                if properties & _XA or (extra < body_end and buffer[extra]):
                     return ASK  # XA, two-phase ALTER, several engines: told apart in Python
                 line[T_KIND] = MARIADB_GTID
                 line[T_NUMBER] = load_i64(buffer, body)
                 line[T_DOMAIN] = load_u32(buffer, body + 8)
-                state[S_PHASE] = ANNOUNCED if flags & _STANDALONE else INSIDE
+                state[S_PHASE] = ANNOUNCED if properties & _STANDALONE else INSIDE
         elif action == C_QUERY:
             if body + 14 > body_end:
                 return TOO_SHORT
@@ -282,7 +313,7 @@ def walk(
             if state[S_PHASE] != INSIDE:
                 return NO_TRANSACTION
             close_transaction(state, transactions, position + size, load_u32(buffer, at), load_u32(buffer, at + 5))
-        elif action != C_SKIP:
+        elif not passed_over:
             return ASK
         counts[kind] += 1
         state[S_AT] = at + size

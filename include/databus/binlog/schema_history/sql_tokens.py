@@ -22,7 +22,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _CONDITIONAL = re.compile(r"/\*M?!(\d*)")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+"""What a backslash and a character stand for; before % and _, which LIKE reads so, the backslash stays."""
 
 
 @dataclass(frozen=True)

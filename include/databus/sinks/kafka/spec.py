@@ -43,8 +43,9 @@ class Kafka(SinkSpec):
         topic_config: settings of a topic that this sink creates, e.g. {"cleanup.policy": "compact"}.
         slots: number of parallel writers; a partition always belongs to the same one.
         tombstones: write a record without a value after each delete, for compacted topics.
-        ddl: write schema changes as well (op "m", envelope "debezium" only); their table is "_ddl" when the statement
-            names none.
+        ddl: write schema changes of captured tables and of their databases as well (op "m", envelope "debezium" only);
+            their table is "_ddl" when the statement names none or several. Statements on accounts, routines, views,
+            events and triggers are never written.
         compression: compression.type of the producer.
         chunk_rows: rows in one Kafka transaction at most; a part of the output, so changing it starts a new spec hash.
         timeout_s: seconds that an operation waits for the brokers before it fails as unavailable.

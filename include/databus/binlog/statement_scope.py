@@ -1,0 +1,35 @@
+"""Which statements concern a flow: those on its tables and on their databases; never those on accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from databus.binlog.capture import TableCapture
+from databus.binlog.walk import LoggedStatement
+
+
+def subject_of(tables: Callable[[str, str], bool], logged: LoggedStatement) -> tuple[str, str] | None:
+    """Return the database and table under which a statement is delivered, None when it is not.
+
+    With a `TableCapture`, a statement is delivered when it names a captured table, or a database of which tables are
+    captured. Accounts, grants, routines, views, events and triggers are neither, so their texts, which may hold
+    passwords, go nowhere. Any other predicate, which comes from a reader of files, lets out all that names no table.
+
+    Args:
+        tables: which tables are captured.
+        logged: the statement.
+
+    Returns:
+        The captured table, or the database with "" where the statement names several tables or none.
+    """
+    statement, default = logged.statement, logged.query.database
+    own = statement.database or default, statement.table
+    if not isinstance(tables, TableCapture):
+        return own if not statement.table or tables(*own) else None
+    if statement.table and tables(*own):
+        return own
+    for name in statement.objects:
+        database = name.database or default
+        if tables(database, name.table) if name.table else tables.has_database(database):
+            return database, name.table if statement.table else ""
+    return None

@@ -70,6 +70,12 @@ def rows_of(slot: int, start: int, end: int) -> list[int]:
     return [unit for unit in range(start + 1, end + 1) if unit % (slot + 1) == 0]
 
 
+def is_closed(slot: Slot, plan: str) -> bool:
+    """Tell whether a slot's marker closes a plan, given by its hash."""
+    marker = _parsed(slot.marker)
+    return marker is not None and (marker.hash, marker.state) == (plan, "abandoned")
+
+
 def _is_before(marker: Marker | None, plan: Plan, slot: int) -> bool:
     return marker is not None and marker.last and marker.batch == plan.sinks[SINK].prev[slot]
 

@@ -126,6 +126,25 @@ def _unfinished_is_finished(plant: Callable[[Any, str, Any], None]) -> None:
     plant(writer, "compare", compare)
 
 
+def _closed_slot_by_slot(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.runtime import closing, plan
+
+    def close_unwritten(sinks: Any, pending: Any) -> Any:
+        # As it was: looked at first, then fenced and marked slot by slot, whatever a slot says then.
+        held = tuple(name for name, sink in sinks.items() if sink.wrote_any_of(pending))
+        if held:
+            return closing.Closed(held, {})
+        return closing.Closed((), {name: (pending.batch,) * len(sink.abandon(pending)) for name, sink in sinks.items()})
+
+    plant(plan, "close_unwritten", close_unwritten)
+
+
+def _closed_slots_stay(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sinks.kafka import fenced_plan
+
+    plant(fenced_plan.KafkaFencedPlan, "put_back", lambda self: None)
+
+
 def _plan_stays(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.checkpoints import batch_writes
     from databus.checkpoints.transaction import Operation, OperationKind
@@ -296,6 +315,16 @@ MUTANTS: dict[str, Mutant] = {
         "a batch half written counts as written",
         _unfinished_is_finished,
         Size(units=2, crashes=1, expiries=0, epochs=2),
+    ),
+    "closed slot by slot": Mutant(
+        "a changed flow's plan is looked at, then closed slot by slot",
+        _closed_slot_by_slot,
+        Size(units=1, slots=2, crashes=1, expiries=0, epochs=3, definitions=2),
+    ),
+    "closed slots stay": Mutant(
+        "a closing that finds rows leaves the slots that it closed",
+        _closed_slots_stay,
+        Size(units=1, slots=2, crashes=1, expiries=0, epochs=3, definitions=2),
     ),
     "plan stays": Mutant(
         "a commit leaves the plan in flight", _plan_stays, Size(units=2, crashes=0, expiries=0, epochs=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,14 @@ from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan
+from databus.core.protocols import Sink
 from databus.core.stored_json import canonical_json
 from databus.ops.mediation import Said
 from databus.ops.quarantine import held_rows
 from databus.ops.replay_outcome import origin_of, outcome
 from databus.ops.targets import ALL_HISTORY
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
+from databus.runtime.closing import close_unwritten
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 from databus.runtime.replay import CHECK, Replayed, pinned_sinks, reopened, replay
 
@@ -199,21 +202,19 @@ class _Replays:
         """Close a replay whose flow has changed since, if no sink holds any of it."""
         marked = self._marked(pending, taken) if taken else pending
         context = FlowContext(self._name, self.session.settings)
-        slots: dict[str, tuple[int, ...]] = {}
-        for name in (name for name in pending.sinks if name in self.session.sinks):
-            sink = self.session.sink_spec(name).open(self.services.connections, context)
-            try:
-                if sink.wrote_any_of(marked):
-                    raise CheckpointConflictError(
-                        f"flow {self._flow.name} changed while sink {name} held a part of replay {pending.batch}",
-                        hint="Put the former definition back, let `databus quarantine replay` finish, then change it.",
-                        code="checkpoint_plan_changed",
-                    )
-                closed = sink.abandon(marked)
-            finally:
-                sink.close()
-            if closed:
-                slots[name] = (pending.batch,) * len(closed)
+        with ExitStack() as stack:
+            sinks: dict[str, Sink] = {}
+            for name in (name for name in pending.sinks if name in self.session.sinks):
+                sinks[name] = self.session.sink_spec(name).open(self.services.connections, context)
+                stack.callback(sinks[name].close)
+            closed = close_unwritten(sinks, marked)
+        if closed.held:
+            raise CheckpointConflictError(
+                f"flow {self._flow.name} changed while replay {pending.batch} was half written "
+                f"(already in: {', '.join(closed.held)})",
+                hint="Put the former definition back, let `databus quarantine replay` finish, then change it.",
+                code="checkpoint_plan_changed",
+            )
         standing = self._standing()
         end = SequenceOffset(pending.range.end.sequence) if isinstance(pending.range.end, SequenceOffset) else None
         if end is None:
@@ -223,7 +224,7 @@ class _Replays:
             closed_as,
             epoch=Epoch(self.lease.epoch),
             updated_at=self.services.clock.now(),
-            slots={**standing.slots, **slots},
+            slots={**standing.slots, **closed.slots},
         )
         self.services.store.commit(self.lease, pending, moved, [], {})
         log.warning("flow %s: replay %d was begun under another definition: closed", self._flow.name, pending.batch)

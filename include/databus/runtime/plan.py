@@ -11,6 +11,7 @@ from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError
 from databus.core.offsets import Ordering
 from databus.core.plan import Plan, SinkPlan, SourcePlan
+from databus.runtime.closing import close_unwritten
 from databus.runtime.context import FlowSession
 from databus.runtime.outage import naming
 from databus.runtime.pace import Pace
@@ -115,16 +116,13 @@ def _previous_batches(known: Sequence[int], slots: int) -> tuple[int, ...]:
     return tuple(known[slot] if slot < len(known) else 0 for slot in range(slots))
 
 
-def _abandon(session: FlowSession, pending: Plan) -> dict[str, tuple[int, ...]]:
+def _abandon(session: FlowSession, pending: Plan) -> Mapping[str, tuple[int, ...]]:
     """Close the plan of a former definition at every sink; return what the markers hold afterwards."""
-    written = []
-    for name, sink in session.sinks.items():
-        with naming(name):
-            written += [name] if name in pending.sinks and sink.wrote_any_of(pending) else []
-    if written:
+    closed = close_unwritten(session.sinks, pending)
+    if closed.held:
         raise CheckpointConflictError(
             f"flow {pending.flow} changed while batch {pending.batch} {pending.range} was half written "
-            f"(already in: {', '.join(written)})",
+            f"(already in: {', '.join(closed.held)})",
             hint="Put the former definition back until this batch is committed, then change the flow.",
             code="checkpoint_plan_changed",
         )
@@ -134,9 +132,4 @@ def _abandon(session: FlowSession, pending: Plan) -> dict[str, tuple[int, ...]]:
         pending.batch,
         pending.range,
     )
-    closed = {}
-    for name, sink in session.sinks.items():
-        if name in pending.sinks:
-            with naming(name):
-                closed[name] = sink.abandon(pending)
-    return {name: (pending.batch,) * len(slots) for name, slots in closed.items() if slots}
+    return closed.slots

@@ -102,6 +102,9 @@ class MarkedSink:
     def abandon(self, _plan: Plan) -> Mapping[int, str]:
         raise AssertionError("the flow does not change here")
 
+    def fence(self, _plan: Plan) -> Any:
+        raise AssertionError("the flow does not change here")
+
     def encoder(self, _plan: Plan) -> Any:
         return BySlot()
 

@@ -30,6 +30,7 @@ class Size:
         lost: answers of ZooKeeper lost in one history.
         epochs: claims in one history.
         definitions: definitions of the flow; each claim is of any of them.
+        resized: each plan has any number of slots up to `slots`.
     """
 
     units: int = 2
@@ -39,6 +40,7 @@ class Size:
     lost: int = 0
     epochs: int = 3
     definitions: int = 1
+    resized: bool = False
 
 
 class Slot(NamedTuple):

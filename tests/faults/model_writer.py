@@ -76,6 +76,12 @@ def is_closed(slot: Slot, plan: str) -> bool:
     return marker is not None and (marker.hash, marker.state) == (plan, "abandoned")
 
 
+def standing_of(slot: Slot) -> int:
+    """Return the batch of a slot's marker, 0 for none, as a sink that is prepared reads it."""
+    marker = _parsed(slot.marker)
+    return marker.batch if marker else 0
+
+
 def _is_before(marker: Marker | None, plan: Plan, slot: int) -> bool:
     return marker is not None and marker.last and marker.batch == plan.sinks[SINK].prev[slot]
 

@@ -145,6 +145,17 @@ def _closed_slots_stay(plant: Callable[[Any, str, Any], None]) -> None:
     plant(fenced_plan.KafkaFencedPlan, "put_back", lambda self: None)
 
 
+def _slots_forgotten(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.core.plan import SinkPlan
+    from databus.runtime import commit
+
+    def following(self: Any, known: Any, committed: int) -> Any:
+        return replace(self, prev=tuple(known[slot] if slot < len(known) else 0 for slot in range(self.slots)))
+
+    plant(SinkPlan, "following", following)
+    plant(commit, "merged_slots", lambda before, after: {**before, **after})
+
+
 def _plan_stays(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.checkpoints import batch_writes
     from databus.checkpoints.transaction import Operation, OperationKind
@@ -325,6 +336,11 @@ MUTANTS: dict[str, Mutant] = {
         "a closing that finds rows leaves the slots that it closed",
         _closed_slots_stay,
         Size(units=1, slots=2, crashes=1, expiries=0, epochs=3, definitions=2),
+    ),
+    "slots forgotten": Mutant(
+        "a commit forgets what the slots hold that took no part in it",
+        _slots_forgotten,
+        Size(units=3, slots=2, crashes=0, expiries=0, epochs=1, resized=True),
     ),
     "plan stays": Mutant(
         "a commit leaves the plan in flight", _plan_stays, Size(units=2, crashes=0, expiries=0, epochs=2)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from databus.core.amendments import Amendment
-from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
 from databus.core.errors import CheckpointConflictError
 from databus.core.gaps import OPEN, Gap
 from databus.core.offsets import Offset, Ordering
@@ -86,7 +86,7 @@ def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch,
         counts={},
         watermark=None if back else previous.watermark,
         updated_at=now,
-        slots={**previous.slots, **amendment.slots},
+        slots=merged_slots(previous.slots, amendment.slots),
         replay_until=_replay_until(previous, amendment.offset),
     )
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
 from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, SinkSettingError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
@@ -193,7 +193,9 @@ class _Replays:
             counts=done.tables,
             watermark=None,
             updated_at=self.services.clock.now(),
-            slots={name: (plan.batch,) * sink.slots for name, sink in plan.sinks.items()},
+            slots=merged_slots(
+                self._standing().slots, {name: sink.marks_after(plan.batch) for name, sink in plan.sinks.items()}
+            ),
         )
         receipts = [receipt.to_json() for receipt in done.receipts]
         self.services.store.commit(self.lease, plan, checkpoint, receipts, done.tables)
@@ -224,7 +226,7 @@ class _Replays:
             closed_as,
             epoch=Epoch(self.lease.epoch),
             updated_at=self.services.clock.now(),
-            slots={**standing.slots, **closed.slots},
+            slots=merged_slots(standing.slots, closed.slots),
         )
         self.services.store.commit(self.lease, pending, moved, [], {})
         log.warning("flow %s: replay %d was begun under another definition: closed", self._flow.name, pending.batch)

@@ -72,4 +72,4 @@ def _close(sinks: Mapping[str, Sink], plan: Plan) -> Closed:
                     at_sink.put_back()
                 else:
                     at_sink.abandon()
-    return Closed(held, {} if held else {name: (plan.batch,) * plan.sinks[name].slots for name in fenced})
+    return Closed(held, {} if held else {name: plan.sinks[name].marks_after(plan.batch) for name in fenced})

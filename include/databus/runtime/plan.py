@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint import Checkpoint, merged_slots
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError
 from databus.core.offsets import Ordering
@@ -59,7 +59,7 @@ def next_plan(
         return PlannedBatch(pending, session.source.reopen(pending.range), checkpoint, attempt=2)
     batch, marks = _next_number(session, checkpoint), dict(checkpoint.slots)
     if pending is not None:
-        marks.update(_abandon(session, pending))
+        marks = merged_slots(marks, _abandon(session, pending))
         batch = max(batch, pending.batch + 1)
     patience = Pace.of(checkpoint.pace, session.flow.batching).limit(session.flow.batching)
     if patience.max_seconds > _LOOK_UP_S:
@@ -80,13 +80,13 @@ def next_plan(
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
 
 
-def _new_plan(session: FlowSession, marks: Mapping[str, Sequence[int]], proposed: SourcePlan, batch: int) -> Plan:
+def _new_plan(session: FlowSession, marks: Mapping[str, tuple[int, ...]], proposed: SourcePlan, batch: int) -> Plan:
     sinks: dict[str, SinkPlan] = {}
     for name, sink in session.sinks.items():
         outputs = outputs_of(session.flow, session.sink_spec(name), proposed.tables)
         with naming(name):
             pinned = sink.prepare(proposed, outputs)
-        sinks[name] = replace(pinned, prev=_previous_batches(marks.get(name, ()), pinned.slots))
+        sinks[name] = pinned.following(marks.get(name, ()), batch - 1)
     return Plan(
         installation=session.settings.installation,
         flow=session.flow.name,
@@ -109,11 +109,6 @@ def _mode(session: FlowSession, checkpoint: Checkpoint, proposed: SourcePlan) ->
 def _next_number(session: FlowSession, checkpoint: Checkpoint) -> int:
     """Numbers are unique in a flow: while a sink is behind, its plans count too."""
     return (session.store.highest_batch(session.flow.name) if session.split else checkpoint.batch) + 1
-
-
-def _previous_batches(known: Sequence[int], slots: int) -> tuple[int, ...]:
-    """What the markers must hold: known from our own commits, never asked from the sink it is to be compared with."""
-    return tuple(known[slot] if slot < len(known) else 0 for slot in range(slots))
 
 
 def _abandon(session: FlowSession, pending: Plan) -> Mapping[str, tuple[int, ...]]:

@@ -18,7 +18,7 @@ from databus.core.plan import Plan
 from databus.core.protocols import Sink
 from databus.core.stored_json import canonical_json
 from databus.ops.mediation import Said
-from databus.ops.quarantine import held_rows
+from databus.ops.quarantine import held_rows, replays_of
 from databus.ops.replay_outcome import origin_of, outcome
 from databus.ops.targets import ALL_HISTORY
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
@@ -81,7 +81,7 @@ def replay_rows(
     """
     spark, identity = run
     try:
-        lease = services.store.claim(_name(flow), said.who, 0.0)
+        lease = services.store.claim(replays_of(flow), said.who, 0.0)
     except LeaseBusyError as error:
         raise LeaseBusyError(f"another replay of flow {flow.name} runs: {error.message}", hint=error.hint) from error
     try:
@@ -104,10 +104,6 @@ def _by_batch(rows: Sequence[HeldRow]) -> list[tuple[int, list[HeldRow]]]:
         for batch, found in sorted(batches.items())
         for first in range(0, len(found), MAX_ROWS)
     ]
-
-
-def _name(flow: Flow) -> str:
-    return f"{flow.name}.quarantine"
 
 
 @dataclass(frozen=True)
@@ -276,4 +272,4 @@ class _Replays:
 
     @property
     def _name(self) -> str:
-        return _name(self.session.flow)
+        return replays_of(self.session.flow)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
-from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, SinkSettingError
+from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, PlanChangedError, SinkSettingError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange, SequenceOffset
@@ -74,7 +74,7 @@ def replay_rows(
 
     Raises:
         LeaseBusyError: another replay of the flow runs.
-        CheckpointConflictError: an unfinished replay was begun under another definition of the flow.
+        PlanChangedError: an unfinished replay was begun under another definition of the flow, and partly written.
         ConfigError: the range that held a row back is not known any more.
         OffsetPurgedError: the log that holds the rows is gone.
         SinkSettingError: a topic is compacted, and the user did not consent.
@@ -207,11 +207,10 @@ class _Replays:
                 stack.callback(sinks[name].close)
             closed = close_unwritten(sinks, marked)
         if closed.held:
-            raise CheckpointConflictError(
+            raise PlanChangedError(
                 f"flow {self._flow.name} changed while replay {pending.batch} was half written "
                 f"(already in: {', '.join(closed.held)})",
                 hint="Put the former definition back, let `databus quarantine replay` finish, then change it.",
-                code="checkpoint_plan_changed",
             )
         standing = self._standing()
         end = SequenceOffset(pending.range.end.sequence) if isinstance(pending.range.end, SequenceOffset) else None

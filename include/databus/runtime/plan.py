@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from databus.core.checkpoint import Checkpoint, merged_slots
 from databus.core.checkpoint_store import Lease
-from databus.core.errors import CheckpointConflictError
+from databus.core.errors import CheckpointConflictError, PlanChangedError
 from databus.core.offsets import Ordering
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.runtime.closing import close_unwritten
@@ -51,7 +51,7 @@ def next_plan(
     the caller has committed the last one, or found none, under the same claim.
 
     Raises:
-        CheckpointConflictError: the flow changed while a sink already holds part of the unfinished batch.
+        PlanChangedError: the flow changed while a sink already holds part of the unfinished batch.
     """
     pending = None if settled else session.store.pending_plan(session.flow.name)
     if pending is not None and pending.spec_hash == session.spec_hash:
@@ -115,11 +115,10 @@ def _abandon(session: FlowSession, pending: Plan) -> Mapping[str, tuple[int, ...
     """Close the plan of a former definition at every sink; return what the markers hold afterwards."""
     closed = close_unwritten(session.sinks, pending)
     if closed.held:
-        raise CheckpointConflictError(
+        raise PlanChangedError(
             f"flow {pending.flow} changed while batch {pending.batch} {pending.range} was half written "
             f"(already in: {', '.join(closed.held)})",
             hint="Put the former definition back until this batch is committed, then change the flow.",
-            code="checkpoint_plan_changed",
         )
     log.warning(
         "flow %s: batch %d %s was planned under another definition and nothing of it was written: planned anew",

@@ -9,6 +9,8 @@ What decides is the product's: `ZooKeeperCheckpoints` (claim, start, write_plan,
 versions) runs on the nodes of the state, `runtime.commit` makes the checkpoint, `markers.compare` judges markers. What
 is modelled is Kafka itself (a transaction holds rows and marker; init_transactions fences older producers) and the
 writer's steps. A process reads ZooKeeper at one step and writes at a later one, and others may come in between.
+A claim may be of another definition of the flow, whose plan in flight it closes by the product's own code, one request
+to Kafka at a step (model_closing.py).
 
 Invariants, in every state: each slot shows units 1..n once and in order; the checkpoint is never ahead of a slot; no
 write of a claim but the latest is applied; the latest claim never finds a marker that does not fit its plan. From every
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -27,7 +30,7 @@ from databus.checkpoints import claimant, zookeeper
 from databus.checkpoints.holder import LeaseHolder
 from databus.checkpoints.lease import Claim, ZooKeeperLease
 from databus.core.batching import Batching
-from databus.core.checkpoint import Epoch
+from databus.core.checkpoint import Epoch, merged_slots
 from databus.core.connections import Connection
 from databus.core.errors import DatabusError, LeaseBusyError
 from databus.core.offsets import OffsetRange
@@ -35,6 +38,7 @@ from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.runtime import commit as runtime_commit
 from databus.runtime.pace import Pace
 from databus.runtime.plan import PlannedBatch
+from tests.faults.model_closing import Closings
 from tests.faults.model_state import (
     CHECKPOINTS,
     FLOW,
@@ -53,7 +57,7 @@ from tests.faults.model_state import (
     stored_text,
     with_process,
 )
-from tests.faults.model_writer import offset_of, rows_of, unit_of, writer_steps
+from tests.faults.model_writer import is_closed, offset_of, rows_of, standing_of, unit_of, writer_steps
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -71,6 +75,7 @@ class Model:
         self._nodes: list[Nodes] = []
         self._numbers: dict[Nodes, int] = {}
         self._memory: dict[Any, Any] = {}
+        self._closings = Closings()
         self.paths = self.store._layout.flow(FLOW)
 
     def first(self) -> State:
@@ -89,6 +94,11 @@ class Model:
         """Raise Violation unless the invariants hold."""
         committed = self._standing(state.nodes)[0]
         for number, slot in enumerate(state.slots):
+            if self.size.resized and number:
+                # It has the rows of those plans only that had so many slots; each is asked before its commit.
+                if list(slot.seen) != sorted(set(slot.seen)):
+                    raise Violation(f"slot {number} shows {slot.seen}")
+                continue
             if slot.seen != tuple(rows_of(number, 0, max(slot.seen, default=0))):
                 raise Violation(f"slot {number} shows {slot.seen}")
             if len(slot.seen) < len(rows_of(number, 0, committed)):
@@ -112,7 +122,11 @@ class Model:
                 gone = with_process(state._replace(crashes=state.crashes + 1), number, Process())
                 yield f"p{number} crashes", gone
                 if process.writer is not None and not state.orphans:
-                    yield f"p{number} crashes, its task goes on", gone._replace(orphans=(process.writer,))
+                    for orphan in self._tasks(process.writer):
+                        yield (
+                            f"p{number} crashes, its task of slot {orphan.slot} goes on",
+                            gone._replace(orphans=(orphan,)),
+                        )
             if process.session and self._owns(state, process.session) and state.expiries < self.size.expiries:
                 nodes = self._without(state.nodes, process.session)
                 yield f"session of p{number} ends unheard", state._replace(nodes=nodes, expiries=state.expiries + 1)
@@ -127,13 +141,21 @@ class Model:
                 slots = put(state.slots, orphan.slot, slot)
                 yield f"orphan {text}", state._replace(orphans=left, slots=slots)
 
+    def _tasks(self, writer: Writer) -> Iterator[Writer]:
+        """Yield the tasks of a batch that may be at work: slots are written side by side."""
+        yield writer
+        for slot in range(writer.slot + 1, PLANS[writer.plan].sinks[SINK].slots):
+            yield Writer(writer.plan, slot)
+
     # --- one process ---
 
     def _process(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
         if process.step == "claim":
             yield from self._claim(state, number)
-        elif process.step == "load":
+        elif process.step in ("load", "replan"):
             yield from self._plan(state, number, process)
+        elif process.step == "close":
+            yield from self._close(state, number, process)
         elif process.step == "planned":
             yield from self._stored(state, number, process, self._write_plan, "writes the plan")
         elif process.step == "write":
@@ -156,7 +178,9 @@ class Model:
             if found is not None:
                 nodes, process = found
                 after = state._replace(nodes=nodes, sessions=session, lost=state.lost + bool(lose))
-                yield f"p{number} claims epoch {process.lease[0]} {lose}", with_process(after, number, process)
+                for definition in range(self.size.definitions):
+                    text = f"p{number} claims epoch {process.lease[0]} {lose}" + f" as definition {definition}"
+                    yield text, with_process(after, number, process._replace(definition=definition))
 
     def _claimed(self, state: State, lose: str) -> tuple[int, Process] | None:
         session = state.sessions + 1
@@ -184,7 +208,11 @@ class Model:
     def _plan(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
         checkpoint = CHECKPOINTS[process.checkpoint]
         pending = self._remembered(("pending", state.nodes), lambda: self._pending(state.nodes))
-        if pending is not None:
+        if pending is not None and process.step == "load" and pending.spec_hash != f"spec {process.definition}":
+            after = process._replace(step="close", plan=interned(pending))
+            yield f"p{number} finds batch {pending.batch} of another definition", with_process(state, number, after)
+            return
+        if pending is not None and process.step == "load":
             after = process._replace(step="write", plan=interned(pending))
             after = after._replace(writer=self._writer(after, after.plan, 0))
             yield f"p{number} takes up batch {pending.batch}", with_process(state, number, after)
@@ -193,16 +221,19 @@ class Model:
         if start >= self.size.units:
             yield f"p{number} has caught up", with_process(state, number, process._replace(step="stop"))
             return
-        for end in range(start + 1, self.size.units + 1):
-            known = tuple(checkpoint.slots.get(SINK, ()))
-            prev = tuple(known[slot] if slot < len(known) else 0 for slot in range(self.size.slots))
-            sinks = {SINK: SinkPlan(self.size.slots, prev, {"t": 1})}
+        fewest = 1 if self.size.resized else self.size.slots
+        for end, slots in product(range(start + 1, self.size.units + 1), range(fewest, self.size.slots + 1)):
+            known = merged_slots(checkpoint.slots, {SINK: process.marks} if process.marks else {}).get(SINK, ())
+            batch = 1 + max(checkpoint.batch, *process.marks, 0)
+            standing = tuple(standing_of(slot) for slot in state.slots[:slots])
+            sinks = {SINK: SinkPlan(slots, standing, {"t": 1}).following(known, batch - 1)}
             spanned = OffsetRange(offset_of(start), offset_of(end))
             plan = Plan(
-                "i", FLOW, checkpoint.batch + 1, spanned, sinks, "spec", NOW + dt.timedelta(seconds=process.lease[0])
-            )
-            after = process._replace(step="planned", plan=interned(plan), read=state.nodes)
-            yield f"p{number} plans {start}..{end}", with_process(state, number, after)
+                "i", FLOW, batch, spanned, sinks, f"spec {process.definition}",
+                NOW + dt.timedelta(seconds=process.lease[0]),
+            )  # fmt: skip
+            after = process._replace(step="planned", plan=interned(plan), read=state.nodes, marks=())
+            yield f"p{number} plans {start}..{end} in {slots} slots", with_process(state, number, after)
 
     def _stored(
         self, state: State, number: int, process: Process, call: Callable[[Process, Any], Process], text: str
@@ -271,17 +302,42 @@ class Model:
             if isinstance(result, Writer):
                 after = process._replace(writer=result)
             elif not result:
-                if text.endswith("sink_marker_diverged") and self._is_latest(state, process):
+                cut_off = is_closed(slot, process.writer.plan)
+                if text.endswith("sink_marker_diverged") and self._is_latest(state, process) and not cut_off:
                     raise Violation(f"the holder is stopped by its own marker: {text}")
                 after = process._replace(step="stop", plan="", writer=None)
             else:
                 current = process.writer
                 after = process._replace(producers=put(process.producers, current.slot, slot.producer))
-                if current.slot + 1 < self.size.slots:
+                plan = PLANS[current.plan]
+                if current.slot + 1 < plan.sinks[SINK].slots:
                     after = after._replace(writer=self._writer(after, current.plan, current.slot + 1))
                 else:
+                    self._require_rows(plan, slots)
                     after = after._replace(step="commit", writer=None, read=state.nodes)
             yield f"p{number} {text}", with_process(state._replace(slots=slots), number, after)
+
+    def _require_rows(self, plan: Plan, slots: tuple[Slot, ...]) -> None:
+        for slot in range(plan.sinks[SINK].slots):
+            rows = rows_of(slot, unit_of(plan.range.start), unit_of(plan.range.end))
+            if not set(rows) <= set(slots[slot].seen):
+                raise Violation(f"batch {plan.batch} counts as written, slot {slot} shows {slots[slot].seen}")
+
+    def _close(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
+        done = self._closings.step(PLANS[process.plan], process.answers, state.slots)
+        after = process._replace(answers=done.answers)
+        if done.error is not None:
+            if done.error.code == "sink_marker_diverged" and self._is_latest(state, process):
+                raise Violation(f"the holder cannot close a plan in flight: {done.error}")
+            # What another process has closed meanwhile, that one puts back.
+            alone = sum(other.step == "close" for other in state.processes) == 1
+            closed = [at for at, slot in enumerate(done.slots) if is_closed(slot, process.plan)]
+            if done.error.code == "checkpoint_plan_changed" and alone and self._is_latest(state, process) and closed:
+                raise Violation(f"the former definition cannot finish its batch: slots {closed} stay closed")
+            after = process._replace(step="stop", plan="", answers=())
+        elif done.marks is not None:
+            after = process._replace(step="replan", plan="", answers=(), marks=done.marks)
+        yield f"p{number} {done.text}", with_process(state._replace(slots=done.slots), number, after)
 
     def _is_latest(self, state: State, process: Process) -> bool:
         nodes = self._nodes[state.nodes]

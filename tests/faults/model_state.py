@@ -29,6 +29,8 @@ class Size:
         expiries: sessions of live processes that end, in one history.
         lost: answers of ZooKeeper lost in one history.
         epochs: claims in one history.
+        definitions: definitions of the flow; each claim is of any of them.
+        resized: each plan has any number of slots up to `slots`.
     """
 
     units: int = 2
@@ -37,6 +39,8 @@ class Size:
     expiries: int = 1
     lost: int = 0
     epochs: int = 3
+    definitions: int = 1
+    resized: bool = False
 
 
 class Slot(NamedTuple):
@@ -71,6 +75,9 @@ class Process(NamedTuple):
         read: the nodes (by number) as it read them, for its next write; -1 for none.
         writer: the writer at work.
         producers: kept producers by slot, 0 for none.
+        definition: number of the definition that it runs.
+        answers: what Kafka has answered so far to a closing of the plan in hand (see model_closing.py).
+        marks: batches that the slots hold after a closing.
     """
 
     step: str = "claim"
@@ -81,6 +88,9 @@ class Process(NamedTuple):
     read: int = -1
     writer: Writer | None = None
     producers: tuple[int, ...] = ()
+    definition: int = 0
+    answers: tuple[Any, ...] = ()
+    marks: tuple[int, ...] = ()
 
 
 class State(NamedTuple):

@@ -70,6 +70,18 @@ def rows_of(slot: int, start: int, end: int) -> list[int]:
     return [unit for unit in range(start + 1, end + 1) if unit % (slot + 1) == 0]
 
 
+def is_closed(slot: Slot, plan: str) -> bool:
+    """Tell whether a slot's marker closes a plan, given by its hash."""
+    marker = _parsed(slot.marker)
+    return marker is not None and (marker.hash, marker.state) == (plan, "abandoned")
+
+
+def standing_of(slot: Slot) -> int:
+    """Return the batch of a slot's marker, 0 for none, as a sink that is prepared reads it."""
+    marker = _parsed(slot.marker)
+    return marker.batch if marker else 0
+
+
 def _is_before(marker: Marker | None, plan: Plan, slot: int) -> bool:
     return marker is not None and marker.last and marker.batch == plan.sinks[SINK].prev[slot]
 

@@ -126,6 +126,36 @@ def _unfinished_is_finished(plant: Callable[[Any, str, Any], None]) -> None:
     plant(writer, "compare", compare)
 
 
+def _closed_slot_by_slot(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.runtime import closing, plan
+
+    def close_unwritten(sinks: Any, pending: Any) -> Any:
+        # As it was: looked at first, then fenced and marked slot by slot, whatever a slot says then.
+        held = tuple(name for name, sink in sinks.items() if sink.wrote_any_of(pending))
+        if held:
+            return closing.Closed(held, {})
+        return closing.Closed((), {name: (pending.batch,) * len(sink.abandon(pending)) for name, sink in sinks.items()})
+
+    plant(plan, "close_unwritten", close_unwritten)
+
+
+def _closed_slots_stay(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.sinks.kafka import fenced_plan
+
+    plant(fenced_plan.KafkaFencedPlan, "put_back", lambda self: None)
+
+
+def _slots_forgotten(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.core.plan import SinkPlan
+    from databus.runtime import commit
+
+    def following(self: Any, known: Any, committed: int) -> Any:
+        return replace(self, prev=tuple(known[slot] if slot < len(known) else 0 for slot in range(self.slots)))
+
+    plant(SinkPlan, "following", following)
+    plant(commit, "merged_slots", lambda before, after: {**before, **after})
+
+
 def _plan_stays(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.checkpoints import batch_writes
     from databus.checkpoints.transaction import Operation, OperationKind
@@ -296,6 +326,21 @@ MUTANTS: dict[str, Mutant] = {
         "a batch half written counts as written",
         _unfinished_is_finished,
         Size(units=2, crashes=1, expiries=0, epochs=2),
+    ),
+    "closed slot by slot": Mutant(
+        "a changed flow's plan is looked at, then closed slot by slot",
+        _closed_slot_by_slot,
+        Size(units=1, slots=2, crashes=1, expiries=0, epochs=3, definitions=2),
+    ),
+    "closed slots stay": Mutant(
+        "a closing that finds rows leaves the slots that it closed",
+        _closed_slots_stay,
+        Size(units=1, slots=2, crashes=1, expiries=0, epochs=3, definitions=2),
+    ),
+    "slots forgotten": Mutant(
+        "a commit forgets what the slots hold that took no part in it",
+        _slots_forgotten,
+        Size(units=3, slots=2, crashes=0, expiries=0, epochs=1, resized=True),
     ),
     "plan stays": Mutant(
         "a commit leaves the plan in flight", _plan_stays, Size(units=2, crashes=0, expiries=0, epochs=2)

@@ -16,6 +16,8 @@ SIZES = {
     "two slots": Size(units=2, slots=2, crashes=1, expiries=0, epochs=2),
     "a lost answer": Size(units=1, crashes=0, expiries=1, lost=1, epochs=3),
     "two batches": Size(units=2, crashes=0, expiries=1, epochs=2),
+    "slots lowered and raised": Size(units=3, slots=2, crashes=1, expiries=0, epochs=2, resized=True),
+    "a changed definition": Size(units=1, slots=2, crashes=1, expiries=0, epochs=3, definitions=2),
 }
 
 

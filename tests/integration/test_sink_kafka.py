@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -100,6 +101,22 @@ class TestRecords:
         markers = sink.markers()
         assert [(m.batch, m.hash, m.last) for m in markers if m] == [(1, plan.hash, True)] * 2
         assert sink.prepare(source_plan(1500, 2000), [(ORDERS, "shop.orders")]).prev == (1, 1)
+
+    @pytest.mark.parametrize("kept", [2, 1], ids=["all slots known", "forgotten by an older version"])
+    def test_slots_lowered_and_raised_again_go_on(self, servers: str, kept: int) -> None:
+        adapter = KafkaAdapter(servers, partitions=4)
+        known: tuple[int, ...] = ()
+        for batch, slots in enumerate((2, 1, 2, 1, 2), 1):
+            sink = adapter.make_sink(slots=slots)
+            drafted = adapter.plan(sink, batch, 0)
+            pinned = sink.prepare(source_plan(500, 1000), [(ORDERS, "shop.orders")]).following(known, batch - 1)
+            plan = replace(drafted, sinks={"kafka": pinned})
+            forget_kept()
+            for slot in range(slots):
+                rows = [c for c in inserts(range(batch * 10, batch * 10 + 8), 1500) if c.id % 4 % slots == slot]
+                adapter.write(sink, plan, rows, slot=slot)
+            known = pinned.marks_after(batch)[: max(slots, kept)]
+        assert len(adapter.delivered()) == 5 * 8
 
     def test_the_marker_stays_small_with_many_partitions(self, servers: str) -> None:
         adapter = KafkaAdapter(servers, partitions=60)

@@ -11,18 +11,26 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
+from databus.core.batching import Batching
+from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import (
+    CheckpointConflictError,
     MarkerDivergedError,
     SinkFencedError,
     SinkTransactionHangingError,
     SinkUnavailableError,
 )
 from databus.core.plan import Plan
+from databus.runtime.closing import Closed, close_unwritten
+from databus.runtime.plan import next_plan
 from databus.sinks.kafka import kept_sessions
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker
 from databus.sinks.kafka.session import Session
@@ -276,6 +284,29 @@ def values_by_key(adapter: KafkaAdapter) -> dict[int, list[int]]:
     return values
 
 
+def changed_flow(sink: KafkaSink, pending: Plan) -> Any:
+    """What planning uses of a session, of a flow that is not what it was when the plan in flight was made."""
+    return SimpleNamespace(
+        flow=SimpleNamespace(name=pending.flow, batching=Batching()),
+        store=SimpleNamespace(pending_plan=lambda flow: pending),
+        spec_hash="another",
+        split=False,
+        sinks={"kafka": sink},
+        source=Mock(plan=Mock(side_effect=AssertionError("planned anew"))),
+    )
+
+
+def standing(sink: KafkaSink) -> tuple[int, str] | None:
+    """Batch and plan of the first slot's mark."""
+    (mark,) = sink.marks(1)
+    return (mark.batch, mark.plan_hash) if mark else None
+
+
+def checkpoint_before(plan: Plan) -> Checkpoint:
+    slots = {name: pinned.prev for name, pinned in plan.sinks.items()}
+    return Checkpoint(plan.range.start, plan.batch - 1, Epoch(1), "run", "", {}, None, plan.clock, slots)
+
+
 class TestUpkeep:
     def test_an_abandoned_plan_can_be_followed_but_never_written(self, adapter: KafkaAdapter) -> None:
         sink = adapter.make_sink()
@@ -290,6 +321,62 @@ class TestUpkeep:
         assert adapter.delivered() == []
         adapter.write(sink, adapter.plan(sink, 2, 1), inserts([7], 2500))
         assert adapter.read_back() == {7: 0}
+
+    def test_a_changed_flow_stops_where_a_writer_that_lives_writes_while_its_plan_is_closed(
+        self, adapter: KafkaAdapter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Fenced slot by slot, after markers were looked at, slot 1 was written under both plans."""
+        sink = adapter.make_sink(slots=2)
+        plan, changes = adapter.plan(sink, 1, 0), inserts(range(6), 1500)
+        even, odd = [c for c in changes if c.id % 2 == 0], [c for c in changes if c.id % 2]
+        connect, late = Session._connect, iter([odd])
+
+        def connected(self: Session) -> None:
+            connect(self)
+            if self.slot == 1 and (rows := next(late, None)):  # the closer has come to slot 1: a task tried again
+                adapter.write(sink, plan, rows, slot=1)
+
+        monkeypatch.setattr(Session, "_connect", connected)
+        with pytest.raises(CheckpointConflictError, match=r"batch 1 .* half written \(already in: kafka\)"):
+            next_plan(changed_flow(sink, plan), Mock(), checkpoint_before(plan))
+        # The former definition finishes its batch: each row is there once.
+        forget_kept()
+        assert adapter.write(sink, plan, odd, slot=1).duplicate
+        adapter.write(sink, plan, even, slot=0)
+        assert sorted(adapter.delivered()) == sorted(c.event_id for c in changes)
+
+    def test_slots_closed_before_a_writer_came_back_are_opened_again(self, adapter: KafkaAdapter) -> None:
+        sink = adapter.make_sink(slots=2)
+        for batch, first in ((1, 0), (2, 10)):  # without markers before, and with some
+            plan = adapter.plan(sink, batch, batch - 1)
+            changes = inserts(range(first, first + 6), batch * 1000 + 500)
+            even, odd = [c for c in changes if c.id % 2 == 0], [c for c in changes if c.id % 2]
+            forget_kept()
+            before, fenced = standing(sink), sink.fence(plan)
+            assert fenced is not None
+            assert fenced.held() == []
+            adapter.write(sink, plan, odd, slot=1)
+            with pytest.raises(SinkFencedError):
+                fenced.abandon()
+            fenced.discard()
+            with pytest.raises(MarkerDivergedError, match=r"slot 0: found .* abandoned"):
+                adapter.write(sink, plan, even, slot=0)
+            assert close_unwritten({"kafka": sink}, plan) == Closed(("kafka",), {})
+            assert standing(sink) == before
+            forget_kept()
+            adapter.write(sink, plan, even, slot=0)
+        assert len(adapter.delivered()) == len(set(adapter.delivered())) == 12
+
+    def test_what_an_amendment_has_closed_is_not_opened_again(self, adapter: KafkaAdapter) -> None:
+        """A holder that lost its lease while it closed the plan would else undo the amendment."""
+        sink = adapter.make_sink(slots=2)
+        plan = adapter.plan(sink, 1, 0)
+        adapter.write(sink, plan, inserts([1], 1500), slot=1)
+        forget_kept()
+        assert sink.abandon(plan) == {0: "abandoned", 1: "written"}
+        closed = sink.markers()
+        assert close_unwritten({"kafka": sink}, plan).held == ("kafka",)
+        assert sink.markers() == closed
 
     def test_a_plan_written_before_is_not_abandoned(self, adapter: KafkaAdapter) -> None:
         sink = adapter.make_sink()

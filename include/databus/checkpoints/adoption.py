@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from databus.checkpoints.amended import require_timeline
 from databus.checkpoints.codec import encode
 from databus.checkpoints.entries import entry
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
@@ -16,13 +17,16 @@ def check_adoption(flow: str, previous: Checkpoint | None, checkpoint: Checkpoin
     """Refuse to go back.
 
     Raises:
-        CheckpointConflictError: the checkpoint stands at this batch under another plan, or at a later one.
+        CheckpointConflictError: the checkpoint stands at this batch under another plan, or at a later one, or on a
+            later timeline.
     """
     if previous is not None and previous.batch >= checkpoint.batch:
         raise CheckpointConflictError(
             f"flow {flow}: the checkpoint stands at batch {previous.batch}, which is not before "
             f"batch {checkpoint.batch} of the sinks"
         )
+    if previous is not None:
+        require_timeline(flow, checkpoint.offset, previous.offset)
 
 
 def adopt_step(paths: FlowPaths, state: FlowState, adopted: tuple[Checkpoint, str, int], trim: Trim) -> Step | None:

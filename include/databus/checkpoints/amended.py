@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from databus.core.amendments import Amendment
-from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
 from databus.core.errors import CheckpointConflictError
 from databus.core.gaps import OPEN, Gap
-from databus.core.offsets import Offset, Ordering
+from databus.core.offsets import BinlogOffset, Offset, Ordering
 from databus.core.plan import Plan
 
 
@@ -35,7 +35,8 @@ def check_amendment(
 
     Raises:
         CheckpointConflictError: a sink stands behind the others, another plan is in flight than the one that the sinks
-            have closed, the move goes nowhere or in the wrong direction, or a forward move names no gap.
+            have closed, the move goes nowhere or in the wrong direction or onto an earlier timeline, or a forward move
+            names no gap.
     """
     if behind:
         raise CheckpointConflictError(
@@ -50,6 +51,7 @@ def check_amendment(
             f"not {f'batch {closed.batch} (plan {closed.hash})' if closed else 'none'}",
             hint="Preview the change again.",
         )
+    require_timeline(flow, amendment.offset, stored.offset)
     direction = amendment.offset.compare(stored.offset)
     wrong = {"rewind": Ordering.AFTER, "skip": Ordering.BEFORE}.get(amendment.action)
     if direction in (Ordering.EQUAL, Ordering.DIVERGED, wrong):
@@ -70,6 +72,20 @@ def check_amendment(
         )
 
 
+def require_timeline(flow: str, offset: Offset, stored: Offset) -> None:
+    """Refuse a place on an earlier timeline: all versions made from there would lie below what is there.
+
+    Raises:
+        CheckpointConflictError: it is on an earlier one.
+    """
+    if isinstance(offset, BinlogOffset) and isinstance(stored, BinlogOffset) and offset.timeline < stored.timeline:
+        raise CheckpointConflictError(
+            f"flow {flow}: {offset} is on timeline {offset.timeline}, the flow has come to timeline {stored.timeline}: "
+            "sinks that order rows by version would refuse every row from there on as older than what they hold",
+            hint="Name the place by `databus checkpoint rewind` or `restore`, which keep the timeline.",
+        )
+
+
 def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch, now: datetime) -> Checkpoint:
     """Return the checkpoint after an amendment; the number of a closed plan is used up.
 
@@ -86,7 +102,7 @@ def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch,
         counts={},
         watermark=None if back else previous.watermark,
         updated_at=now,
-        slots={**previous.slots, **amendment.slots},
+        slots=merged_slots(previous.slots, amendment.slots),
         replay_until=_replay_until(previous, amendment.offset),
     )
 

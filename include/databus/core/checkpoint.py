@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NewType
@@ -28,7 +28,8 @@ class Checkpoint:
         counts: per table of the last batch.
         watermark: running maximum of commit time, None when unknown.
         updated_at: when it was committed.
-        slots: sink → last committed batch of each of its slots; what the next plan pins as `prev`.
+        slots: sink → last committed batch of each of its slots; what the next plan pins as `prev`. A sink whose number
+            of slots was lowered keeps the others, for when it is raised again.
         bytes: log bytes of the last batch, None before the first and in checkpoints written before it was kept.
         replay_until: where the flow stood before it was set back: up to there rows are moved again, and sinks may hold
             newer ones; None when nothing is moved again.
@@ -88,6 +89,12 @@ class Checkpoint:
             data.get("pace", {}),
             offset_from_json(data["replay_until"]) if data.get("replay_until") else None,
         )
+
+
+def merged_slots(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    """Return sink → last batch of each slot after some moved; what is not named, sinks and slots, stays as it was."""
+    merged = {name: tuple(batches) for name, batches in before.items()}
+    return merged | {name: (*new, *merged.get(name, ())[len(new) :]) for name, new in after.items()}
 
 
 @dataclass(frozen=True)

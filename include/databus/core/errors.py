@@ -318,6 +318,17 @@ class CheckpointConflictError(CheckpointError):
     code = "checkpoint_conflict"
 
 
+class PlanChangedError(CheckpointConflictError):
+    """The flow changed while sinks hold a part of its unfinished batch, which only the former definition can finish.
+
+    Attributes:
+        sink: name of the sink that is behind the others with a batch of its own, "" where it is the flow's.
+    """
+
+    code = "checkpoint_plan_changed"
+    sink: str = ""
+
+
 class StaleEpochError(CheckpointError):
     """A newer epoch has been claimed: this holder may not write any more."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -55,13 +55,40 @@ class SinkPlan:
 
     Attributes:
         slots: number of writers; a slot is written by one writer at a time.
-        prev: last committed batch of each slot, 0 for a slot that never wrote; the compare-and-set of the writer.
+        prev: last committed batch of each slot, 0 for a slot that never wrote; the compare-and-set of the writer. Slots
+            that the sink had once and the plan has not stand behind them, and keep what they hold.
         partitions: output → partition count, for sinks that have partitions.
     """
 
     slots: int = 1
     prev: tuple[int, ...] = (0,)
     partitions: Mapping[str, int] = field(default_factory=dict)
+
+    def following(self, known: Sequence[int], committed: int) -> SinkPlan:
+        """Return it with what the markers must hold.
+
+        That is known from our own commits, and not asked from the sink it is to be compared with, but for slots that
+        took no part in the last batch: nothing of theirs is in flight. Their marker may have expired, and older
+        versions did not keep what they held.
+
+        Args:
+            known: last batch of each slot that the sink ever had; empty before its first.
+            committed: last committed batch.
+        """
+        standing = (*self.prev, *(0,) * self.slots)[: self.slots]
+        newest = max(known, default=0)
+
+        def previous(slot: int) -> int:
+            if slot >= len(known):
+                return standing[slot] if known and standing[slot] <= committed else 0
+            idle = known[slot] < newest and standing[slot] == 0
+            return 0 if idle else known[slot]
+
+        return replace(self, prev=(*map(previous, range(self.slots)), *known[self.slots :]))
+
+    def marks_after(self, batch: int) -> tuple[int, ...]:
+        """Return the last batch of each slot after this one, also of slots that take no part in it."""
+        return (*(batch,) * self.slots, *self.prev[self.slots :])
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""

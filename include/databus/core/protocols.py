@@ -205,6 +205,44 @@ class SlotWriter(Protocol):
         ...
 
 
+class FencedPlan(Protocol):
+    """A plan in flight whose writers a sink has fenced in every slot.
+
+    Guarantee: what is found holds until it is closed or put back. A writer that begins anew in between fails that call
+    with SinkFencedError; the plan is then fenced again.
+    """
+
+    def held(self) -> Sequence[int]:
+        """Return the slots that hold a part of the plan or all of it."""
+        ...
+
+    def abandon(self) -> Mapping[int, str]:
+        """Close the plan in every slot, none of which holds anything of it; idempotent.
+
+        Returns:
+            Slot → "abandoned".
+
+        Raises:
+            SinkFencedError: a writer began anew; some slots may be closed, and hold nothing.
+            MarkerDivergedError: a slot's marker has nothing to do with the plan; no slot was closed.
+        """
+        ...
+
+    def put_back(self) -> None:
+        """Open the plan again in the slots where `abandon` closed it: it can be finished; idempotent.
+
+        What an amendment has closed stays closed.
+
+        Raises:
+            SinkFencedError: a writer began anew; some slots may be closed still.
+        """
+        ...
+
+    def discard(self) -> None:
+        """Close the clients; safe to call twice."""
+        ...
+
+
 class Sink(Protocol):
     """An open sink."""
 
@@ -229,6 +267,15 @@ class Sink(Protocol):
 
         Returns:
             Slot → "abandoned" or "written", what its marker now says of the plan; empty for sinks without markers.
+        """
+        ...
+
+    def fence(self, plan: Plan) -> FencedPlan | None:
+        """Fence the writers of a plan in every slot, then look at its markers; None for sinks without markers.
+
+        Raises:
+            SinkFencedError: a writer began anew in between; nothing was closed, and it may be called again.
+            SinkUnavailableError: no answer.
         """
         ...
 

@@ -145,7 +145,12 @@ def _adoption(
     flow: Flow, ends: Ends, names: Sequence[str], before: Checkpoint | None, *, allow_repeats: bool
 ) -> Adoption:
     marks = {name: marks_of(flow, ends.sinks, name, before) for name in names}
-    named = {f"{sink}[{slot}]": m for sink, found in marks.items() for slot, m in enumerate(found) if m is not None}
+    named = {
+        f"{sink}[{slot}]": m
+        for sink, found in marks.items()
+        for slot, m in enumerate(found)
+        if m is not None and not _is_idle(m, before.slots.get(sink, ()) if before else (), slot)
+    }
     if not named:
         raise MarkerDivergedError(
             f"flow {flow.name}: no slot of {', '.join(names)} has a marker", hint="There is nothing to adopt."
@@ -172,6 +177,11 @@ def _adoption(
         slots={sink: tuple(m.batch if m else 0 for m in found) for sink, found in marks.items()},
         repeated=repeated,
     )
+
+
+def _is_idle(mark: SlotMark, known: Sequence[int], slot: int) -> bool:
+    """Tell whether a slot took no part in the last batch, and holds what it held then: the flow has fewer slots now."""
+    return slot < len(known) and mark.batch <= known[slot] < max(known)
 
 
 def _check_usable(flow: str, place: str, mark: SlotMark) -> None:

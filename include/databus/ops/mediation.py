@@ -117,4 +117,4 @@ def _closed(flow: Flow, ends: Ends, pending: Plan | None) -> dict[str, tuple[int
         return {}
     log.warning("flow %s: batch %d %s is abandoned", flow.name, pending.batch, pending.range)
     closed = {name: ends.sinks[name].abandon(pending) for name in pending.sinks if name in ends.sinks}
-    return {name: (pending.batch,) * len(slots) for name, slots in closed.items() if slots}
+    return {name: pending.sinks[name].marks_after(pending.batch) for name, slots in closed.items() if slots}

@@ -5,21 +5,24 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, SinkSettingError
+from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
+from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, PlanChangedError, SinkSettingError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan
+from databus.core.protocols import Sink
 from databus.core.stored_json import canonical_json
 from databus.ops.mediation import Said
-from databus.ops.quarantine import held_rows
+from databus.ops.quarantine import held_rows, replays_of
 from databus.ops.replay_outcome import origin_of, outcome
 from databus.ops.targets import ALL_HISTORY
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
+from databus.runtime.closing import close_unwritten
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 from databus.runtime.replay import CHECK, Replayed, pinned_sinks, reopened, replay
 
@@ -71,14 +74,14 @@ def replay_rows(
 
     Raises:
         LeaseBusyError: another replay of the flow runs.
-        CheckpointConflictError: an unfinished replay was begun under another definition of the flow.
+        PlanChangedError: an unfinished replay was begun under another definition of the flow, and partly written.
         ConfigError: the range that held a row back is not known any more.
         OffsetPurgedError: the log that holds the rows is gone.
         SinkSettingError: a topic is compacted, and the user did not consent.
     """
     spark, identity = run
     try:
-        lease = services.store.claim(_name(flow), said.who, 0.0)
+        lease = services.store.claim(replays_of(flow), said.who, 0.0)
     except LeaseBusyError as error:
         raise LeaseBusyError(f"another replay of flow {flow.name} runs: {error.message}", hint=error.hint) from error
     try:
@@ -101,10 +104,6 @@ def _by_batch(rows: Sequence[HeldRow]) -> list[tuple[int, list[HeldRow]]]:
         for batch, found in sorted(batches.items())
         for first in range(0, len(found), MAX_ROWS)
     ]
-
-
-def _name(flow: Flow) -> str:
-    return f"{flow.name}.quarantine"
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,9 @@ class _Replays:
             counts=done.tables,
             watermark=None,
             updated_at=self.services.clock.now(),
-            slots={name: (plan.batch,) * sink.slots for name, sink in plan.sinks.items()},
+            slots=merged_slots(
+                self._standing().slots, {name: sink.marks_after(plan.batch) for name, sink in plan.sinks.items()}
+            ),
         )
         receipts = [receipt.to_json() for receipt in done.receipts]
         self.services.store.commit(self.lease, plan, checkpoint, receipts, done.tables)
@@ -199,21 +200,18 @@ class _Replays:
         """Close a replay whose flow has changed since, if no sink holds any of it."""
         marked = self._marked(pending, taken) if taken else pending
         context = FlowContext(self._name, self.session.settings)
-        slots: dict[str, tuple[int, ...]] = {}
-        for name in (name for name in pending.sinks if name in self.session.sinks):
-            sink = self.session.sink_spec(name).open(self.services.connections, context)
-            try:
-                if sink.wrote_any_of(marked):
-                    raise CheckpointConflictError(
-                        f"flow {self._flow.name} changed while sink {name} held a part of replay {pending.batch}",
-                        hint="Put the former definition back, let `databus quarantine replay` finish, then change it.",
-                        code="checkpoint_plan_changed",
-                    )
-                closed = sink.abandon(marked)
-            finally:
-                sink.close()
-            if closed:
-                slots[name] = (pending.batch,) * len(closed)
+        with ExitStack() as stack:
+            sinks: dict[str, Sink] = {}
+            for name in (name for name in pending.sinks if name in self.session.sinks):
+                sinks[name] = self.session.sink_spec(name).open(self.services.connections, context)
+                stack.callback(sinks[name].close)
+            closed = close_unwritten(sinks, marked)
+        if closed.held:
+            raise PlanChangedError(
+                f"flow {self._flow.name} changed while replay {pending.batch} was half written "
+                f"(already in: {', '.join(closed.held)})",
+                hint="Put the former definition back, let `databus quarantine replay` finish, then change it.",
+            )
         standing = self._standing()
         end = SequenceOffset(pending.range.end.sequence) if isinstance(pending.range.end, SequenceOffset) else None
         if end is None:
@@ -223,7 +221,7 @@ class _Replays:
             closed_as,
             epoch=Epoch(self.lease.epoch),
             updated_at=self.services.clock.now(),
-            slots={**standing.slots, **slots},
+            slots=merged_slots(standing.slots, closed.slots),
         )
         self.services.store.commit(self.lease, pending, moved, [], {})
         log.warning("flow %s: replay %d was begun under another definition: closed", self._flow.name, pending.batch)
@@ -273,4 +271,4 @@ class _Replays:
 
     @property
     def _name(self) -> str:
-        return _name(self.session.flow)
+        return replays_of(self.session.flow)

@@ -66,6 +66,7 @@ def resolve(flow: Flow, services: Services, source: Source, checkpoint: Checkpoi
         found = batches_back(flow.name, history, checkpoint.offset, target.batches)
     else:
         found = _entry(flow.name, history, target.entry)
+    found = _not_lower(found, checkpoint.offset)
     source.lag(found)  # refuses a place that the source's log no longer has
     return found
 
@@ -163,6 +164,16 @@ def _from_json(flow: Flow, services: Services, source: Source, text: str) -> Off
             hint="The offset is of another server, or was edited.",
         )
     return replace(found, prepared=given.prepared) if isinstance(found, BinlogOffset) else found
+
+
+def _not_lower(found: Offset, standing: Offset) -> Offset:
+    """Put a place of the history onto the checkpoint's timeline, which failovers have raised since.
+
+    A place of another server stays one: going on from there is one more failover, onto a timeline of its own.
+    """
+    if not isinstance(found, BinlogOffset) or not isinstance(standing, BinlogOffset):
+        return found
+    return replace(found, timeline=max(found.timeline, standing.timeline))
 
 
 def on_timeline(flow: Flow, found: Offset, standing: Offset) -> Offset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint import Checkpoint, merged_slots
 from databus.core.checkpoint_store import Lease
 from databus.core.counts import TableCounts
 from databus.core.offsets import Ordering
@@ -39,10 +39,9 @@ def commit(
         counts=counts,
         watermark=max((mark for mark in marks if mark is not None), default=None),
         updated_at=session.clock.now(),
-        slots={
-            **batch.previous.slots,
-            **{name: (batch.plan.batch,) * batch.plan.sinks[name].slots for name in session.sinks},
-        },
+        slots=merged_slots(
+            batch.previous.slots, {name: batch.plan.sinks[name].marks_after(batch.plan.batch) for name in session.sinks}
+        ),
         bytes=batch.source.bytes,
         replay_until=until if until is not None and end.compare(until) is Ordering.BEFORE else None,
         pace=pace.to_json(session.flow.batching),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint import Checkpoint, merged_slots
 from databus.core.checkpoint_store import Lease
-from databus.core.errors import CheckpointConflictError
+from databus.core.errors import CheckpointConflictError, PlanChangedError
 from databus.core.offsets import Ordering
 from databus.core.plan import Plan, SinkPlan, SourcePlan
+from databus.runtime.closing import close_unwritten
 from databus.runtime.context import FlowSession
 from databus.runtime.outage import naming
 from databus.runtime.pace import Pace
@@ -50,7 +51,7 @@ def next_plan(
     the caller has committed the last one, or found none, under the same claim.
 
     Raises:
-        CheckpointConflictError: the flow changed while a sink already holds part of the unfinished batch.
+        PlanChangedError: the flow changed while a sink already holds part of the unfinished batch.
     """
     pending = None if settled else session.store.pending_plan(session.flow.name)
     if pending is not None and pending.spec_hash == session.spec_hash:
@@ -58,7 +59,7 @@ def next_plan(
         return PlannedBatch(pending, session.source.reopen(pending.range), checkpoint, attempt=2)
     batch, marks = _next_number(session, checkpoint), dict(checkpoint.slots)
     if pending is not None:
-        marks.update(_abandon(session, pending))
+        marks = merged_slots(marks, _abandon(session, pending))
         batch = max(batch, pending.batch + 1)
     patience = Pace.of(checkpoint.pace, session.flow.batching).limit(session.flow.batching)
     if patience.max_seconds > _LOOK_UP_S:
@@ -79,13 +80,13 @@ def next_plan(
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
 
 
-def _new_plan(session: FlowSession, marks: Mapping[str, Sequence[int]], proposed: SourcePlan, batch: int) -> Plan:
+def _new_plan(session: FlowSession, marks: Mapping[str, tuple[int, ...]], proposed: SourcePlan, batch: int) -> Plan:
     sinks: dict[str, SinkPlan] = {}
     for name, sink in session.sinks.items():
         outputs = outputs_of(session.flow, session.sink_spec(name), proposed.tables)
         with naming(name):
             pinned = sink.prepare(proposed, outputs)
-        sinks[name] = replace(pinned, prev=_previous_batches(marks.get(name, ()), pinned.slots))
+        sinks[name] = pinned.following(marks.get(name, ()), batch - 1)
     return Plan(
         installation=session.settings.installation,
         flow=session.flow.name,
@@ -110,23 +111,14 @@ def _next_number(session: FlowSession, checkpoint: Checkpoint) -> int:
     return (session.store.highest_batch(session.flow.name) if session.split else checkpoint.batch) + 1
 
 
-def _previous_batches(known: Sequence[int], slots: int) -> tuple[int, ...]:
-    """What the markers must hold: known from our own commits, never asked from the sink it is to be compared with."""
-    return tuple(known[slot] if slot < len(known) else 0 for slot in range(slots))
-
-
-def _abandon(session: FlowSession, pending: Plan) -> dict[str, tuple[int, ...]]:
+def _abandon(session: FlowSession, pending: Plan) -> Mapping[str, tuple[int, ...]]:
     """Close the plan of a former definition at every sink; return what the markers hold afterwards."""
-    written = []
-    for name, sink in session.sinks.items():
-        with naming(name):
-            written += [name] if name in pending.sinks and sink.wrote_any_of(pending) else []
-    if written:
-        raise CheckpointConflictError(
+    closed = close_unwritten(session.sinks, pending)
+    if closed.held:
+        raise PlanChangedError(
             f"flow {pending.flow} changed while batch {pending.batch} {pending.range} was half written "
-            f"(already in: {', '.join(written)})",
+            f"(already in: {', '.join(closed.held)})",
             hint="Put the former definition back until this batch is committed, then change the flow.",
-            code="checkpoint_plan_changed",
         )
     log.warning(
         "flow %s: batch %d %s was planned under another definition and nothing of it was written: planned anew",
@@ -134,9 +126,4 @@ def _abandon(session: FlowSession, pending: Plan) -> dict[str, tuple[int, ...]]:
         pending.batch,
         pending.range,
     )
-    closed = {}
-    for name, sink in session.sinks.items():
-        if name in pending.sinks:
-            with naming(name):
-                closed[name] = sink.abandon(pending)
-    return {name: (pending.batch,) * len(slots) for name, slots in closed.items() if slots}
+    return closed.slots

@@ -87,9 +87,9 @@ def pinned_sinks(session: FlowSession, source: SourcePlan, marks: Mapping[str, S
     pinned: dict[str, SinkPlan] = {}
     for spec in session.flow.sinks:
         made = session.sinks[spec.sink_name].prepare(source, outputs_of(session.flow, spec, source.tables))
-        known = marks.get(spec.sink_name, ())
-        prev = tuple(known[slot] if slot < len(known) else 0 for slot in range(made.slots))
-        pinned[spec.sink_name] = replace(made, prev=prev)
+        known = tuple(marks.get(spec.sink_name, ()))
+        # The sink looked at the flow's own markers; of a replay's only its own commits tell.
+        pinned[spec.sink_name] = replace(made, prev=known).following(known, 0)
     return pinned
 
 

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
-from databus.core.errors import CheckpointUnavailableError, SinkError, SinkFencedError, SourceError
+from databus.core.errors import (
+    CheckpointUnavailableError,
+    PlanChangedError,
+    SinkError,
+    SinkFencedError,
+    SourceError,
+)
 from databus.core.offset_ranges import earlier
 from databus.core.offsets import OffsetRange, Ordering
 from databus.core.report import BatchReport
@@ -48,7 +54,7 @@ class _Behind:
     probe: Probe
     failures: int = 0
     unsure: bool = False
-    error: SinkError | SourceError | None = None
+    error: SinkError | SourceError | PlanChangedError | None = None
 
     @property
     def ready(self) -> bool:
@@ -146,7 +152,7 @@ class SinksBehind:
         """Raise what the window has put off: an outage it ended in, an error of a sink that is behind.
 
         Raises:
-            SinkError, SourceError: the first such error.
+            SinkError, SourceError, PlanChangedError: the first such error.
         """
         if self._outage is not None:
             raise self._outage.error
@@ -201,6 +207,10 @@ class SinksBehind:
                 raise
             log.warning("flow %s: sink %s waits for ZooKeeper: %s", flow, name, error)
             sink.unsure = True
+            return None
+        except PlanChangedError as error:
+            log.error("flow %s: sink %s cannot catch up: %s", flow, name, error)
+            error.sink, sink.error = name, error
             return None
         except (SinkError, SourceError) as error:
             if isinstance(error, SourceError) and error.retryable:

@@ -92,6 +92,10 @@ class ElasticsearchSink:
         """Return nothing: there are no markers to close."""
         return {}
 
+    def fence(self, plan: Plan) -> None:  # noqa: ARG002 - the protocol's signature
+        """Return None: there are no markers, so no writer to keep from them."""
+        return
+
     def effect_of(self, outputs: Sequence[str], *, back: bool) -> SinkEffect:  # noqa: ARG002 - versions decide
         """Say what a move of the checkpoint does to the indices."""
         if not back:

@@ -52,6 +52,10 @@ class UnmarkedSink:
         """Return nothing: there are no markers to close."""
         return {}
 
+    def fence(self, plan: Plan) -> None:  # noqa: ARG002 - the protocol's signature
+        """Return None: there are no markers, so no writer to keep from them."""
+        return
+
     def effect_of(self, outputs: Sequence[str], *, back: bool) -> SinkEffect:  # noqa: ARG002 - it promises nothing
         """Say what a move of the checkpoint does."""
         return SinkEffect(self._name, "rows come again" if back else "the rows passed over never come")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from databus import __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import MarkersAheadError
+from databus.core.marks import SlotMark
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.ops import adopt
@@ -70,6 +73,22 @@ def test_a_flow_and_its_sink_behind_are_adopted_each_by_its_own_markers(tmp_path
     assert flow.store.history("shop", 1)[0].why == "disk lost"
     flow.go()
     flow.assert_each_holds_all_once()
+
+
+def test_a_slot_that_the_flow_has_no_more_does_not_hold_the_others_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = Detachable(tmp_path, "a")
+    flow.go(max_batches=2)
+    stood = flow.store.load("shop")
+    assert stood is not None
+    lowered = replace(stood, slots={"a": (*stood.slots["a"], 1)})  # one slot more, until batch 1
+    at = {report.plan.batch: report.plan.range.end for report in flow.reports.all}
+    marks = [SlotMark(2, stood.plan_hash, at[2])] * len(stood.slots["a"])
+    monkeypatch.setattr(adopt, "marks_of", lambda *_: [*marks, SlotMark(1, "", at[1])])
+    ends: Any = SimpleNamespace(sinks={})
+    found = adopt._adoption(flow.flow, ends, ("a",), lowered, allow_repeats=False)
+    assert (found.offset, found.slots, found.repeated) == (stood.offset, lowered.slots, ())
 
 
 def test_an_adoption_is_numbered_above_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

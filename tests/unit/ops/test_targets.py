@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from databus.core.checkpoint import Epoch, HistoryEntry
+from databus.checkpoints.adoption import check_adoption
+from databus.checkpoints.amended import check_amendment
+from databus.core.amendments import Amendment
+from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
-from databus.core.errors import ConfigError
-from databus.core.offsets import SequenceOffset
+from databus.core.errors import CheckpointConflictError, ConfigError
+from databus.core.offsets import BinlogOffset, Ordering, SequenceOffset
 from databus.ops.moves import passed_over
-from databus.ops.targets import Target, batches_back
+from databus.ops.targets import Target, batches_back, resolve
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
+U = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 def history(*moves: tuple[str, int, int]) -> list[HistoryEntry]:
@@ -45,6 +51,54 @@ AFTER_REWIND = history(
 @pytest.mark.parametrize(("count", "place"), [(1, 20), (2, 10), (3, 0)])
 def test_batches_back(count: int, place: int) -> None:
     assert batches_back("f", PLAIN, SequenceOffset(35), count) == SequenceOffset(place)
+
+
+def entry(number: int, action: str, previous: BinlogOffset | None, offset: BinlogOffset) -> HistoryEntry:
+    return HistoryEntry(number, action, "run", "", previous, offset, number, Epoch(1), {}, (), NOON)
+
+
+class TestAcrossFailBack:
+    """From server a to b and back to a: timelines 0, 1 and 2."""
+
+    first = BinlogOffset("bin.000001", 100, f"{U}:1-10", server="a")
+    second = BinlogOffset("bin.000001", 200, f"{U}:1-20", server="a")
+    on_b = BinlogOffset("bin.000007", 300, f"{U}:1-30", server="b", timeline=1)
+    back = BinlogOffset("bin.000002", 400, f"{U}:1-40", server="a", timeline=2)
+    entries = (
+        entry(4, "commit", on_b, back),
+        entry(3, "commit", second, on_b),
+        entry(2, "commit", first, second),
+        entry(1, "start", None, first),
+    )
+
+    @pytest.mark.parametrize(
+        ("target", "place"),
+        [
+            (Target(entry=2), second),
+            (Target(batches=3), first),
+            (Target(batches=1), on_b),  # one more failover from there: above timeline 2
+        ],
+    )
+    def test_a_place_of_the_history_is_put_onto_the_standing_timeline(
+        self, target: Target, place: BinlogOffset
+    ) -> None:
+        looked_at: list[Any] = []
+        services: Any = SimpleNamespace(store=SimpleNamespace(history=lambda *_: self.entries))
+        source: Any = SimpleNamespace(lag=looked_at.append)
+        flow: Any = SimpleNamespace(name="f")
+        stands = Checkpoint(self.back, 4, Epoch(1), "run", "", {}, None, NOON)
+        found = resolve(flow, services, source, stands, target)
+        assert found == replace(place, timeline=2)
+        assert found.compare(self.back) is Ordering.BEFORE
+        assert looked_at == [found]
+
+    def test_what_is_lower_is_refused(self) -> None:
+        stands = Checkpoint(self.back, 4, Epoch(1), "run", "", {}, None, NOON)
+        lower = Amendment("rewind", "ada", "again", self.second)
+        with pytest.raises(CheckpointConflictError, match="timeline 0, the flow has come to timeline 2"):
+            check_amendment("f", lower, stands, None, ())
+        with pytest.raises(CheckpointConflictError, match="timeline 0"):
+            check_adoption("f", stands, replace(stands, batch=5, offset=self.second))
 
 
 def test_batches_back_follow_the_way_that_led_here() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from databus import Batching, Flow, __version__
 from databus.connections.environment import EnvironmentConnections
-from databus.core.errors import MarkerDivergedError, SinkSettingError, SinkUnavailableError
+from databus.core.errors import MarkerDivergedError, PlanChangedError, SinkSettingError, SinkUnavailableError
 from databus.core.findings import Finding
 from databus.core.flow_specs import SinkSpec
 from databus.core.plan import Plan, SinkPlan
@@ -102,6 +102,9 @@ class MarkedSink:
     def abandon(self, _plan: Plan) -> Mapping[int, str]:
         raise AssertionError("the flow does not change here")
 
+    def fence(self, plan: Plan) -> Any:
+        return HalfWritten(self.name, plan)
+
     def encoder(self, _plan: Plan) -> Any:
         return BySlot()
 
@@ -109,6 +112,27 @@ class MarkedSink:
         return MarkedWriter(self.name, plan)
 
     def close(self) -> None:
+        pass
+
+
+@dataclass
+class HalfWritten:
+    """A plan that a sink holds a part of."""
+
+    name: str
+    plan: Plan
+
+    def held(self) -> Sequence[int]:
+        mine = self.plan.batch, self.plan.hash
+        return [slot for slot, m in BROKERS[self.name].markers.items() if (m.batch, m.hash) == mine]
+
+    def abandon(self) -> Mapping[int, str]:
+        raise AssertionError("only plans that are half written are closed here")
+
+    def put_back(self) -> None:
+        pass
+
+    def discard(self) -> None:
         pass
 
 
@@ -391,3 +415,22 @@ def test_kills_and_outages_at_random(seed: int) -> None:
     flow.run()
     flow.assert_each_holds_all_once()
     assert flow.store.sinks_behind("shop") == ()
+
+
+def test_an_upgrade_while_a_sink_is_behind_in_mid_batch_fails_that_sink_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = Installation("a", "b")
+    flow.run(max_batches=2)
+    BROKERS["b"].fails_after = 4  # its first slot is written
+    flow.run(max_batches=2)
+    assert flow.store.sinks_behind("shop") == ("b",)
+    held = len(BROKERS["b"].held)
+    assert 0 < held < len(BROKERS["a"].held)
+    BROKERS["b"].fails_after, BROKERS["b"].down = None, False
+    with monkeypatch.context() as upgraded:
+        upgraded.setattr(f"{__name__}.__version__", "another")
+        with pytest.raises(PlanChangedError, match="half written") as caught:
+            flow.run()
+    assert caught.value.sink == "b"
+    assert (len(BROKERS["a"].held), len(BROKERS["b"].held)) == (ROWS, held)
+    flow.run()
+    flow.assert_each_holds_all_once()

@@ -20,7 +20,10 @@ def marker_problems(claim: SinkClaim, sink: str, markers: Sequence[Marker | None
     committed = claim.checkpoint.slots.get(sink, ())
     problems = []
     for slot, batch in enumerate(committed):
-        problem = _marker_problem(claim, batch, markers[slot] if slot < len(markers) else None)
+        marker = markers[slot] if slot < len(markers) else None
+        if marker is None and batch < max(committed):
+            continue  # it took no part in the last batch: the number of slots was lowered, and its marker may expire
+        problem = _marker_problem(claim, batch, marker)
         if problem:
             problems.append(f"slot {slot}: {problem}")
     return problems

@@ -51,6 +51,8 @@ class Marker:
         end: where the rows end at the source, an offset in JSON; None when it did not fit.
         at: the same place in words.
         epoch: of a register, the claim that wrote it; None in the markers of slots.
+        before: hash of the batch before ("" for none) where the plan was closed because the flow changed: the marker
+            before can be put back. None elsewhere, also where an amendment closed the plan, which is for good.
     """
 
     batch: int
@@ -64,6 +66,7 @@ class Marker:
     end: Mapping[str, Any] | None = None
     at: str = ""
     epoch: int | None = None
+    before: str | None = None
 
     def metadata(self) -> str:
         """Return the JSON that is committed; outputs, then `end`, are left out where it would exceed 1 KB."""
@@ -88,6 +91,7 @@ class Marker:
         data |= {"end": self.end} if self.end is not None else {}
         data |= {"at": self.at} if self.at else {}
         data |= {"epoch": self.epoch} if self.epoch is not None else {}
+        data |= {"before": self.before} if self.before is not None else {}
         return json.dumps(data, separators=(",", ":"))
 
     @classmethod
@@ -114,6 +118,7 @@ class Marker:
                 data.get("end"),
                 data.get("at", ""),
                 data.get("epoch"),
+                data.get("before"),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise MarkerDivergedError(f"marker {metadata!r} at offset {offset} cannot be read: {error}") from error
@@ -223,6 +228,20 @@ def compare(marker: Marker | None, plan: Plan, sink: str, slot: int) -> Resume:
         f"flow {plan.flow}, sink {sink}, slot {slot}: found {found}; "
         f"the plan of batch {plan.batch} ({plan.hash}) expects {expected} or itself"
     )
+
+
+def untouched(plan: Plan) -> Marker:
+    """Return the marker that closes a plan of which a slot holds nothing."""
+    start = plan.range.start
+    return Marker(plan.batch, plan.hash, "abandoned", chunk=-1, last=False, end=start.to_json(), at=str(start))
+
+
+def reopened(closed: Marker, prev: int) -> Marker:
+    """Return the marker by which a closed plan goes on in a slot as if it had never been closed.
+
+    A slot that had none before gets one of batch 0, which stands for none: a committed offset cannot be taken back.
+    """
+    return Marker(prev, closed.before or "", end=closed.end, at=closed.at)
 
 
 def _is_prev(marker: Marker | None, prev: int) -> bool:

@@ -24,6 +24,7 @@ from databus.kafka.client import ClientSettings, LastError
 from databus.sinks.kafka import evidence
 from databus.sinks.kafka.effect import effect_of
 from databus.sinks.kafka.encoding import encode
+from databus.sinks.kafka.fenced_plan import KafkaFencedPlan
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
 from databus.sinks.kafka.preflight import probe
 from databus.sinks.kafka.register import KafkaClaimRegister, mark_of
@@ -147,7 +148,7 @@ class KafkaSink:
         else:
             with closing(self.key.consumer(self.settings, self._seen, settled=False)) as consumer:
                 found = self.key.read(consumer, self.settings, range(slots), self._seen)
-        return tuple(None if marker is None else mark_of(marker) for marker in found)
+        return tuple(mark_of(marker) if marker is not None and marker.batch else None for marker in found)
 
     def register(self) -> KafkaClaimRegister:
         """Return the flow's register; makes the marker topic when it is missing."""
@@ -169,6 +170,12 @@ class KafkaSink:
             return {}
         slots = plan.sinks[self.spec.sink_name].slots
         return {slot: abandon_slot(self.key, slot, self._producer({}), plan) for slot in range(slots)}
+
+    def fence(self, plan: Plan) -> KafkaFencedPlan | None:
+        """Fence the writers of a plan in every slot; None without markers (see `Sink.fence`)."""
+        if not self.marked or MARKER_TOPIC not in self.topics.partitions():
+            return None
+        return KafkaFencedPlan(self.key, self._producer({}), plan)
 
     def effect_of(self, outputs: Sequence[str], *, back: bool) -> SinkEffect:
         """Say what a move of the checkpoint does to the topics."""

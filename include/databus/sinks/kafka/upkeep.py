@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from databus.core.plan import Plan
-from databus.sinks.kafka.markers import Marker, MarkerKey, State, compare
+from databus.sinks.kafka.markers import MarkerKey, State, compare, untouched
 from databus.sinks.kafka.session import ProducerSettings, Session
 
 
@@ -18,15 +18,15 @@ def abandon_slot(key: MarkerKey, slot: int, settings: ProducerSettings, plan: Pl
     try:
         marker = session.marker()
         if marker is not None and (marker.batch, marker.hash, marker.state) == (plan.batch, plan.hash, "abandoned"):
+            if marker.before is not None:  # closed for good from now on, whoever closed it before
+                session.begin()
+                session.commit(replace(marker, before=None))
             return "abandoned"
         resume = compare(marker, plan, key.sink, slot)
         if resume.finished:
             return "written"
-        start = plan.range.start
-        nothing = Marker(plan.batch, plan.hash, chunk=-1, last=False, end=start.to_json(), at=str(start))
-        committed = resume.marker or nothing
         session.begin()
-        session.commit(replace(committed, state="abandoned"))
+        session.commit(replace(resume.marker, state="abandoned") if resume.marker else untouched(plan))
         return "abandoned"
     finally:
         session.discard()

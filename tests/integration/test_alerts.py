@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from databus import AlertWhen, Flow, NotNull
+from databus.checkpoints.alert_states import ZooKeeperAlertBook
 from databus.checkpoints.session import start_client
 from databus.core.alert_book import AlertState
 from databus.core.alerts import Alert, AlertEvent, AlertKind
@@ -25,6 +26,7 @@ from databus.observe.alerts import rules
 from databus.observe.alerts.hysteresis import Verdict
 from databus.observe.alerts.rules import Observation
 from databus.observe.clock import SystemClock
+from databus.ops import alerts
 from databus.ops.alerts import Teller, evaluate
 from databus.ops.audit import audit_run
 from databus.ops.figures import FlowLook
@@ -141,6 +143,30 @@ def test_an_event_is_told_although_zookeeper_is_away(told: Told) -> None:
         flow, told.world.connections, [Observation(AlertKind.FAILURE, Verdict.OVER, "transfer failed", "transfer")]
     )
     assert told.posted == [("failure", "raised")]
+
+
+@pytest.mark.parametrize("broken", ["source", "judge", "book"])
+def test_an_event_is_told_although_what_else_is_looked_at_is_broken(
+    told: Told, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ValueError("year 55900 is out of range, password hunter2")
+
+    places: dict[str, tuple[Any, str]] = {
+        "source": (FlowLook, "source"), "judge": (alerts, "judged"), "book": (ZooKeeperAlertBook, "load")
+    }  # fmt: skip
+    told.shop.writer.run(1)
+    told.shop.world.run(told.flow)
+    monkeypatch.setattr(*places[broken], fail)
+    for _ in range(2):
+        told.evaluate(Observation(AlertKind.FAILURE, Verdict.OVER, "transfer failed", "transfer", run_id="r1"))
+    once_or_twice = 1 if broken == "source" else 2  # without the book nobody knows what was told already
+    assert told.posted == [("failure", "raised")] * once_or_twice
+    assert "hunter2" not in str([posted.body for posted in told.hooks.requests])
+    assert "ValueError" in caplog.text
+    if broken == "source":
+        with told.look() as look:
+            assert look.look().unreachable == {"source": "ValueError, see the log of who looked"}
 
 
 def test_the_book_refuses_what_another_has_changed(told: Told) -> None:

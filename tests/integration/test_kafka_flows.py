@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 
 from databus import Batching, Flow, Kafka, KafkaTopics
+from databus.core.alerts import AlertKind
 from databus.core.errors import OffsetPurgedError
+from databus.observe.alerts.hysteresis import Verdict
+from databus.observe.alerts.rules import Observation
+from databus.ops.figures import FlowLook
 from databus.ops.services import open_services
 from tests.integration import kafka_world as given
+from tests.integration.heard_alerts import Heard
 from tests.integration.kafka_target import consume
 from tests.integration.kafka_world import KafkaWorld, caught_up, kill
 
@@ -69,6 +74,22 @@ def test_each_record_once_through_kills(world: KafkaWorld) -> None:
         for partition in range(3):
             places = [r["offset"] for r in seen if (r["key"], r["partition"]) == (key, partition)]
             assert places == sorted(places)
+
+
+def test_a_flow_goes_on_and_tells_its_failure_whatever_times_its_records_say(world: KafkaWorld, heard: Heard) -> None:
+    logs = world.east
+    topic = logs.create(logs.name("k"), config={"message.timestamp.after.max.ms": str(2**63 - 1)})
+    flow = flow_of(world, topic)
+    logs.write(topic, [{"value": "now"}])
+    caught_up(world, flow)
+    logs.write(topic, [{"value": "then", "timestamp": 1_764_032_400_000_000}])
+    heard.tell(flow, Observation(AlertKind.FAILURE, Verdict.OVER, "transfer failed", "transfer", run_id="r1"))
+    assert heard.events("failure") == ["raised"]
+    with FlowLook(flow, world.connections, world.settings) as look:
+        figures = look.look()
+    assert (figures.unreachable, figures.lag_seconds, [p.records for p in figures.partitions]) == ({}, None, [1])
+    caught_up(world, flow)
+    assert sorted(row["value"] for row in arrived(world, topic)) == ["now", "then"]
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest"])

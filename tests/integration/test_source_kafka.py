@@ -18,10 +18,10 @@ from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SourceUna
 from databus.core.findings import Level
 from databus.core.offsets import KafkaOffsets, Ordering
 from databus.core.plan import SourcePlan
-from databus.core.protocols import Source
+from databus.core.protocols import PartitionedSource, Source
 from tests.contract.source_contract import IMPATIENT, SourceContract, rows_of
 from tests.integration.binlog_shop import fields
-from tests.integration.kafka_logs import Logs, LogsSubject
+from tests.integration.kafka_logs import DEADLINE_S, Logs, LogsSubject
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +86,34 @@ def test_records_are_rows(logs: Logs) -> None:
     assert [r["flags"] for r in rows] == [
         None, ["after.value:undecodable"], None, ["after.key:undecodable", "after.value:undecodable"],
     ]  # fmt: skip
+    source.close()
+
+
+@pytest.mark.parametrize(
+    "stamp", [1_764_032_400_000_000, 253_402_300_799_999, 253_402_300_800_000, 2**62, 1_764_032_400, -5]
+)  # microseconds, the end of year 9999 and what comes after, nanoseconds and more, seconds, before 1970
+def test_a_stamp_that_cannot_be_is_a_time_not_known(logs: Logs, stamp: int, caplog: pytest.LogCaptureFixture) -> None:
+    topic = logs.create(logs.name(), config={"message.timestamp.after.max.ms": str(2**63 - 1)})
+    logs.write(topic, [{"key": f"k{n}", "value": "v", "timestamp": stamp} for n in range(3)])
+    source = logs.open(topics=(topic,), start="earliest")
+    start = source.start_offset()
+    plan = planned(source, start)
+    assert (plan.rows, plan.first_commit_at, plan.watermark) == (3, None, None)
+    assert [fields(row["after"])["timestamp"] for row in rows_of(source, plan)] == [stamp if stamp >= 0 else None] * 3
+    lag = source.lag(start)
+    assert lag.bytes
+    assert lag.seconds is None
+    assert isinstance(source, PartitionedSource)
+    (partition,) = source.partition_lags(start)
+    assert (partition.records, partition.seconds) == (3, None)
+    warned = [r.getMessage() for r in caplog.records if f"{topic}[0]@0 has the time {stamp} ms" in r.getMessage()]
+    assert len(warned) == 1
+    logs.write(topic, [{"value": "now"}])
+    later = planned(source, plan.range.end)
+    assert later.watermark is not None
+    seconds = source.lag(plan.range.end).seconds
+    assert seconds is not None
+    assert seconds < DEADLINE_S
     source.close()
 
 

@@ -215,11 +215,37 @@ def claim_uri(reference: str) -> str:
     return text
 
 
+def claim_below(reference: str, root: str) -> str:
+    """Return the URI that a reference names; a row may come from anybody, so only a claim of this store is opened.
+
+    Args:
+        reference: the text that stands in the row, or the URI in it.
+        root: the segment store's folder or fsspec URI.
+
+    Raises:
+        ClaimError: it refers to no claim, or to one that does not lie in this store.
+    """
+    import fsspec.core
+
+    uri = claim_uri(reference)
+    files, path = fsspec.core.url_to_fs(root)
+    name = uri.rpartition("/")[2]
+    known = f"{path.rstrip('/')}/{FOLDER}/{name[:2]}/{name}"
+    if uri not in (known, str(files.unstrip_protocol(known))):
+        raise ClaimError(
+            f"the claim {uri[:500]} does not lie in the segment store {root}: it is not opened",
+            hint="Set DATABUS_SEGMENT_STORE to the store of the flow that wrote the row, as its workers name it, if "
+            "you trust where the reference comes from.",
+            code="claim_elsewhere",
+        )
+    return uri
+
+
 def read_claim(reference: str) -> Iterator[bytes]:
     """Yield the bytes of a claim piece by piece; the hash is compared at the end.
 
     Args:
-        reference: the text that stands in the row, or the URI in it.
+        reference: the text that stands in the row, or the URI in it; one from elsewhere is checked by `claim_below`.
 
     Raises:
         ClaimError: it refers to no claim, the claim is gone, or its bytes are others than were written.

@@ -110,6 +110,17 @@ class ZooKeeperSession:
         stat = self._retrying(lambda client: [client.exists_async(path)])[0]
         return datetime.fromtimestamp(stat.mtime / 1000, UTC) if stat else None
 
+    def now(self, path: str) -> datetime:
+        """Return the time by the clock of ZooKeeper's leader: that of a write to a node that holds nothing else.
+
+        Raises as `read`.
+        """
+        self.ensure(path)
+        stat = self._retrying(lambda client: [client.set_async(path, b"")])[0]
+        if stat is None:
+            raise CheckpointError(f"ZooKeeper (connection {self._conn_id}): {path} was deleted by somebody else")
+        return datetime.fromtimestamp(stat.mtime / 1000, UTC)
+
     def watch(self, path: str, changed: Callable[[], None]) -> bool:
         """Tell whether a node is there, and call `changed` once it changes or the connection does. Raises as `read`."""
         return self._retrying(lambda client: [client.exists_async(path, lambda _event: changed())])[0] is not None

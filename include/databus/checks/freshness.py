@@ -16,7 +16,7 @@ class Freshness(BatchCheck):
     """When a batch was planned, its newest commit was at most `max_age_s` old: `Freshness(300)`.
 
     Age is the plan's clock minus the watermark (running maximum of commit time), so a re-run of the plan measures
-    the same; a batch without commits is not judged.
+    the same; a batch without a known commit time is not judged.
 
     Attributes:
         max_age_s: greatest accepted age in seconds.
@@ -38,6 +38,6 @@ class Freshness(BatchCheck):
     def evaluate(self, planned: SourcePlan, now: datetime) -> CheckResult:
         """Measure the age."""
         if planned.watermark is None:
-            return self.result(violated=False, observed="no commits", evaluated=0)
+            return self.result(violated=False, observed="no commit time", evaluated=0)
         age_s = (now - planned.watermark).total_seconds()
         return self.result(violated=age_s > self.max_age_s, observed=f"{age_s:.3f} s")

@@ -34,18 +34,21 @@ def list_alerts(
         with FlowLook(spec, connection_source(), Settings.from_environment()) as look:
             for key, noted in sorted(look.store.alert_book().load(spec.name).items()):
                 state = noted.state
-                if every or state.raised or state.owed:
+                if every or state.raised or state.owed or noted.problem:
                     rows.append(
                         {
                             "flow": spec.name,
                             "alert": key,
-                            "on": state.raised,
+                            "on": None if noted.problem else state.raised,
                             "since": state.since.isoformat(timespec="seconds") if state.since else None,
-                            "number": state.number,
+                            "number": None if noted.problem else state.number,
                             "owed_to": ", ".join(sorted({c for owed in state.owed for c in owed.channels})),
+                            "problem": noted.problem,
                         }
                     )
-    show_rows(rows, ("flow", "alert", "on", "since", "number", "owed_to"), output, empty="no alerts")
+    columns = ("flow", "alert", "on", "since", "number", "owed_to")
+    shown = (*columns, "problem") if any(row["problem"] for row in rows) else columns
+    show_rows(rows, shown, output, empty="no alerts")
 
 
 @app.command("test")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from databus.cli.output import ERR
+from databus.core.settings import Settings
 from databus.ops.claims import save_claim, write_claim
 
 
@@ -19,9 +20,9 @@ def claim(
     to: Annotated[Path | None, typer.Option("--to", help="File to write; else the value goes to the output.")] = None,
 ) -> None:
     """Fetch a value that stands in the segment store because its row was too large; its hash is checked."""
-    text = sys.stdin.read() if reference == "-" else reference
+    text, settings = sys.stdin.read() if reference == "-" else reference, Settings.from_environment()
     if to is None:
-        write_claim(text, sys.stdout.buffer)
+        write_claim(text, sys.stdout.buffer, settings)
         sys.stdout.buffer.flush()
     else:
-        ERR.print(f"{save_claim(text, to)} bytes written to {to}", highlight=False)
+        ERR.print(f"{save_claim(text, to, settings)} bytes written to {to}", highlight=False)

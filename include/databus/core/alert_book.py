@@ -38,7 +38,8 @@ class AlertState:
         seen_at: when that was seen by which it was last raised or recovered; who looked before that knows less.
         owed: what channels were not given yet, oldest first.
         teller: who is giving it to them; "" for nobody.
-        teller_until: until then everybody else leaves it to the teller, or waits before trying again.
+        teller_until: until then, by the book's clock, everybody else leaves it to the teller, or waits before trying
+            again.
         range: range of the log it was raised for, "" when there is none.
         run_id: run it was raised for, "" when there is none.
         run_url: address of that run's page, "" when unknown.
@@ -123,20 +124,31 @@ class Noted:
     Attributes:
         state: the state.
         version: to be given back when it is replaced; None for a state that is not stored yet.
+        problem: why what is stored cannot be read; then `state` is a fresh one whose number no incident has had, which
+            takes its place once the alert is raised. "" for a state that was read.
     """
 
     state: AlertState
     version: int | None
+    problem: str = ""
 
 
 class AlertBook(Protocol):
     """Remembers alert states for all who evaluate rules: tasks of two schedulers, their retries, `databus watch`."""
 
-    def load(self, flow: str) -> Mapping[str, Noted]:
-        """Return the flow's states by "kind" or "kind/subject".
+    def now(self) -> datetime:
+        """Return the time by one clock for all who share the book, aware UTC; it never goes back while a book lives.
 
         Raises:
-            CheckpointError: the store does not answer, or holds what is not ours.
+            CheckpointError: the store does not answer.
+        """
+        ...
+
+    def load(self, flow: str) -> Mapping[str, Noted]:
+        """Return the flow's states by "kind" or "kind/subject"; one that cannot be read hides no other.
+
+        Raises:
+            CheckpointError: the store does not answer.
         """
         ...
 

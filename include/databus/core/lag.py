@@ -37,7 +37,8 @@ class PartitionLag:
         partition: partition number.
         records: offsets not yet committed up to where reading ends; control records, and records that compaction took,
             count as well.
-        seconds: age of the first of them; 0.0 without any, None where it could not be read in time.
+        seconds: age of the first of them; 0.0 without any, None where it could not be read in time or has no credible
+            time.
         held_back: offsets behind them that cannot be read yet, since a transaction is open.
     """
 

@@ -23,7 +23,7 @@ class SourcePlan:
         tables: schemas of the tables with rows in the range; `schema_id` is the index.
         rows: row changes in the range, before any filter of the flow's transforms.
         bytes: log bytes in the range.
-        first_commit_at: commit time of the first transaction, None for a range without any.
+        first_commit_at: commit time of the first transaction, None for a range without any, or when unknown.
         watermark: running maximum of commit time at the end of the range, None when unknown.
         more: whether the log goes on past the end of this range already.
         statements: transactions that truncate or redefine captured tables.

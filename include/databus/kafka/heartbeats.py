@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.cimpl import NewTopic
 
 from databus.core.errors import SinkUnavailableError
+from databus.core.stamps import credible
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.kafka.selection import HEARTBEATS
 
@@ -50,7 +51,7 @@ class Heartbeat:
 
     @classmethod
     def read(cls, key: bytes | None, value: bytes | None) -> Heartbeat | None:
-        """Return what a record says; None where it is no heartbeat."""
+        """Return what a record says; None where it is no heartbeat, or tells no credible time."""
         if key is None or value is None or len(value) != _VALUE.size:
             return None
         try:
@@ -59,7 +60,8 @@ class Heartbeat:
             version, stamp = _VALUE.unpack(value)
         except (struct.error, UnicodeDecodeError):
             return None
-        return cls(source, target, datetime.fromtimestamp(stamp / 1000, UTC)) if not version else None
+        at = None if version else credible(stamp, datetime.now(UTC))
+        return None if at is None else cls(source, target, at)
 
 
 class HeartbeatWriter:

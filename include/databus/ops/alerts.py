@@ -116,11 +116,14 @@ def evaluate(
             return teller.tell(flow, [*observations, *placed], known, figures.at)
     except DatabusError as error:
         log.warning("flow %s: alerts were not evaluated: %s", flow.name, error)
-        # Without the book nobody knows what was told already: better twice than not at all.
-        over = [event for event in events if event.verdict is Verdict.OVER]
-        return Teller(MemoryBook(), connections, settings, clock).tell(flow, over, ())
     except Exception:
         log.exception("flow %s: alerts were not evaluated", flow.name)
+    # Without the book nobody knows what was told already: better twice than not at all.
+    over = [event for event in events if event.verdict is Verdict.OVER]
+    try:
+        return Teller(MemoryBook(), connections, settings, clock).tell(flow, over, ())
+    except Exception:
+        log.exception("flow %s: %d alerts were not told", flow.name, len(over))
         return []
 
 

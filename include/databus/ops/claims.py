@@ -8,26 +8,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from databus.binlog.claims import ClaimStore, KeptClaim, read_claim
+from databus.binlog.claims import ClaimStore, KeptClaim, claim_below, read_claim
 from databus.binlog.segment_keep import KeepLimit
 from databus.core.settings import Settings
 
 
-def write_claim(reference: str, target: BinaryIO) -> int:
+def write_claim(reference: str, target: BinaryIO, settings: Settings) -> int:
     """Copy the value that a row refers to; return its bytes. What was copied before an error is not to be used.
 
     Args:
         reference: the text that stands in the row, or the URI in it.
         target: where to.
+        settings: whose segment store it must lie in.
 
     Raises:
-        ClaimError: it refers to no claim, the claim is gone, or its bytes are others than were written.
+        ClaimError: it refers to no claim of this store, the claim is gone, or its bytes are others than were written.
         SourceUnavailableError: the store cannot be used.
     """
-    return sum(target.write(piece) for piece in read_claim(reference))
+    return sum(target.write(piece) for piece in read_claim(claim_below(reference, settings.segment_store)))
 
 
-def save_claim(reference: str, path: Path) -> int:
+def save_claim(reference: str, path: Path, settings: Settings) -> int:
     """Write the value that a row refers to to a file, whole or not at all; return its bytes.
 
     Raises:
@@ -36,7 +37,7 @@ def save_claim(reference: str, path: Path) -> int:
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with unfinished.open("wb") as target:
-            size = write_claim(reference, target)
+            size = write_claim(reference, target, settings)
         unfinished.rename(path)
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -22,6 +23,8 @@ from databus.core.protocols import Clock, PartitionedSource, SharedLogSource, So
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.ops.shared import Shared
+
+log = logging.getLogger(__name__)
 
 SOURCE, STORE, RECORDS = "source", "checkpoint store", "records"
 """What can be unreachable."""
@@ -78,6 +81,11 @@ class FlowLook:
             except DatabusError as error:
                 self._drop(what)
                 away[what] = error.message
+            except Exception as error:
+                # A fault in one part must not hide the others. Only our own errors are known to hold no secrets.
+                log.exception("flow %s: %s was not looked at", self.flow.name, what)
+                self._drop(what)
+                away[what] = f"{type(error).__name__}, see the log of who looked"
         self.rest()
         return replace(figures, unreachable=away)
 

@@ -9,6 +9,7 @@ from databus.core.checkpoint_store import Lease
 from databus.core.counts import TableCounts
 from databus.core.offsets import Ordering
 from databus.core.receipts import WriteReceipt
+from databus.core.stamps import AHEAD
 from databus.runtime.context import FlowSession
 from databus.runtime.pace import Pace
 from databus.runtime.plan import PlannedBatch
@@ -29,7 +30,9 @@ def commit(
         CheckpointUnavailableError: the store cannot be reached; the next claim finds the plan and finishes it.
     """
     end, until = batch.plan.range.end, batch.previous.replay_until
-    marks = [batch.previous.watermark, batch.source.watermark]
+    now = session.clock.now()
+    # A mark that lies ahead of the time, of a clock that was wrong once, would stand for ever.
+    marks = [mark for mark in (batch.previous.watermark, batch.source.watermark) if mark and mark <= now + AHEAD]
     checkpoint = Checkpoint(
         offset=end,
         batch=batch.plan.batch,
@@ -37,8 +40,8 @@ def commit(
         run_id=session.identity.run_id,
         plan_hash=batch.plan.hash,
         counts=counts,
-        watermark=max((mark for mark in marks if mark is not None), default=None),
-        updated_at=session.clock.now(),
+        watermark=max(marks, default=None),
+        updated_at=now,
         slots=merged_slots(
             batch.previous.slots, {name: batch.plan.sinks[name].marks_after(batch.plan.batch) for name in session.sinks}
         ),

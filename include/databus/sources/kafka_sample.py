@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,11 +12,14 @@ from math import ceil
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, TopicPartition
 
+from databus.core.stamps import credible
 from databus.kafka.client import ClientSettings, LastError
 from databus.kafka.source_errors import source_error
 from databus.sources.kafka_fetch import Stretch
+
+log = logging.getLogger(__name__)
 
 PARTITIONS = 8
 """Partitions looked at, those with the largest shares."""
@@ -58,8 +62,8 @@ class Sample:
 
     Attributes:
         record_bytes: mean size of a record (key, value, headers, 12 bytes of its own).
-        first_at: the earliest time among the first records, None when none was there.
-        last_at: the latest time among the last records.
+        first_at: the earliest credible time among the first records, None when none was there.
+        last_at: the latest among the last records.
     """
 
     record_bytes: int
@@ -68,12 +72,16 @@ class Sample:
 
 
 class Sampler:
-    """One consumer, opened when first needed and kept; used by one thread."""
+    """One consumer, opened when first needed and kept; used by one thread.
+
+    Producers choose the times of records: one that cannot be (`core/stamps.py`) counts as none, the first is logged.
+    """
 
     def __init__(self, settings: ClientSettings, isolation: str, extra: Mapping[str, Any]):
         self._settings, self._seen = settings, LastError()
         self._config = {**_SETTINGS, **extra, "isolation.level": isolation, "group.id": "databus.reader"}
         self._consumer: Consumer | None = None
+        self._warned = False
 
     def look(self, stretches: Sequence[Stretch], *, tail: bool = True) -> Sample:
         """Return what the first and, with `tail`, the last records of the largest stretches show."""
@@ -84,10 +92,10 @@ class Sampler:
             tails = self._read([Stretch(s.topic, s.partition, max(s.begin, s.end - RECORDS), s.end) for s in largest])
         sizes = [_size(m) for m in heads]
         mean = max(1, round(sum(sizes) / len(sizes))) if sizes else DEFAULT_BYTES
-        return Sample(mean, min(_times(heads), default=None), max(_times(tails), default=None))
+        return Sample(mean, min(self._times(heads), default=None), max(self._times(tails), default=None))
 
     def first_times(self, stretches: Sequence[Stretch]) -> dict[Place, datetime]:
-        """Return the time of the first record of each stretch; one that does not come in time is left out."""
+        """Return the time of the first record of each stretch; one that does not come, or has none, is left out."""
         if not stretches:
             return {}
         try:
@@ -103,8 +111,7 @@ class Sampler:
             self._consumer.close()
             self._consumer = None
 
-    @staticmethod
-    def _first_times(consumer: Consumer, waiting: dict[Place, Stretch]) -> dict[Place, datetime]:
+    def _first_times(self, consumer: Consumer, waiting: dict[Place, Stretch]) -> dict[Place, datetime]:
         found: dict[Place, datetime] = {}
         deadline = monotonic() + _PATIENCE_S * ceil(len(waiting) / _IN_PATIENCE)
         consumer.assign([TopicPartition(s.topic, s.partition, s.begin) for s in waiting.values()])
@@ -118,7 +125,7 @@ class Sampler:
                     continue
                 done.append(TopicPartition(*place))
                 if message.error() is None and message.offset() < stretch.end:
-                    found.update((place, when) for when in _times([message]))
+                    found.update((place, when) for when in self._times([message]))
             consumer.pause(done)
         consumer.unassign()
         return found
@@ -156,12 +163,26 @@ class Sampler:
             raise source_error(self._settings, "look at records", error, self._seen) from error
         return found
 
+    def _times(self, messages: Sequence[Any]) -> list[datetime]:
+        now = datetime.now(UTC)
+        found: list[datetime] = []
+        for message in messages:
+            kind, stamp = message.timestamp()
+            if kind == TIMESTAMP_NOT_AVAILABLE:
+                continue
+            when = credible(stamp, now)
+            if when is not None:
+                found.append(when)
+            elif not self._warned:
+                self._warned = True
+                log.warning(
+                    "%s: record %s[%s]@%s has the time %s ms since the epoch, which cannot be: such times count as not "
+                    "known, in plans, lag and alerts (is the producer's unit milliseconds?)",
+                    self._settings.conn_id, message.topic(), message.partition(), message.offset(), stamp,
+                )  # fmt: skip
+        return found
+
 
 def _size(message: Any) -> int:
     headers = sum(len(name) + len(value or b"") for name, value in message.headers() or ())
     return len(message.key() or b"") + len(message.value() or b"") + headers + _OVERHEAD_BYTES
-
-
-def _times(messages: Sequence[Any]) -> list[datetime]:
-    stamps = (message.timestamp()[1] for message in messages)
-    return [datetime.fromtimestamp(stamp / 1000, UTC) for stamp in stamps if stamp >= 0]

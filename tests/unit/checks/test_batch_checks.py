@@ -37,7 +37,7 @@ def test_volume(check: Volume, rows: int, violations: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("age_s", "expected"), [(300, (1, 0, "300.000 s")), (300.5, (1, 1, "300.500 s")), (None, (0, 0, "no commits"))]
+    ("age_s", "expected"), [(300, (1, 0, "300.000 s")), (300.5, (1, 1, "300.500 s")), (None, (0, 0, "no commit time"))]
 )
 def test_freshness(age_s: float | None, expected: tuple[int, int, str]) -> None:
     result = Freshness(300).evaluate(planned(age_s=age_s), NOW)

@@ -117,3 +117,17 @@ def test_verdicts_on_several_figures_join() -> None:
     assert worst([Verdict.CLEAR, Verdict.BETWEEN]) is Verdict.BETWEEN
     assert worst([Verdict.CLEAR, Verdict.UNKNOWN]) is Verdict.CLEAR
     assert worst([]) is Verdict.UNKNOWN
+
+
+def test_a_clock_that_was_ahead_holds_neither_a_raise_nor_a_reminder_back() -> None:
+    ahead, patience = NOON + timedelta(hours=5), Patience(hold_s=60, remind_s=3600)
+    state, _ = step(AlertState(), Verdict.OVER, ahead, patience)
+    state, event = step(state, Verdict.OVER, NOON, patience)
+    assert event is None
+    state, event = step(state, Verdict.OVER, NOON + timedelta(seconds=60), patience)
+    assert event is AlertEvent.RAISED
+    state, _ = step(AlertState(over_since=ahead), Verdict.OVER, ahead + timedelta(seconds=60), patience)
+    state, event = step(state, Verdict.OVER, NOON, patience)
+    assert event is None
+    state, event = step(state, Verdict.OVER, NOON + timedelta(seconds=3600), patience)
+    assert event is AlertEvent.REMINDER

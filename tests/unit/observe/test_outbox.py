@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,15 +65,18 @@ class Place:
     """A book that several evaluators share, and what the channels heard."""
 
     clock: TestClock = field(default_factory=TestClock)
-    book: Any = field(default_factory=MemoryBook)
+    book: Any = None
     heard: list[tuple[str, Alert]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.book = self.book or MemoryBook(self.clock)
 
     def channel(self, name: str = "a", before: Callable[[Alert], None] | None = None, **options: Any) -> Heard:
         return Heard(name=name, log=self.heard, before=before, **options)
 
-    def outbox(self, *channels: ChannelSpec, book: Any = None) -> Outbox:
+    def outbox(self, *channels: ChannelSpec, book: Any = None, clock: TestClock | None = None) -> Outbox:
         settings = Settings("test", "", "", runbooks_url="https://runbooks.example/")
-        return Outbox("orders", book or self.book, channels, Connections(), self.clock, settings)
+        return Outbox("orders", book or self.book, channels, Connections(), clock or self.clock, settings)
 
     def say(self, outbox: Outbox, *observations: Observation) -> list[Alert]:
         return outbox.consider(observations, {AlertKind.GAP}, lambda _kind: Patience())
@@ -291,12 +295,85 @@ def test_a_teller_that_died_is_stood_in_for() -> None:
     assert place.events == ["a raised"]
 
 
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_a_teller_whose_clock_is_wrong_is_left_alone_while_it_tells_and_stood_in_for_once_it_died(hours: int) -> None:
+    place, wrong = Place(), TestClock(NOON + timedelta(hours=hours))
+    right = place.outbox(place.channel("a"))
+
+    def tell_meanwhile(_alert: Alert) -> None:
+        place.clock.wait(TELLER_S - 1)
+        place.say(right, OVER)
+
+    place.say(place.outbox(place.channel("a", tell_meanwhile), clock=wrong), OVER)
+    assert place.events == ["a raised"]
+
+    def die(_alert: Alert) -> None:
+        raise DiedError
+
+    with contextlib.suppress(DiedError):
+        place.say(place.outbox(place.channel("a", die), clock=wrong), replace(OVER, subject="other"))
+    place.clock.wait(TELLER_S + 1)
+    place.say(right)
+    assert place.events == ["a raised", "a raised"]
+
+
+def test_what_an_older_version_with_a_clock_ahead_has_written_holds_nothing_back() -> None:
+    place = Place()
+
+    def refuse(_alert: Alert) -> None:
+        raise AlertingError("no route")
+
+    place.say(place.outbox(place.channel("a", refuse)), OVER)
+    noted: Noted = place.book.load("orders")["lag"]
+    for teller in ("another", ""):
+        ahead = replace(noted.state, teller=teller, teller_until=NOON + timedelta(hours=5))
+        version = place.book.swap("orders", "lag", noted.version, ahead)
+        noted = Noted(ahead, version)
+        place.say(place.outbox(place.channel("a", refuse)))
+        noted = place.book.load("orders")["lag"]
+        assert noted.state.teller_until == NOON + timedelta(seconds=RETRY_S)  # it was tried
+    place.clock.wait(RETRY_S + 1)
+    place.say(place.outbox(place.channel("a")))
+    assert place.events == ["a raised"]
+
+
+class Unreadable(MemoryBook):
+    """A book in which what is stored of lag cannot be read."""
+
+    def load(self, flow: str) -> Any:
+        broken = {"lag": Noted(AlertState(number=9), 9, "alert lag of flow orders: not JSON")}
+        return {**broken, **super().load(flow)}
+
+    def swap(self, flow: str, key: str, version: int | None, state: AlertState) -> int | None:
+        if key == "lag" and version == 9:
+            version = None
+        return super().swap(flow, key, version, state)
+
+
+def test_one_state_that_cannot_be_read_hides_no_other_and_is_replaced_once_it_is_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    place = Place(book=Unreadable(TestClock()))
+    outbox = place.outbox(place.channel("a"))
+    place.say(outbox, CLEAR, Observation(AlertKind.QUALITY, Verdict.OVER, "4 violations"))
+    assert [alert.kind for _, alert in place.heard] == [AlertKind.QUALITY]
+    assert "alert lag of flow orders: not JSON" in caplog.text
+    place.say(outbox, OVER)
+    place.say(outbox, OVER)
+    place.say(outbox, CLEAR)
+    lag = [(str(alert.event), alert.number) for _, alert in place.heard if alert.kind is AlertKind.LAG]
+    assert lag == [("raised", 10), ("recovered", 10)]
+
+
 class Interrupting(MemoryBook):
     """A book at which, before chosen operations, somebody else acts or this process dies."""
 
     def __init__(self, shared: MemoryBook, plan: list[str], other: Callable[[], None]) -> None:
         super().__init__()
         self._shared, self._plan, self._other = shared, plan, other
+
+    def now(self) -> datetime:
+        return self._shared.now()
 
     def load(self, flow: str) -> Any:
         self._act()

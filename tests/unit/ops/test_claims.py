@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -28,6 +29,28 @@ def test_a_claim_is_fetched_to_a_file_or_the_output(reference: str, tmp_path: Pa
     assert CliRunner().invoke(app, ["claim", reference, "--to", str(target)]).exit_code == 0
     assert target.read_bytes() == VALUE
     assert CliRunner().invoke(app, ["claim", "-"], input=reference).stdout_bytes == VALUE
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["{outside}", "file://{outside}", "{inside}/../../../{name}", "{inside}/{name}", "http://127.0.0.1:1/{name}",
+     "ssh://root@127.0.0.1:1/{name}", "memory://.claims/{two}/{name}"],
+)  # fmt: skip
+def test_only_what_lies_in_the_store_is_opened(reference: str, tmp_path: Path, written: str) -> None:
+    name = str(json.loads(reference)["sha256"])
+    (tmp_path / name).write_bytes(VALUE)  # even of the right bytes
+    (tmp_path / "segments" / name).write_bytes(VALUE)
+    place = written.format(outside=tmp_path / name, inside=tmp_path / "segments", name=name, two=name[:2])
+    for given in (place, json.dumps({"claim": place, "sha256": name})):
+        done = CliRunner().invoke(app, ["claim", given, "--to", str(tmp_path / "value")])
+        assert isinstance(done.exception, ClaimError)
+        assert done.exception.code == "claim_elsewhere"
+        assert not (tmp_path / "value").exists()
+
+
+def test_a_claim_is_named_by_its_path_too(reference: str, tmp_path: Path) -> None:
+    path = str(json.loads(reference)["claim"]).removeprefix("file://")
+    assert CliRunner().invoke(app, ["claim", path]).stdout_bytes == VALUE
 
 
 def test_a_damaged_claim_leaves_no_file(reference: str, tmp_path: Path) -> None:

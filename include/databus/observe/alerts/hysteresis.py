@@ -84,9 +84,8 @@ def step(
             return replace(state, over_since=None), None
         return replace(state, raised=False, over_since=None, seen_at=seen_at), AlertEvent.RECOVERED
     if state.raised:
-        due = verdict is Verdict.OVER and _is_due(state, now, patience)
-        return (replace(state, told_at=now), AlertEvent.REMINDER) if due else (state, None)
-    over_since = (state.over_since or now) if verdict is Verdict.OVER else None
+        return _while_on(state, verdict, now, patience)
+    over_since = min(state.over_since or now, now) if verdict is Verdict.OVER else None
     waiting = replace(state, over_since=over_since)
     if over_since is None or now - over_since < timedelta(seconds=patience.hold_s):
         return waiting, None
@@ -98,7 +97,12 @@ def _is_stale(state: AlertState, seen_at: datetime) -> bool:
     return state.seen_at is not None and timedelta(0) < state.seen_at - seen_at <= LONGEST_LOOK
 
 
-def _is_due(state: AlertState, now: datetime, patience: Patience) -> bool:
+def _while_on(
+    state: AlertState, verdict: Verdict, now: datetime, patience: Patience
+) -> tuple[AlertState, AlertEvent | None]:
     if state.told_at is None or patience.remind_s is None:
-        return False
-    return now - state.told_at >= timedelta(seconds=patience.remind_s)
+        return state, None
+    if state.told_at > now:
+        return replace(state, told_at=now), None  # told by a clock that was ahead
+    due = verdict is Verdict.OVER and now - state.told_at >= timedelta(seconds=patience.remind_s)
+    return (replace(state, told_at=now), AlertEvent.REMINDER) if due else (state, None)

@@ -1,7 +1,8 @@
 """Tell each alert once: the transition and what is owed to channels are one write, the sending comes after it.
 
-Whoever wins that write is the teller for a while. A teller that dies leaves what is owed behind, and the next
-evaluation takes it up: then a channel may get an alert twice (with the same incident and time), never not at all.
+Whoever wins that write is the teller for a while, by the book's clock: those of machines differ. A teller that dies
+leaves what is owed behind, and the next evaluation takes it up: then a channel may get an alert twice (with the same
+incident and time), never not at all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.errors import DatabusError
 from databus.core.protocols import Clock
 from databus.core.settings import Settings
+from databus.core.steady_clock import SteadyClock
 from databus.observe.alerts.hysteresis import LONGEST_LOOK, Patience, Verdict, step
 from databus.observe.alerts.rules import Observation, comes_once, late_run
 
@@ -90,6 +92,14 @@ class Outbox:
         """
         seen_at = seen_at or self.clock.now()
         noted = dict(self.book.load(self.flow))
+        for key, at in noted.items():
+            if at.problem:
+                log.warning(
+                    "flow %s: what was told of %s is not known, until it is raised again: %s",
+                    self.flow,
+                    key,
+                    at.problem,
+                )
         observed = {o.key: o for o in observations}
         observed |= {gone.key: gone for gone in self._gone(noted, observed, known)}
         decided = [
@@ -99,7 +109,7 @@ class Outbox:
         ]
         for key, at in self.book.load(self.flow).items():
             self._deliver(key, at)
-            if at.version is not None and self._is_past(key, at.state):
+            if at.version is not None and not at.problem and self._is_past(key, at.state):
                 self.book.remove(self.flow, key, at.version)
         return decided
 
@@ -121,7 +131,7 @@ class Outbox:
     ) -> Alert | None:
         for _ in range(_ROUNDS):
             at = noted or Noted(AlertState(), None)
-            if at.state.number and not at.state.raised and late_run(observation.key):
+            if at.state.number and not at.state.raised and not at.problem and late_run(observation.key):
                 return None  # it was late and is over: a callback that is repeated does not make it late again
             now = self.clock.now()
             state, event = step(at.state, observation.verdict, now, patience, seen_at)
@@ -191,14 +201,17 @@ class Outbox:
                 silent.add(name)
                 held = self._change(key, held, self._claimed)
         if held is not None:
-            until = self.clock.now() + timedelta(seconds=RETRY_S) if silent else None
+            until = self.book.now() + timedelta(seconds=RETRY_S) if silent else None
             self._change(key, held, lambda s: replace(s, teller="", teller_until=until))
 
     def _may_tell(self, state: AlertState) -> bool:
-        return state.teller == self.teller or state.teller_until is None or state.teller_until <= self.clock.now()
+        if state.teller == self.teller or state.teller_until is None:
+            return True
+        # Nobody may ask for longer: what says so was written by the clock of a machine, as older versions did.
+        return not timedelta(0) < state.teller_until - self.book.now() <= timedelta(seconds=TELLER_S)
 
     def _claimed(self, state: AlertState) -> AlertState:
-        until = self.clock.now() + timedelta(seconds=TELLER_S)
+        until = self.book.now() + timedelta(seconds=TELLER_S)
         return replace(state, teller=self.teller, teller_until=until)
 
     def _change(self, key: str, noted: Noted, change: Callable[[AlertState], AlertState]) -> Noted | None:
@@ -211,7 +224,7 @@ class Outbox:
             if version is not None:
                 return Noted(state, version)
             found = self.book.load(self.flow).get(key)
-            if found is None:
+            if found is None or found.problem:
                 return None
             noted = found
         return None
@@ -242,10 +255,19 @@ def _next(state: AlertState, silent: Collection[str]) -> tuple[Alert, str] | Non
 
 
 class MemoryBook:
-    """An AlertBook of one process."""
+    """An AlertBook of one process.
 
-    def __init__(self) -> None:
+    Args:
+        clock: tells its time.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SteadyClock()
         self._states: dict[str, dict[str, Noted]] = {}
+
+    def now(self) -> datetime:
+        """Return the time."""
+        return self._clock.now()
 
     def load(self, flow: str) -> Mapping[str, Noted]:
         """Return the flow's states."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from databus.cli.output import ERR
+from databus.cli.output import ERR, stdout
 from databus.ops.claims import save_claim, write_claim
 
 
@@ -21,7 +21,7 @@ def claim(
     """Fetch a value that stands in the segment store because its row was too large; its hash is checked."""
     text = sys.stdin.read() if reference == "-" else reference
     if to is None:
-        write_claim(text, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
+        write_claim(text, stdout().buffer)
+        stdout().flush()
     else:
         ERR.print(f"{save_claim(text, to)} bytes written to {to}", highlight=False)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 import json
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +25,45 @@ class Format(enum.StrEnum):
 
 OUT = Console(highlight=False)
 ERR = Console(stderr=True, highlight=False)
+
+_data: TextIO | None = None
+
+
+def stdout() -> TextIO:
+    """Return the stream of data: the process's stdout, also while `stdout_for_data` keeps others away from it."""
+    return sys.stdout if _data is None else _data
+
+
+@contextmanager
+def stdout_for_data() -> Iterator[None]:
+    """Keep stdout for data: what others print or log there goes to stderr, also that of programs started meanwhile.
+
+    DAG files print what they like, and Airflow logs to stdout once it is imported.
+    """
+    global _data
+    if _data is not None:
+        yield
+        return
+    shown = sys.stdout
+    own = shown is sys.__stdout__
+    stream = _taken_over(shown) if own else shown
+    _data, OUT.file, sys.stdout = stream, stream, sys.stderr
+    try:
+        yield
+    finally:
+        _data, OUT.file, sys.stdout = None, cast("TextIO", None), shown  # None: rich asks for sys.stdout each time
+        if own:
+            os.dup2(stream.fileno(), shown.fileno())
+            stream.close()
+
+
+def _taken_over(shown: TextIO) -> TextIO:
+    """Return a stream to where stdout leads, and let its descriptor lead to stderr."""
+    shown.flush()
+    kept = os.dup(shown.fileno())
+    os.dup2(sys.stderr.fileno(), shown.fileno())
+    return os.fdopen(kept, "w", encoding=shown.encoding, errors=shown.errors, buffering=1 if os.isatty(kept) else -1)
+
 
 _COLOURS = {"ok": "green", "warn": "yellow", "error": "red", "running": "green", "stopped": "dim", "dead": "red"}
 
@@ -74,7 +115,7 @@ def show_one(record: Mapping[str, Any], form: Format, *, to_stderr: bool = False
 
 
 def _dump(value: Any, form: Format, *, to_stderr: bool) -> None:
-    target = sys.stderr if to_stderr else sys.stdout
+    target = sys.stderr if to_stderr else stdout()
     if form is Format.JSON:
         target.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
     else:

@@ -75,8 +75,9 @@ def show_rows(
     empty: str = "nothing",
     *,
     to_stderr: bool = False,
+    head: bool = True,
 ) -> None:
-    """Print a list of records.
+    """Print a list of records; where a table would not be readable in the console's width, a line per field.
 
     Args:
         rows: the records.
@@ -84,6 +85,7 @@ def show_rows(
         form: how.
         empty: what a table says when there is no record.
         to_stderr: print beside data that stands on stdout.
+        head: whether a table begins with the names of its columns.
     """
     records = [dict(row) for row in rows]
     if form is not Format.TABLE:
@@ -92,13 +94,33 @@ def show_rows(
     if not records:
         ERR.print(empty, style="dim")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    console = ERR if to_stderr else OUT
+    if not _fits(records, columns, console.width):
+        for number, record in enumerate(records):
+            if number:
+                console.print()
+            console.print(_lines({name: record.get(name) for name in columns}))
+        return
+    table = Table(box=None, pad_edge=False, show_header=head, header_style="bold")
     for column in columns:
         numeric = all(isinstance(r.get(column), int | float) for r in records)
         table.add_column(column.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
     for record in records:
         table.add_row(*(_cell(record.get(column)) for column in columns))
-    (ERR if to_stderr else OUT).print(table)
+    console.print(table)
+
+
+_NARROW = 20
+"""Characters below which a column of longer text is no longer folded: its table is then shown line by line."""
+
+
+def _fits(records: Sequence[Mapping[str, Any]], columns: Sequence[str], width: int) -> bool:
+    """Tell whether a table can be read in so many characters: numbers and short texts whole, long ones folded."""
+    needed = [
+        max(len(column), *(min(_cell(record.get(column)).cell_len, _NARROW) for record in records))
+        for column in columns
+    ]
+    return sum(needed) + len(columns) - 1 <= width
 
 
 def show_one(record: Mapping[str, Any], form: Format, *, to_stderr: bool = False) -> None:
@@ -106,12 +128,17 @@ def show_one(record: Mapping[str, Any], form: Format, *, to_stderr: bool = False
     if form is not Format.TABLE:
         _dump(dict(record), form, to_stderr=to_stderr)
         return
+    (ERR if to_stderr else OUT).print(_lines(record))
+
+
+def _lines(record: Mapping[str, Any]) -> Table:
+    """Return a record as a line per field."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in record.items():
         table.add_row(name.replace("_", " "), _cell(value))
-    (ERR if to_stderr else OUT).print(table)
+    return table
 
 
 def _dump(value: Any, form: Format, *, to_stderr: bool) -> None:
@@ -123,6 +150,7 @@ def _dump(value: Any, form: Format, *, to_stderr: bool) -> None:
 
         plain = json.loads(json.dumps(value, default=str))
         yaml.safe_dump(plain, target, sort_keys=False, allow_unicode=True)
+    target.flush()  # a program may read what a command that goes on repeats
 
 
 def _cell(value: Any) -> Text:

@@ -161,6 +161,7 @@ $(READY): requirements.txt pyproject.toml
 	    || $(or $(PYTHON),python3.11) -m venv --clear .venv
 	@[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt uv
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode -r requirements.txt
+	@rm -rf include/*.egg-info
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --editable .
 	@touch $@
 
@@ -170,11 +171,11 @@ java: setup ## Find Java 17, or install it where that is possible (root on Debia
 lock: setup ## Compile requirements.in to requirements.txt (ARGS="--upgrade-package X" moves one)
 	$(BIN)/uv pip compile --python $(BIN)/python --quiet --no-annotate --no-header --output-file requirements.txt requirements.in $(ARGS)
 
-ui: ## Build the pages of Airflow's plugin (Node 20) into plugins/databus_ui, which is committed
+ui: ## Build the pages of Airflow's plugin (Node 20) into include/databus/web/bundle, which is committed
 	cd ui && npm ci --no-audit --no-fund && npm run --silent build
 
 clean: ## Remove what builds and tests leave behind (.venv and docker/secrets.env stay)
-	rm -rf build dist include/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse
+	rm -rf build dist include/*.egg-info include/databus/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse
 	find include tests dags jobs plugins docker -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(TOOLS)/venv/.ready: docker/check-requirements.txt

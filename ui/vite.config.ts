@@ -26,7 +26,7 @@ export default defineConfig({
   esbuild: { jsx: "automatic" },
   plugins: [builtFrom()],
   build: {
-    outDir: "../plugins/databus_ui",
+    outDir: "../include/databus/web/bundle",
     emptyOutDir: true,
     lib: { entry: "src/main.tsx", formats: ["umd"], name: "AirflowPlugin", fileName: () => "main.js" },
     rollupOptions: {

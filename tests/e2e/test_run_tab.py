@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -163,12 +163,7 @@ def test_data_docs_are_opened_from_the_run(till: Till, page: Page, tmp_path: Pat
 
 
 def plugin() -> Any:
-    spec = importlib.util.spec_from_file_location("databus_plugin_routes", ROOT / "plugins" / "databus_plugin.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.DatabusPlugin
+    return importlib.import_module("databus.airflow.plugin").DatabusPlugin
 
 
 def plugin_routes(till: Till) -> list[tuple[str, str]]:
@@ -208,6 +203,13 @@ def test_every_route_asks_who_comes(till: Till, server: LoginServer) -> None:
             assert not reads or server.ask(method, path, tokens[user]).status_code == 200, (user, path)
 
 
+def test_the_first_page_tells_of_no_plugin_error(server: LoginServer) -> None:
+    admin = server.token("admin")
+    assert server.ask("GET", "/api/v2/plugins/importErrors", admin).json()["import_errors"] == []
+    known = server.ask("GET", "/api/v2/plugins?limit=100", admin).json()["plugins"]
+    assert [found["name"] for found in known if "databus" in found["name"]] == ["databus"]
+
+
 def test_the_dag_of_the_path_is_the_one_that_is_asked_for(till: Till, server: LoginServer) -> None:
     viewer, outsider = server.token("viewer"), server.token(OUTSIDER)
     assert server.ask("GET", data(till), viewer).json()["counts"]["read"] == READ
@@ -219,10 +221,10 @@ def test_the_dag_of_the_path_is_the_one_that_is_asked_for(till: Till, server: Lo
 
 
 def test_only_the_bundle_is_there_for_all(server: LoginServer) -> None:
-    built = (ROOT / "plugins" / "databus_ui" / "main.js").read_bytes()
+    built = (ROOT / "include" / "databus" / "web" / "bundle" / "main.js").read_bytes()
     for token in (None, server.token("nobody"), "forged"):
         assert server.ask("GET", "/databus/static/main.js", token).content == built
-    paths = ("docs", "redoc", "openapi.json", "static/", "static/..%2f..%2fdatabus_plugin.py", "api/v1", "")
+    paths = ("docs", "redoc", "openapi.json", "static/", "static/..%2fapp.py", "api/v1", "")
     for path in paths:
         assert server.ask("GET", f"/databus/{path}").status_code == 404, path
 

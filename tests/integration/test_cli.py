@@ -64,6 +64,20 @@ def test_before_the_first_run(cli: Cli) -> None:
     assert cli.json("lag", "cli_shop")[0]["committed"] is None
 
 
+@pytest.mark.parametrize("words", [("checkpoint", "show"), ("lag",), ("plan",)], ids=" ".join)
+def test_a_look_loads_neither_airflow_nor_the_records(cli: Cli, words: tuple[str, ...]) -> None:
+    code = f"import sys; sys.argv = ['databus', *{words!r}, 'cli_shop', '-o', 'json']\n"
+    code += "from databus.cli.main import main\n"
+    code += "try: main()\nexcept SystemExit as ended: assert not ended.code, ended.code\n"
+    heavy = ("airflow", "alembic", "great_expectations", "pyspark", "sqlalchemy")
+    code += f"print(sorted(set({heavy!r}) & set(sys.modules)), file=sys.stderr)"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=cli.environment, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
 def test_plan_and_dry_run_write_nothing(cli: Cli, shop: Shop, world: World) -> None:
     expected = {f"shop.{t}" for t in ("customers", "products", "orders", "order_items")}
     plan = cli.json("plan", "cli_shop")
@@ -91,6 +105,31 @@ def test_run_show_history_lag_peek(cli: Cli, shop: Shop, world: World) -> None:
     shop.writer.run(5)
     assert cli.json("lag", "cli_shop")[0]["lag_bytes"] > 0
     cli("lag", "cli_shop", "--fail-over", "0", code=6)
+
+
+def test_a_watched_lag_names_its_columns_once(cli: Cli) -> None:
+    command = [sys.executable, "-m", "databus.cli.main", "lag", "cli_shop", "--watch", "0.2"]
+    with subprocess.Popen(command, env=cli.environment, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        first, *looks = (watching.stdout.readline() for _ in range(4))
+        watching.terminate()
+    assert first.split()[:2] == ["flow", "committed"]
+    assert [look.split()[0] for look in looks] == ["cli_shop"] * 3
+
+
+def test_sparks_workers_run_by_the_interpreter_of_the_command(cli: Cli, shop: Shop, tmp_path: Path) -> None:
+    """`.venv/bin/databus run` without an activated environment: the first python3 of the PATH is another one."""
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\necho 'not this interpreter' >&2\nexit 3\n")
+    other.chmod(0o755)
+    environment = {k: v for k, v in cli.environment.items() if not k.startswith("PYSPARK_")}
+    environment |= {"PATH": f"{tmp_path}:{environment['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
+    shop.writer.run(5)
+    words = ("run", "cli_shop", "-n", "1", "--spark", "local[1]", "-o", "json")
+    command = [sys.executable, "-m", "databus.cli.main", *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sum(json.loads(done.stdout)["tables"].values()) > 0
 
 
 def test_flows_list_show_graph_validate(cli: Cli) -> None:

@@ -83,6 +83,23 @@ def test_a_purge_while_paused_is_named_exactly_and_stops_the_flow(world: World) 
         look(world, shop, "rewind", Target(batches=1))
 
 
+def test_a_start_that_is_gone_is_told_with_what_helps_before_the_first_run(world: World) -> None:
+    shop = direct_shop(world, "purge_first")
+    shop.writer.run(5)
+    newest = purge(shop)
+    with pytest.raises(OffsetPurgedError, match=f"to {newest}:4") as stopped:
+        run_locally(world, shop.flow)
+    with services_of(world, shop) as services:
+        (finding,) = [f for f in preflight(shop.flow, services) if f.code == OffsetPurgedError.code]
+    for hint in (stopped.value.hint, finding.hint):
+        assert "--past-gap" not in hint  # refused: there is no checkpoint yet
+        assert 'start="earliest"' in hint
+    assert world.checkpoint(shop.flow) is None
+    source = shop.flow.source.model_copy(update={"start": "earliest"})
+    run_locally(world, shop.flow.model_copy(update={"source": source}))
+    assert world.checkpoint(shop.flow) is not None
+
+
 def test_a_gap_grows_until_it_is_decided_and_is_then_passed(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
 ) -> None:

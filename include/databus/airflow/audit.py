@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 from databus.airflow.connections import AirflowConnections
 from databus.airflow.failures import airflow_outcome
 from databus.airflow.identity import run_identity
-from databus.airflow.links import DataDocsLink
+from databus.airflow.links import DataDocsLink, served_docs
 from databus.airflow.task_logs import only_warnings_of_libraries
 from databus.core.flow import Flow
 
@@ -43,7 +43,7 @@ class AuditOfRun:
             who = run_identity(context)
             started = getattr(context.get("dag_run"), "start_date", None)
             result = audit_run(self.flow, services, who.run_id, started, who.run_url)
-            self.data_docs = result.quality.data_docs
+            self.data_docs = served_docs(result.quality.data_docs, who.run_url)
             for line in result.lines():
                 self.log.info("%s", line)
             result.require_passed()

@@ -100,8 +100,8 @@ def backfill_params() -> dict[str, Param]:
             description_md="Writes the range again where live readers read it: they see older rows after newer ones.",
         ),
         "name": Param(
-            "",
-            type="string",
+            None,
+            type=["null", "string"],
             **_SCHEMA,
             title="Name of the replay",
             description_md="The same range under the same name is moved once, however often it is run. A new name "
@@ -160,7 +160,7 @@ class BackfillOperator(BaseOperator):
             open_services(self.flow, AirflowConnections()) as services,
         ):
             params = dict(context["params"])
-            aim = aim_of(Mode(params["mode"]), params["suffix"], params["name"], into_live=params["into_live"])
+            aim = aim_of(Mode(params["mode"]), params["suffix"], params["name"] or "", into_live=params["into_live"])
             start, end = self._range(context, params, run_type)
             wanted = Wanted(start, end, aim, in_order, params["accept"])
             if run_type == "scheduled":

@@ -2,7 +2,7 @@
 
 The DAG processor forks for every DAG file, and the local executor for every task: without this each fork of the first
 spends some 0.3 s on it, and each task of the second 1.3 s, an audit 2.2 s more. Airflow's plugin
-(`plugins/databus_plugin.py`) names this module as a listener.
+(`databus/airflow/plugin.py`) names this module as a listener.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def run(options: DagFilesOptions, say: Callable[[str], None]) -> Result:
             **os.environ,
             "AIRFLOW_HOME": str(home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
-            "AIRFLOW__CORE__PLUGINS_FOLDER": str(options.plugins.absolute()) if options.plugins else str(home / "none"),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(home / "none"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": options.database or f"sqlite:///{home / 'airflow.db'}",
             "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": str(options.processes),
@@ -95,7 +95,6 @@ def result(options: DagFilesOptions, found: dict[str, Any]) -> Result:
     settings = {
         "files": options.files,
         "processes": options.processes,
-        "plugin": options.plugins is not None,
         "namespace_levels": QUIET,
     }
     details = {"passes": found["passes"], "dags": found["dags"], "database": found["database"]}

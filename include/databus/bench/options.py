@@ -103,7 +103,7 @@ class AirflowFreshnessOptions:
         window: seconds from one run of a flow to the next: it hands over as often.
         peer_seconds: length of a turn of Debezium.
         debezium: whether Debezium runs too; only beside one flow.
-        plugins: folder of Airflow's plugins; None for an Airflow without.
+        plugins: folder of further Airflow plugins; Databus's own registers by its entry point.
     """
 
     rows_per_second: int = 1_000
@@ -130,7 +130,7 @@ class MirrorDelayOptions:
         window: seconds from one run to the next: it hands over as often.
         peer_seconds: length of a turn of MirrorMaker.
         mirror_maker: whether MirrorMaker 2 runs too.
-        plugins: folder of Airflow's plugins; None for an Airflow without.
+        plugins: folder of further Airflow plugins; Databus's own registers by its entry point.
     """
 
     records_per_second: int = 1_000
@@ -180,13 +180,11 @@ class DagFilesOptions:
     Attributes:
         files: DAG files, one flow each.
         processes: how many files Airflow parses at a time; two per core keep its processor busy (ADR 31).
-        plugins: folder of Airflow's plugins, with `databus_plugin.py`; None for an Airflow without plugins.
         database: SQLAlchemy URL of an empty database for Airflow; None for SQLite.
     """
 
     files: int = 200
     processes: int = 4
-    plugins: Path | None = None
     database: str | None = None
 
 
@@ -210,7 +208,7 @@ class AirflowIdleOptions:
     Attributes:
         seconds: how long Airflow is watched without flows, with a live and with an economy flow.
         every_seconds: between two runs of a flow.
-        plugins: folder of Airflow's plugins; None for an Airflow without.
+        plugins: folder of further Airflow plugins; Databus's own registers by its entry point.
     """
 
     seconds: int = 300

@@ -64,7 +64,7 @@ def run(options: PlaneOptions, say: Callable[[str], None], plugins: Path, ports_
     Args:
         options: sizes.
         say: told what is being done.
-        plugins: folder of Airflow's plugins, with `databus_plugin.py`.
+        plugins: folder of further Airflow plugins; Databus's own registers by its entry point.
         ports_from: free ports are taken from this number on.
 
     Raises:

@@ -11,8 +11,6 @@ import typer
 from databus import __version__
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import Format, show_one
-from databus.ops import adopt as adoption
-from databus.runtime.context import RunIdentity
 
 
 def adopt(
@@ -26,6 +24,9 @@ def adopt(
     output: Output = Format.TABLE,
 ) -> None:
     """Move the checkpoint to where the sinks' markers stand; for a ZooKeeper restored from an older copy."""
+    from databus.ops import adopt as adoption
+    from databus.runtime.context import RunIdentity
+
     who = RunIdentity(f"{getpass.getuser()}@{socket.gethostname()}", "", __version__)
     with opened(flow, dags) as (spec, services):
         if execute:

@@ -28,7 +28,8 @@ def list_alerts(
     output: Output = Format.TABLE,
 ) -> None:
     """List alerts that are on, and what channels have not been given yet."""
-    flows = [find_flow(flow, dags).flow] if flow else [found.flow for found in discover(dags)[0]]
+    named = [find_flow(flow, dags, dags=False)] if flow else discover(dags, dags=False)[0]
+    flows = [found.flow for found in named]
     rows = []
     for spec in flows:
         with FlowLook(spec, connection_source(), Settings.from_environment()) as look:
@@ -54,7 +55,7 @@ def list_alerts(
 @app.command("test")
 def try_channels(flow: FlowName, dags: Dags = None) -> None:
     """Send a test alert to every channel of a flow; exit with 1 when one does not take it."""
-    spec, settings, now = find_flow(flow, dags).flow, Settings.from_environment(), datetime.now(UTC)
+    spec, settings, now = find_flow(flow, dags, dags=False).flow, Settings.from_environment(), datetime.now(UTC)
     channels = channels_of(spec)
     if not channels:
         ERR.print(f"{flow} has no channels: add alerts=(…) to it", style="yellow", markup=False)

@@ -62,17 +62,11 @@ def idle(  # noqa: PLR0913, PLR0917 - one parameter per option
 def dag_files(
     files: Annotated[int, typer.Option(help="DAG files, one flow each.", min=1)] = _FILES.files,
     processes: Annotated[int, typer.Option(help="Files that Airflow parses at a time.", min=1)] = _FILES.processes,
-    plugins: Annotated[
-        Path, typer.Option("--plugins", help="Folder of Airflow's plugins; databus_plugin.py is one.")
-    ] = Path("plugins"),
-    bare: Annotated[bool, typer.Option("--bare", help="Without plugins: every file imports all anew.")] = False,
     results: Results = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Seconds that Airflow's DAG processor takes over the DAG files of many flows; exit code 1 beyond a bar."""
-    if not bare and not plugins.is_dir():
-        raise typer.BadParameter(f"{plugins} is no folder; --bare measures without plugins", param_hint="--plugins")
-    options = DagFilesOptions(files, processes, None if bare else plugins)
+    options = DagFilesOptions(files, processes)
     from databus.bench.dag_files import run
 
     show(run(options, say), results, output)

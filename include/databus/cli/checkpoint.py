@@ -20,7 +20,7 @@ amending.add_to(app)
 @app.command()
 def show(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:
     """Show the committed checkpoint and the plan in flight."""
-    with opened(flow, dags) as (spec, services):
+    with opened(flow, dags, records=False) as (spec, services):
         view = checkpoints.show(spec, services)
     if view.checkpoint is None:
         show_one({"flow": flow, "checkpoint": None, "note": "the flow has not run yet"}, output)
@@ -55,7 +55,7 @@ def history(
     output: Output = Format.TABLE,
 ) -> None:
     """List the newest commits and amendments, newest first."""
-    with opened(flow, dags) as (spec, services):
+    with opened(flow, dags, records=False) as (spec, services):
         entries = checkpoints.history(spec, services, last)
     if output is not Format.TABLE:
         show_rows([e.to_json() for e in entries], (), output)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from databus.cli.output import ERR
+from databus.cli.output import ERR, stdout
 from databus.core.settings import Settings
 from databus.ops.claims import save_claim, write_claim
 
@@ -22,7 +22,7 @@ def claim(
     """Fetch a value that stands in the segment store because its row was too large; its hash is checked."""
     text, settings = sys.stdin.read() if reference == "-" else reference, Settings.from_environment()
     if to is None:
-        write_claim(text, sys.stdout.buffer, settings)
-        sys.stdout.buffer.flush()
+        write_claim(text, stdout().buffer, settings)
+        stdout().flush()
     else:
         ERR.print(f"{save_claim(text, to, settings)} bytes written to {to}", highlight=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from databus.cli.exits import OK
-from databus.cli.output import ERR, Format, show_one, show_rows
+from databus.cli.output import ERR, Format, show_one, show_rows, stdout
 from databus.ops.decode import ArrowStreams, Decoded, DecodedFile, JsonLines, NoOutput, Output, decode_files
 
 
@@ -62,21 +61,21 @@ def decode(
 
     Rows go to stdout and the summary to stderr; without rows (--output none) the summary goes to stdout.
     """
-    stdout = sys.stdout.buffer
-    if output is Rows.ARROW and sys.stdout.isatty():
+    rows = stdout()
+    if output is Rows.ARROW and rows.isatty():
         raise typer.BadParameter("Arrow is binary: send stdout to a file or a program", param_hint="--output")
     target: Output = NoOutput()
     if output is not Rows.NONE:
-        target = (JsonLines if output is Rows.NDJSON else ArrowStreams)(stdout)
+        target = (JsonLines if output is Rows.NDJSON else ArrowStreams)(rows.buffer)
     try:
-        with _progress(drawn=output is Rows.NONE or not sys.stdout.isatty()) as progress:
+        with _progress(drawn=output is Rows.NONE or not rows.isatty()) as progress:
             decoded = decode_files(
                 files, tables or (), target, progress, prepared=prepared.value, definitions=_read(definitions)
             )
-        stdout.flush()
+        rows.buffer.flush()
     except BrokenPipeError:
         # The reader has seen enough. Nothing may be flushed into the closed pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), rows.fileno())
         raise typer.Exit(OK) from None
     _show(decoded, summary, to_stdout=output is Rows.NONE)
 

@@ -20,7 +20,7 @@ app = typer.Typer(help="List, show, validate and draw flows.", no_args_is_help=T
 @app.command("list")
 def list_flows(dags: Dags = None, output: Output = Format.TABLE) -> None:
     """List the flows of the DAG folder."""
-    found, broken = discover(dags)
+    found, broken = discover(dags, dags=False)
     rows = [
         {
             "flow": f.flow.name,
@@ -40,7 +40,7 @@ def list_flows(dags: Dags = None, output: Output = Format.TABLE) -> None:
 @app.command()
 def show(flow: FlowName, dags: Dags = None, output: Output = Format.YAML) -> None:
     """Show a flow's definition."""
-    found = find_flow(flow, dags)
+    found = find_flow(flow, dags, dags=False)
     show_one({"file": str(found.file), **found.flow.to_json()}, output)
 
 
@@ -69,7 +69,7 @@ def graph(
     dags: Dags = None,
 ) -> None:
     """Draw a flow."""
-    drawn = graph_of(find_flow(flow, dags).flow)
+    drawn = graph_of(find_flow(flow, dags, dags=False).flow)
     if form == "json":
         show_one(asdict(drawn), Format.JSON)
     elif form == "mermaid":

@@ -9,6 +9,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from databus.cli.output import stdout_for_data
+
 
 class LazyCommands(TyperGroup):
     """A group whose commands are names of modules until one is run, or help lists them all."""
@@ -38,5 +40,15 @@ class LazyCommands(TyperGroup):
                 around.add_typer(found, name=name)
             else:
                 around.command(name)(found)
-            self.commands[name] = get_group(around).commands[name]
+            self.commands[name] = _data_only(get_group(around).commands[name])
         return self.commands[name]
+
+
+def _data_only(command: Any) -> Any:
+    """Return the command, or the group with all that is below it, with stdout kept for what it prints as data."""
+    if isinstance(command, TyperGroup):
+        for below in command.commands.values():
+            _data_only(below)
+    elif command.callback is not None:
+        command.callback = stdout_for_data()(command.callback)
+    return command

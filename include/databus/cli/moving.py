@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -13,21 +13,18 @@ from databus import __version__
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, Format, show_one
 from databus.core.errors import FlowPausedError
-from databus.core.report import BatchReport
-from databus.ops.dry_run import dry_run
 from databus.ops.mirror_loops import findings_beside
 from databus.ops.preflight import require_passed
-from databus.ops.preview import preview
-from databus.ops.run import run_flow
-from databus.runtime.context import RunIdentity
-from databus.runtime.drain import Drain, drain_on_signals
-from databus.runtime.engine import classic_session, connect_session
-from databus.runtime.window_limits import WindowControl, WindowLimits
+
+if TYPE_CHECKING:
+    from databus.core.report import BatchReport
 
 
 def plan(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:
     """Show the range that the next batch would move; nothing is written."""
-    with opened(flow, dags) as (spec, services):
+    from databus.ops.preview import preview
+
+    with opened(flow, dags, records=False) as (spec, services):
         seen = preview(spec, services)
     if seen.next is None:
         show_one({"flow": flow, "next": None, "note": "nothing new at the source"}, output)
@@ -59,6 +56,13 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     output: Output = Format.TABLE,
 ) -> None:
     """Run a flow here, without Airflow, under the same lease and checkpoint."""
+    from databus.ops.dry_run import dry_run
+    from databus.ops.run import run_flow
+    from databus.runtime.context import RunIdentity
+    from databus.runtime.drain import Drain, drain_on_signals
+    from databus.runtime.engine import classic_session, connect_session
+    from databus.runtime.window_limits import WindowControl, WindowLimits
+
     identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
     with opened(flow, dags) as (spec, services):
         require_passed(spec, findings_beside(spec, dags))

@@ -55,11 +55,11 @@ def sandbox_home(chosen: Path | None = None) -> Path:
 
 
 @contextmanager
-def opened(name: str, dags: Path | None) -> Iterator[tuple[Flow, Services]]:
-    """Find a flow and connect to its checkpoint store and records."""
+def opened(name: str, dags: Path | None, *, records: bool = True) -> Iterator[tuple[Flow, Services]]:
+    """Find a flow and connect to its checkpoint store and records; with records=False when they are first used."""
     from databus.ops.discovery import find_flow
     from databus.ops.services import open_services
 
-    flow = find_flow(name, dags).flow
-    with open_services(flow, connection_source()) as services:
+    flow = find_flow(name, dags, dags=False).flow
+    with open_services(flow, connection_source(), records=records) as services:
         yield flow, services

@@ -28,6 +28,8 @@ Table = Annotated[str | None, typer.Option("--table", help="Only of this table, 
 Cause = Annotated[str | None, typer.Option("--cause", help="Only where the cause contains this.")]
 Event = Annotated[list[str] | None, typer.Option("--event", help="Only this event id; may be repeated.")]
 State = Annotated[HeldState | None, typer.Option("--state", help="Only in this state; all by default.")]
+_PREVIEWED = 20
+"""Rows that the table of a preview shows."""
 _COLUMNS = ("state", "table", "key", "cause", "stage", "position", "batch", "event_id")
 
 
@@ -128,5 +130,8 @@ def discard(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 def _preview(rows: list[dict[str, object]], output: Format) -> None:
-    show_rows(rows, _COLUMNS, output, empty="no rows are held")
+    shown = rows if output is not Format.TABLE else rows[:_PREVIEWED]
+    show_rows(shown, _COLUMNS, output, empty="no rows are held")
+    if len(shown) < len(rows):
+        ERR.print(f"The first {len(shown)} of {len(rows)}; `databus quarantine list --limit` shows more.", style="dim")
     ERR.print(f"{len(rows)} rows are meant. Nothing was done: add --reason and --execute.", style="dim")

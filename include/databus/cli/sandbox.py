@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +15,9 @@ from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from databus.cli.options import Output, sandbox_home
 from databus.cli.output import ERR, OUT, Format, show_rows
 from databus.sandbox import ProgressEvent, Sandbox, SandboxOptions, Step
+from databus.sandbox.accounts import logins
+from databus.sandbox.state import homes_below
+from databus.sandbox.status import ServerState, ServerStatus
 
 app = typer.Typer(help="Start and stop real servers on this machine: no docker needed.", no_args_is_help=True)
 
@@ -41,6 +44,7 @@ def up(
     with drawn() as progress:
         started = sandbox.up(names or DEFAULT, progress)
     show_rows([s.as_dict() for s in started], _COLUMNS, output)
+    _say_logins(started)
 
 
 @app.command()
@@ -52,9 +56,22 @@ def down(names: Names = None, home: Home = None) -> None:
 
 @app.command()
 def status(home: Home = None, output: Output = Format.TABLE) -> None:
-    """Show the servers of the sandbox."""
-    servers = [s.as_dict() for s in Sandbox(sandbox_home(home)).status()]
-    show_rows(servers, _COLUMNS, output, empty="no servers: databus sandbox up")
+    """Show the servers of the sandbox, and of those in folders of its home, such as the demo's."""
+    root = sandbox_home(home)
+    homes = [root, *(found for found in homes_below(root) if home is None)]
+    servers = [(found, status) for found in homes for status in Sandbox(found).status()]
+    rows = [{**status.as_dict(), "home": str(found)} for found, status in servers]
+    below = any(found != root for found, _ in servers)
+    show_rows(rows, (*(("home",) if below else ()), *_COLUMNS), output, empty="no servers: databus sandbox up")
+    _say_logins(status for _, status in servers)
+    if below:
+        ERR.print("Servers of another home are meant with --home.", style="dim")
+
+
+def _say_logins(servers: Iterable[ServerStatus]) -> None:
+    for server in servers:
+        for account in logins(server.name) if server.state is not ServerState.STOPPED else ():
+            ERR.print(f"{server.name}: {account.login()} ({account.purpose})", markup=False, highlight=False)
 
 
 @app.command()

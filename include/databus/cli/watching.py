@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import count
 from typing import Annotated
 
 import typer
@@ -11,12 +12,7 @@ from databus.cli.exits import ERROR, LAG, OK
 from databus.cli.options import Dags, FlowName, Output, connection_source, opened
 from databus.cli.output import ERR, OUT, Format, show_rows
 from databus.core.findings import Level
-from databus.ops import preview
 from databus.ops.discovery import discover, find_flow
-from databus.ops.doctor import examine_environment, examine_flow, worst
-from databus.ops.lag import FlowLag, measure
-from databus.ops.row_lines import printable
-from databus.ops.services import open_services
 
 Flows = Annotated[list[str] | None, typer.Argument(help="Names of flows; all by default.", metavar="[FLOW]...")]
 
@@ -31,12 +27,16 @@ def lag(
     output: Output = Format.TABLE,
 ) -> None:
     """Show how far flows are behind their sources."""
-    specs = [find_flow(name, dags).flow for name in flows] if flows else [f.flow for f in discover(dags)[0]]
+    from databus.ops.lag import FlowLag, measure
+    from databus.ops.services import open_services
+
+    specs = [find_flow(name, dags, dags=False).flow for name in flows or ()]
+    specs = specs or [f.flow for f in discover(dags, dags=False)[0]]
     source = connection_source()
-    while True:
+    for look in count():
         measured: list[FlowLag] = []
         for spec in specs:
-            with open_services(spec, source) as services:
+            with open_services(spec, source, records=False) as services:
                 measured.append(measure(spec, services))
         rows = [
             {
@@ -52,7 +52,9 @@ def lag(
             for m in measured
         ]
         columns = tuple(rows[0]) if rows else ()
-        show_rows(rows, columns, output, empty="no flows")
+        if watch is not None and output is Format.TABLE and OUT.is_terminal:
+            OUT.clear()
+        show_rows(rows, columns, output, empty="no flows", head=look == 0 or OUT.is_terminal)
         for m in measured:
             if m.headroom and m.headroom.low:
                 ERR.print(f"{m.flow}: retention headroom is low: {m.headroom}", style="yellow", markup=False)
@@ -72,7 +74,10 @@ def peek(
     dags: Dags = None,
 ) -> None:
     """Print decoded row changes as JSON lines, from the checkpoint or any position or time."""
-    with opened(flow, dags) as (spec, services):
+    from databus.ops import preview
+    from databus.ops.row_lines import printable
+
+    with opened(flow, dags, records=False) as (spec, services):
         for row in preview.peek(spec, services, start, rows):
             OUT.print(printable(row), markup=False, soft_wrap=True)
 
@@ -83,9 +88,11 @@ def doctor(
     output: Output = Format.TABLE,
 ) -> None:
     """Name what is missing on this machine and, for a flow, on its servers, and what to do about it."""
+    from databus.ops.doctor import examine_environment, examine_flow, worst
+
     findings = examine_environment()
     if flow is not None:
-        findings += examine_flow(find_flow(flow, dags).flow, connection_source())
+        findings += examine_flow(find_flow(flow, dags, dags=False).flow, connection_source())
     rows = [
         {"level": str(f.level), "subject": f.subject, "found": f.message, "what_to_do": f.hint, "code": f.code}
         for f in findings

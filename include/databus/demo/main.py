@@ -22,7 +22,7 @@ from databus.demo.report import show
 from databus.demo.shop import ShopWriter, create_shop
 from databus.demo.verdict import Judge, Verdict
 from databus.sandbox import Sandbox, SandboxOptions
-from databus.sandbox.accounts import APPLICATION
+from databus.sandbox.accounts import APPLICATION, logins
 
 SERVERS = ("zookeeper", "kafka", "mysql", "opensearch", "spark", "airflow")
 FLOWS = ("orders_to_kafka", "orders_to_search", "shop_fan_out")
@@ -146,4 +146,7 @@ def _addresses(sandbox: Sandbox) -> None:
     for server in sandbox.status():
         scheme = "http://" if server.name in ("airflow", "opensearch") else ""
         console.print(f"{server.name:<12} {scheme}{server.address}", markup=False)
+        for account in logins(server.name):
+            console.print(f"{'':<12} {account.login()} ({account.purpose})", markup=False)
+    console.print("airflow and the others ask for no login", markup=False)
     console.print(f"stop with: databus sandbox down --home {sandbox.home}", markup=False)

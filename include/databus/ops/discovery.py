@@ -6,8 +6,9 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from databus.core.errors import ConfigError, DatabusError
@@ -90,15 +91,29 @@ def find_flow(name: str, folder: Path | None = None, *, dags: bool = True) -> Fo
     """Return one flow by name; see `discover`.
 
     Raises:
-        ConfigError: no such flow; names those there are and files that could not be read.
+        ConfigError: no such flow; names those that are like it, those there are, and how many files are not readable.
     """
     found, broken = discover(folder, dags=dags)
     for candidate in found:
         if candidate.flow.name == name:
             return candidate
-    names = ", ".join(f.flow.name for f in found) or "none"
-    unread = "".join(f" Not readable: {b.error}" for b in broken)
-    raise ConfigError(f"no flow {name!r}", hint=f"Known: {names}.{unread}", code="flow_unknown")
+    raise ConfigError(f"no flow {name!r}", hint=_known(name, [f.flow.name for f in found], broken), code="flow_unknown")
+
+
+_NAMED = 10
+"""Flows that an error names; `databus flows list` has all."""
+
+
+def _known(wanted: str, names: Sequence[str], broken: Sequence[BrokenFile]) -> str:
+    """Return in a few lines what flows there are, and that some files could not be read."""
+    like = get_close_matches(wanted, names, n=3)
+    meant = f"Did you mean {' or '.join(like)}? " if like else ""
+    more = f" and {len(names) - _NAMED} more (`databus flows list`)" if len(names) > _NAMED else ""
+    told = f"{meant}Known: {', '.join(names[:_NAMED]) or 'none'}{more}."
+    if not broken:
+        return told
+    those = f"{broken[0].file}" + (f" and {len(broken) - 1} more files" if len(broken) > 1 else "")
+    return f"{told} Not readable: {those}; `databus flows validate` says why."
 
 
 def _flows_alone(file: Path) -> Iterable[Flow]:

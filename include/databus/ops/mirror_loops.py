@@ -79,7 +79,7 @@ def findings_beside(flow: Flow, folder: Path | None) -> list[Finding]:
     """Return an ERROR finding for each problem that a mirror has with those of a DAG folder; none of other flows."""
     if not _links((flow,)):
         return []
-    others = [found.flow for found in discover(folder, "Mirror")[0] if found.flow.name != flow.name]
+    others = [found.flow for found in discover(folder, "Mirror", dags=False)[0] if found.flow.name != flow.name]
     return [
         Finding(f"mirror {flow.name}", Level.ERROR, problem.message, problem.hint, problem.code)
         for problem in problems((flow, *others))

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
 
+from databus.core.checkpoint import HistoryEntry
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
+from databus.core.protocols import Recorder
+from databus.core.receipts import RejectedRow
+from databus.core.report import BatchReport
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.runtime.context import Services
 
 
 @contextmanager
-def open_services(flow: Flow, connections: ConnectionSource, settings: Settings | None = None) -> Iterator[Services]:
+def open_services(
+    flow: Flow, connections: ConnectionSource, settings: Settings | None = None, *, records: bool = True
+) -> Iterator[Services]:
     """Connect to the flow's ZooKeeper and to the records store; both are closed at the end.
+
+    Args:
+        flow: the flow.
+        connections: where connections are found.
+        settings: the installation's settings; from the environment by default.
+        records: False opens the records store with the first record: what only looks need not load SQLAlchemy.
 
     Raises:
         CheckpointUnavailableError: ZooKeeper does not answer.
@@ -22,15 +35,15 @@ def open_services(flow: Flow, connections: ConnectionSource, settings: Settings 
     """
     from databus.checkpoints.large_values import LargeValues
     from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
-    from databus.records.recorder import SqlRecorder
 
     settings = settings or Settings.from_environment()
     clock = SystemClock()
     large = LargeValues(settings.segment_store, settings.installation)
-    with (
-        ZooKeeperCheckpoints.open(connections.get(flow.zookeeper), clock, large) as store,
-        SqlRecorder.open(settings.records_url) as recorder,
-    ):
+    with ExitStack() as stack:
+        store = stack.enter_context(ZooKeeperCheckpoints.open(connections.get(flow.zookeeper), clock, large))
+        recorder = _LateRecorder(settings.records_url, stack)
+        if records:
+            recorder.opened  # noqa: B018 - a wrong URL is refused before anything moves
         yield Services(
             settings=settings,
             connections=connections,
@@ -41,3 +54,35 @@ def open_services(flow: Flow, connections: ConnectionSource, settings: Settings 
             clock=clock,
             backfills=store.backfills(),
         )
+
+
+class _LateRecorder:
+    """A recorder that opens the records store when first used.
+
+    Args:
+        url: the records store.
+        stack: closes it.
+    """
+
+    def __init__(self, url: str, stack: ExitStack) -> None:
+        self._url = url
+        self._stack = stack
+
+    @cached_property
+    def opened(self) -> Recorder:
+        """The recorder itself; raises ConfigError when the URL is none of SQLite or PostgreSQL."""
+        from databus.records.recorder import SqlRecorder
+
+        return self._stack.enter_context(SqlRecorder.open(self._url))
+
+    def record(self, *reports: BatchReport) -> None:
+        self.opened.record(*reports)
+
+    def paged(self, flow: str) -> int:
+        return self.opened.paged(flow)
+
+    def page(self, flow: str, entries: Sequence[HistoryEntry]) -> int:
+        return self.opened.page(flow, entries)
+
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
+        self.opened.quarantine(flow, batch, rows)

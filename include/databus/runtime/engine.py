@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -82,12 +83,16 @@ def connect_session(url: str, identity: str) -> Any:
 def classic_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
     """Return the classic session of this process, started if there is none.
 
+    Python workers run by the interpreter of this process, unless PYSPARK_PYTHON or the settings name another: Spark
+    would take the first `python3` of the PATH, which has databus only in an activated environment.
+
     Args:
         master: Spark master URL; None leaves it to spark-submit.
         conf: further settings.
     """
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("databus")
     if master is not None:
         builder = builder.master(master)

@@ -24,6 +24,10 @@ class Account:
     password: SecretStr
     purpose: str
 
+    def login(self) -> str:
+        """Return user and password for the person whose sandbox it is."""
+        return f"user {self.user}, password {self.password.get_secret_value() or '(none)'}"
+
 
 ROOT = Account("root", SecretStr(""), "everything, without a password")
 REPLICATION = Account("databus", SecretStr("sandbox-reader"), "reads the binlog and selects")
@@ -32,6 +36,11 @@ RECORDS = Account("databus", SecretStr("sandbox-records"), "owns the PostgreSQL 
 RECORDS_DATABASE = "databus"
 SQL_ACCOUNTS = (ROOT, REPLICATION, APPLICATION)
 SHOP_DATABASE = "shop"
+
+
+def logins(server: str) -> tuple[Account, ...]:
+    """Return the accounts of a server of the catalog; none where nobody needs one, or where they are made at random."""
+    return {"mysql": SQL_ACCOUNTS, "mariadb": SQL_ACCOUNTS, "postgres": (RECORDS,)}.get(server, ())
 
 
 def account_statements() -> tuple[str, ...]:

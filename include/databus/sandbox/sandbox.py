@@ -22,6 +22,7 @@ from databus.sandbox.progress import Progress, ProgressEvent, Step, log_progress
 from databus.sandbox.servers.catalog import in_order, server_named
 from databus.sandbox.servers.protocol import Context, NotHealthyError, Server
 from databus.sandbox.state import (
+    STATE_FILE,
     SandboxOptions,
     SandboxState,
     StoredProcess,
@@ -169,7 +170,7 @@ class Sandbox:
 
     @property
     def _state_file(self) -> Path:
-        return self.home / "state.json"
+        return self.home / STATE_FILE
 
     def _read(self) -> SandboxState:
         return load_state(self._state_file) or self._state

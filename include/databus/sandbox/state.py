@@ -115,6 +115,14 @@ class SandboxState(_Stored):
         return self.model_copy(update={"servers": {k: v for k, v in self.servers.items() if k != name}})
 
 
+STATE_FILE = "state.json"
+
+
+def homes_below(folder: Path) -> list[Path]:
+    """Return the folders directly below a folder in which a sandbox was started."""
+    return sorted(file.parent for file in folder.glob(f"*/{STATE_FILE}"))
+
+
 def load_state(path: Path) -> SandboxState | None:
     """The stored state; None where nothing was ever started.
 

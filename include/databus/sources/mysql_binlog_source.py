@@ -37,7 +37,7 @@ from databus.sources.mysql_failover import MysqlFailover, Resumption
 from databus.sources.mysql_headroom import headroom, headroom_finding
 from databus.sources.mysql_positions import MysqlPositions, request_after
 from databus.sources.mysql_preflight import preflight
-from databus.sources.mysql_purged import purged
+from databus.sources.mysql_purged import purged, purged_at_start
 from databus.sources.mysql_server import MysqlServer
 from databus.sources.mysql_table_changes import changes_of
 from databus.sources.range_dumper import RangeDumper
@@ -101,8 +101,11 @@ class MysqlBinlogSource:
         return findings
 
     def start_offset(self) -> BinlogOffset:
-        """Resolve the spec's `start`."""
-        return self._positions.named(self._spec.start)
+        """Resolve the spec's `start`; raises OffsetPurgedError with what can be done before a flow's first run."""
+        try:
+            return self._positions.named(self._spec.start)
+        except OffsetPurgedError as error:
+            raise purged_at_start(error) from error
 
     def earliest_offset(self) -> BinlogOffset:
         """Return the start of the oldest log file."""

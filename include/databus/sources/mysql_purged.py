@@ -15,6 +15,20 @@ _CHOICES = (
 )
 
 
+_CHOICES_AT_START = (
+    "Nothing was moved, and the flow has no place that a skip could pass over from: let `start` of its source name one "
+    'that the server still has, such as start="earliest"; or read from another server that still has the log, by '
+    "pointing the connection there. Raise binlog_expire_logs_seconds."
+)
+
+
+def purged_at_start(error: OffsetPurgedError) -> OffsetPurgedError:
+    """Return the error with what can be done where the place that is gone is a flow's `start`, not its checkpoint."""
+    told = OffsetPurgedError(error.message, hint=_CHOICES_AT_START, code=error.code, retryable=error.retryable)
+    told.missing = error.missing
+    return told
+
+
 def purged(place: str, offset: BinlogOffset, first: BinlogOffset) -> OffsetPurgedError:
     """Return the error for an offset whose log is gone, with the missing range.
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_bundle_is_built_from_its_source() -> None:
-    ui, bundle = ROOT / "ui", ROOT / "plugins" / "databus_ui"
+    ui, bundle = ROOT / "ui", ROOT / "include" / "databus" / "web" / "bundle"
     source = hashlib.sha256()
     files = ["package-lock.json", "vite.config.ts", *(f"src/{file.name}" for file in (ui / "src").iterdir())]
     for name in sorted(files):

@@ -1,0 +1,51 @@
+"""Airflow's plugin: the tab on a run, the timetables of flows, and modules loaded before Airflow forks.
+
+It registers by the package's entry point (`airflow.plugins`), under one name: Airflow refuses a second plugin of the
+same name on its first page, and a task's process reads no entry point that comes after one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, ClassVar
+
+from airflow.plugins_manager import AirflowPlugin
+
+import databus.web
+from databus.airflow import preload
+from databus.airflow.timetable import StaggeredTimetable
+from databus.web.app import FirstUse, create_app
+
+_BUNDLE = Path(databus.web.__file__).parent / "bundle"
+_PREFIX = "/databus"
+
+
+def _app() -> Any:
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+    from airflow.api_fastapi.core_api.security import requires_access_dag
+
+    return create_app(requires_access_dag("GET", DagAccessEntity.RUN), _BUNDLE)
+
+
+def _bundle_url() -> str:
+    """Return the bundle's address with its hash, so that a browser takes a new one at once."""
+    version = hashlib.sha256((_BUNDLE / "main.js").read_bytes()).hexdigest()[:12]
+    return f"{_PREFIX}/static/main.js?v={version}"
+
+
+class DatabusPlugin(AirflowPlugin):
+    """Mounts the routes, adds the tab, registers the timetables, and listens for the start of Airflow's jobs."""
+
+    name = "databus"
+    timetables: ClassVar[list[Any]] = [StaggeredTimetable]
+    listeners: ClassVar[list[Any]] = [preload]
+    fastapi_apps: ClassVar[list[Any]] = [{"app": FirstUse(_app), "url_prefix": _PREFIX, "name": "Databus"}]
+    react_apps: ClassVar[list[Any]] = [
+        {
+            "name": "Databus",
+            "url_route": "databus-run",
+            "bundle_url": _bundle_url(),
+            "destination": "dag_run",
+        }
+    ]

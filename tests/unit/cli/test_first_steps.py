@@ -1,0 +1,78 @@
+"""What a person meets who types something wrong, or looks where nothing is."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from databus.cli import quarantine
+from databus.cli.main import app
+from databus.cli.output import Format
+from databus.core.errors import ConfigError
+from databus.ops.discovery import find_flow
+from databus.sandbox.process import identify
+from databus.sandbox.state import STATE_FILE, SandboxState, StoredProcess, StoredServer, save_state
+
+FLOW = "from databus import Flow, Mock, Noop\nflow = Flow(name={name!r}, source=Mock(rows=1), sinks=(Noop(),))\n"
+
+
+def test_a_wrong_name_is_answered_in_a_few_lines(tmp_path: Path) -> None:
+    for number in range(30):
+        (tmp_path / f"bad_{number:02}.py").write_text("from databus import Kafka\nKafka(topc='x')\n")
+        (tmp_path / f"good_{number:02}.py").write_text(FLOW.format(name=f"orders_{number:02}"))
+    with pytest.raises(ConfigError, match="no flow 'order_07'") as refused:
+        find_flow("order_07", tmp_path)
+    hint = refused.value.hint
+    assert hint.startswith("Did you mean orders_07")
+    assert "and 20 more (`databus flows list`)" in hint
+    assert f"{tmp_path / 'bad_00.py'} and 29 more files; `databus flows validate` says why." in hint
+    assert len(hint) < 600 + 2 * len(str(tmp_path))
+
+
+def test_a_preview_shows_the_first_rows_and_the_count(capsys: pytest.CaptureFixture[str]) -> None:
+    rows: list[dict[str, object]] = [
+        {
+            "state": "held",
+            "table": "shop.orders",
+            "key": str(number),
+            "cause": "not_null " * 20,
+            "event_id": f"e{number}",
+        }
+        for number in range(1000)
+    ]
+    quarantine._preview(rows, Format.TABLE)
+    shown = capsys.readouterr()
+    assert len(shown.out) < 20_000
+    assert "e19" in shown.out
+    assert "e20" not in shown.out
+    assert "The first 20 of 1000" in " ".join(shown.err.split())
+    assert "1000 rows are meant" in " ".join(shown.err.split())
+    quarantine._preview(rows, Format.JSON)
+    assert len(json.loads(capsys.readouterr().out)) == 1000
+
+
+def test_status_finds_the_demo_below_its_home_and_says_its_logins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DATABUS_SANDBOX", raising=False)
+    home = tmp_path / ".sandbox" / "demo"
+    home.mkdir(parents=True)
+    here = identify(os.getpid())
+    assert here is not None
+    process = StoredProcess(role="mysqld", log=home / "log", **vars(here))
+    server = StoredServer(
+        name="mysql", host="127.0.0.1", ports={"sql": 3306}, processes=(process,), folder=home, data_folder=home
+    )
+    save_state(home / STATE_FILE, SandboxState(servers={"mysql": server}))
+    done = CliRunner().invoke(app, ["sandbox", "status", "-o", "json"])
+    (server,) = json.loads(done.stdout)
+    assert (server["name"], server["state"], server["home"]) == ("mysql", "running", ".sandbox/demo")
+    assert "user shop, password shop" in done.stderr
+    assert "--home" in done.stderr
+    empty = CliRunner().invoke(app, ["sandbox", "status", "--home", ".sandbox", "-o", "json"])
+    assert json.loads(empty.stdout) == []

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from databus.core.connections import Connection
@@ -18,7 +19,7 @@ from databus.core.events import Op
 from databus.core.offsets import Offset
 from databus.core.receipts import WriteReceipt
 from databus.sinks.elasticsearch import Elasticsearch
-from databus.sinks.elasticsearch_bulk import Bulk, Outcome
+from databus.sinks.elasticsearch_bulk import Bulk, ItemResult, Outcome
 from databus.sinks.elasticsearch_client import connect, where
 from databus.sinks.elasticsearch_document import RowWrite, document_id, tombstone
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
@@ -30,7 +31,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_COLUMNS = ("database", "table", "route", "key", "file", "position", "op", "document")
+_COLUMNS = ("database", "table", "route", "key", "file", "position", "op", "document", "absent")
+PARTIAL_IMAGE = "sink_partial_image"
+_WHOLE_IMAGES = (
+    "SET GLOBAL binlog_row_image=FULL and take SET SESSION binlog_row_image out of the client; the rows logged so far "
+    'pass with partial="quarantine", which holds them back: their documents stay as they are until the next whole row.'
+)
 _HEAD_BYTES = 150
 """About what an action's line takes."""
 
@@ -65,7 +71,8 @@ class ElasticsearchWriter:
             SinkBackpressureError: the server turned items away until the retries were used up.
             SinkUnavailableError: no answer.
             SinkAccessError: rights are missing.
-            SinkSettingError: a row without a key, a version that does not fit, an index that takes no writes.
+            SinkSettingError: a row without a key, or without all its columns where the spec wants a stop; a version
+                that does not fit, an index that takes no writes.
             SinkConflictError: a document is newer than the end of a batch that is moved for the first time, or nothing
                 says which of two of its rows is the newer one.
         """
@@ -93,7 +100,7 @@ class ElasticsearchWriter:
         for batch in rows:
             columns = (batch.column(name).to_pylist() for name in _COLUMNS)
             for number, row in enumerate(zip(*columns, strict=True)):
-                database, table, route, raw_key, file, position, op, document = row
+                database, table, route, raw_key, file, position, op, document, absent = row
                 full_name, index, prefix = target_of(database, table, route)
                 if raw_key is None:
                     raise no_primary_key(self.spec.sink_name, full_name)
@@ -113,7 +120,19 @@ class ElasticsearchWriter:
                     full_name,
                     (file, position),
                     (batch, number),
+                    refusal=self._cut(absent, f"{full_name} {key} at {file}:{position}") if absent else "",
                 )
+
+    def _cut(self, absent: list[str], place: str) -> str:
+        """Return why a row without all its columns is held back.
+
+        Raises:
+            SinkSettingError: the spec wants the flow to stop.
+        """
+        lacking = f"the after-image lacks {', '.join(absent)}: its client logs with another binlog_row_image than FULL"
+        if self.spec.partial == "fail":
+            raise SinkSettingError(f"{place}: {lacking}", hint=_WHOLE_IMAGES, code=PARTIAL_IMAGE)
+        return f"{PARTIAL_IMAGE}: {lacking}"
 
     def _target(self, database: str, table: str, route: str) -> tuple[str, str, str]:
         full_name = f"{database}.{table}"
@@ -175,10 +194,11 @@ def _unordered(one: RowWrite, other: RowWrite, hint: str | None) -> SinkConflict
 
 
 def deliver(window: list[RowWrite], bulk: Bulk, tally: Tally) -> None:
-    """Send a window; where the newest row of a document is refused, the one before it takes its place."""
+    """Send a window but for held-back rows; where a document's newest row is refused, send the one before it."""
     while window:
         fallback = []
-        for result in bulk.send(window):
+        held = (ItemResult(write, Outcome.REJECTED, write.refusal) for write in window if write.refusal)
+        for result in chain(held, bulk.send([write for write in window if not write.refusal])):
             tally.settled(result)
             if result.outcome is Outcome.REJECTED and result.write.superseded is not None:
                 fallback.append(result.write.superseded)

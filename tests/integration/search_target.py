@@ -107,7 +107,9 @@ def plan(timeline=0, mode="live", end=1 << 30):
     return Plan("test", "flow", 7, offsets(end, timeline), {"elasticsearch": SinkPlan()}, "hash", clock, mode)
 
 
-def change(op, key, after=None, pos=100, *, file="bin.000001", ordinal=0, part=0, table="Orders", before=None):
+def change(
+    op, key, after=None, pos=100, *, file="bin.000001", ordinal=0, part=0, table="Orders", before=None, absent=None
+):
     key = key if isinstance(key, dict) else {"id": key}
     text = json.dumps(key, separators=(",", ":"), ensure_ascii=False)
     document = None if after is None else after if isinstance(after, str) else json.dumps({**key, **after})
@@ -123,6 +125,7 @@ def change(op, key, after=None, pos=100, *, file="bin.000001", ordinal=0, part=0
         "part": part,
         "op": op,
         "before": before,
+        "absent": None,
         "document": document,
         "slot": 0,
     }
@@ -130,7 +133,7 @@ def change(op, key, after=None, pos=100, *, file="bin.000001", ordinal=0, part=0
 
 def arrow(changes):
     types = {"key": pa.binary(), "position": pa.int64(), "ordinal": pa.int64(), "part": pa.int16(), "before": VARIANT}
-    types |= {"slot": pa.int32()}
+    types |= {"slot": pa.int32(), "absent": pa.list_(pa.string())}
     names = change("c", 1, {})
     fields = [pa.field(name, types.get(name, pa.string())) for name in names]
     return pa.RecordBatch.from_pylist(list(changes), pa.schema(fields))

@@ -92,11 +92,29 @@ def test_absent_is_not_null(either: Shop) -> None:
     shop.sql(
         f"INSERT INTO {table} VALUES (1, 2, NULL)", f"UPDATE {table} SET a = NULL WHERE id = 1", f"DELETE FROM {table}"
     )
-    images = [(r["op"], r["key"], fields(r["before"]), fields(r["after"])) for r in shop.read() if r["op"] != "m"]
-    assert images == [
-        ("c", b'{"id":1}', None, {"id": 1, "a": 2, "b": None}),
-        ("u", b'{"id":1}', {"id": 1}, {"a": None}),
-        ("d", b'{"id":1}', {"id": 1}, None),
+    for decoder in ("numba", "library"):
+        rows = [r for r in shop.read(decoder=decoder) if r["op"] != "m"]
+        assert [(r["op"], r["key"], fields(r["before"]), fields(r["after"]), r["absent"]) for r in rows] == [
+            ("c", b'{"id":1}', None, {"id": 1, "a": 2, "b": None}, None),
+            ("u", b'{"id":1}', {"id": 1}, {"a": None}, ["id", "b"]),
+            ("d", b'{"id":1}', {"id": 1}, None, None),
+        ]
+
+
+def test_a_full_image_lacks_no_column(either: Shop) -> None:
+    """Generated columns too, and those that neither image of an update names."""
+    shop = either
+    table = f"{shop.name}.t"
+    shop.sql(
+        f"CREATE TABLE {table} (id INT PRIMARY KEY, a INT, v INT AS (a + 1) VIRTUAL, s INT AS (a + 2) STORED, t TEXT,"
+        " n INT NOT NULL DEFAULT 7, INDEX (v))",
+        f"INSERT INTO {table} (id, a) VALUES (1, 2)",
+        f"UPDATE {table} SET a = 3",
+    )
+    rows = [r for r in shop.read() if r["op"] != "m"]
+    assert [(fields(r["after"]), r["absent"]) for r in rows] == [
+        ({"id": 1, "a": 2, "v": 3, "s": 4, "t": None, "n": 7}, None),
+        ({"id": 1, "a": 3, "v": 4, "s": 5, "t": None, "n": 7}, None),
     ]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from databus.core.errors import SourceDivergedError
 from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, Ordering
+from databus.core.topic_lives import newer
 
 _Place = tuple[str, int]
 _At = tuple[int, int]
@@ -124,7 +126,7 @@ def _spans_of(other: OffsetRange) -> dict[_Place, tuple[_At, _At]]:
 def _placed(base: KafkaOffsets, at: Mapping[_Place, _At], known: KafkaOffsets) -> KafkaOffsets:
     """Return `base` with other places of some partitions; epochs are of those places that `known` has too."""
     places = {**base.places(), **at}
-    return _offsets(places, {**known.ids, **base.ids}, (known,))
+    return replace(_offsets(places, {**known.ids, **base.ids}, (known,)), lives=newer(base.lives, known.lives))
 
 
 def _merged(one: KafkaOffsets, other: KafkaOffsets, choose: Callable[[_At, _At], _At]) -> KafkaOffsets:
@@ -132,7 +134,7 @@ def _merged(one: KafkaOffsets, other: KafkaOffsets, choose: Callable[[_At, _At],
     places = {p: choose(mine.get(p, _ZERO), theirs.get(p, _ZERO)) for p in sorted({*mine, *theirs})}
     taken = {topic for (topic, p), at in places.items() if at != mine.get((topic, p), _ZERO)}
     ids = {**other.ids, **one.ids} | {topic: other.ids[topic] for topic in taken & other.ids.keys()}
-    return _offsets(places, ids, (one, other))
+    return replace(_offsets(places, ids, (one, other)), lives=newer(one.lives, other.lives))
 
 
 def _offsets(places: Mapping[_Place, _At], ids: Mapping[str, str], known: Sequence[KafkaOffsets]) -> KafkaOffsets:

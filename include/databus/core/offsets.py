@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from databus.core.errors import CheckpointFormatError, OffsetInvalidError
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
+from databus.core.topic_lives import Lives, made_anew, newer
 
 _MOST_NAMED = 16
 """Partitions that the text of an offset names; the JSON has them all."""
@@ -170,6 +171,7 @@ class KafkaOffsets:
         epochs: topic → partition → leader epoch of the log when it was last looked at, for the check for truncation.
         generations: topic → partition → how often its log was replaced or cut behind what had been read; 0 is left out.
         passed: whether the range that ends here is a gap, passed over and not read.
+        lives: topic → its lives (`topic_lives`), where there is more than one. Places are compared without them.
     """
 
     positions: Mapping[str, Mapping[int, int]]
@@ -177,6 +179,7 @@ class KafkaOffsets:
     epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     generations: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     passed: bool = False
+    lives: Mapping[str, Lives] = field(default_factory=dict)
     kind: str = field(default="kafka", init=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -185,6 +188,7 @@ class KafkaOffsets:
         known |= {"ids": dict(sorted(self.ids.items()))} if self.ids else {}
         known |= {"epochs": _by_text(self.epochs)} if self.epochs else {}
         known |= {"generations": _by_text(self.generations)} if self.generations else {}
+        known |= {"lives": {t: _by_text(lives) for t, lives in sorted(self.lives.items())}} if self.lives else {}
         return known | ({"passed": True} if self.passed else {})
 
     def places(self) -> dict[tuple[str, int], tuple[int, int]]:
@@ -195,8 +199,15 @@ class KafkaOffsets:
             for partition, offset in partitions.items()
         }
 
+    def lives_of(self, topic: str) -> Lives:
+        """Return the lives of a topic; an offset written before they were known has one for each replaced log."""
+        if known := self.lives.get(topic):
+            return known
+        replaced = max(self.generations.get(topic, {}).values(), default=0)
+        return {replaced: dict.fromkeys(self.positions.get(topic, {}), 0)} if replaced else {}
+
     def of_generations(self, standing: KafkaOffsets) -> KafkaOffsets:
-        """Return this place of the logs as they are now, with the generations in which a checkpoint counts.
+        """Return this place of the logs as they are now, with the generations and lives in which a checkpoint counts.
 
         Of a topic that was made anew since, it is the next generation: the checkpoint takes that up by itself later.
         """
@@ -207,7 +218,11 @@ class KafkaOffsets:
             }
             for topic, partitions in self.positions.items()
         }
-        return replace(self, generations={topic: known for topic, known in found.items() if known})
+        lives = newer(self.lives, standing.lives) | {
+            topic: made_anew(standing.lives_of(topic), dict.fromkeys(self.positions.get(topic, {}), 0))
+            for topic in renewed
+        }
+        return replace(self, generations={topic: known for topic, known in found.items() if known}, lives=lives)
 
     def compare(self, other: Offset) -> Ordering:
         """Order when every shared partition agrees on the direction; a partition that only one side has counts as 0."""
@@ -230,12 +245,16 @@ class KafkaOffsets:
         return ",".join([*named[:_MOST_NAMED], *more])
 
 
-def _by_text(values: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:
-    return {t: {str(p): value for p, value in sorted(ps.items())} for t, ps in sorted(values.items())}
+def _by_text(values: Mapping[Any, Mapping[int, int]]) -> dict[str, dict[str, int]]:
+    return {str(t): {str(p): value for p, value in sorted(ps.items())} for t, ps in sorted(values.items())}
 
 
 def _by_number(values: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
     return {t: {int(p): value for p, value in ps.items()} for t, ps in values.items()}
+
+
+def _lives_from_json(values: Mapping[str, Mapping[str, int]]) -> Lives:
+    return {int(number): {int(p): offset for p, offset in since.items()} for number, since in values.items()}
 
 
 @dataclass(frozen=True)
@@ -314,7 +333,8 @@ def offset_from_json(data: Mapping[str, Any]) -> Offset:
         if kind == "kafka":
             positions = _by_number(values.pop("positions"))
             epochs, generations = _by_number(values.pop("epochs", {})), _by_number(values.pop("generations", {}))
-            return KafkaOffsets(positions, epochs=epochs, generations=generations, **values)
+            lives = {t: _lives_from_json(found) for t, found in values.pop("lives", {}).items()}
+            return KafkaOffsets(positions, epochs=epochs, generations=generations, lives=lives, **values)
         if kind == "sequence":
             return SequenceOffset(**values)
     except (TypeError, KeyError, ValueError, AttributeError) as error:

@@ -27,6 +27,7 @@ NO_SCHEMA = -1
 """`schema_id` of rows that are statements."""
 
 _FILTERED = 3
+_NAMES = pa.list_(pa.string())
 _LETTERS = pa.array([Op.CREATE.value, Op.UPDATE.value, Op.DELETE.value, Op.FILTERED.value])
 
 
@@ -102,6 +103,7 @@ def emit_events(
         "after": form.nulls(n),
         "statement": pa.array([event.statement for event in ordered]),
         "flags": no_flags(n),
+        "absent": pa.nulls(n, _NAMES),
     }
     if form.marks is not None:
         columns[MARKS] = pa.array(np.zeros(n, np.int64))
@@ -176,6 +178,7 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         "after": _taken(images, rows.after, origin.form),
         "statement": pa.nulls(n, pa.string()),
         "flags": row_flags(batch, rows.before, rows.after),
+        "absent": _absent(batch, rows.after),
     }
     if origin.marks is not None:
         columns[MARKS] = pa.array(np.where(rows.after < 0, 0, origin.marks[rows.after]))
@@ -184,6 +187,16 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         origin.transactions, origin.server, batch.transaction[place], batch.ordinal[place], rows.part
     )
     return _assemble(columns, origin.form)
+
+
+def _absent(batch: TableBatch, after: npt.NDArray[np.int32]) -> pa.ListArray:
+    """Return the columns that each after-image lacks, null without any."""
+    whole = np.array([carried.all() for carried in batch.presence_sets], np.bool_)
+    if whole.all() or not len(batch.presence):
+        return pa.nulls(len(after), _NAMES)
+    names = np.array([column.name for column in batch.schema.columns], object)
+    lacking = [None if carried.all() else names[~carried].tolist() for carried in batch.presence_sets]
+    return pa.array([lacking[batch.presence[row]] if row >= 0 else None for row in after.tolist()], _NAMES)
 
 
 def _taken(images: Images, rows: npt.NDArray[np.int32], form: ImageForm) -> pa.Array:

@@ -29,7 +29,7 @@ class Elasticsearch(SinkSpec):
 
     Each write carries an external version made of the row's place in the log, so replays and late writers change
     nothing: the newest row wins. Tables without a primary key are refused. Rows must carry full images
-    (binlog_row_image=FULL): a document is always written whole.
+    (binlog_row_image=FULL): a document is always written whole; see `partial`.
 
     Attributes:
         conn_id: connection of type elasticsearch or opensearch.
@@ -41,6 +41,9 @@ class Elasticsearch(SinkSpec):
         soft_deletes: keep a deleted row as a document {key…, "__deleted": true}, whose version never expires.
         ids: "key" makes `_id` from the key alone, "table_key" puts `database.table` before it, for indices that several
             tables share. Unset is "key", and two tables that meet in one index are refused rather than overwritten.
+        partial: what to do with an insert or update that lacks columns, because its client logs with another
+            binlog_row_image than FULL: "quarantine" holds it back with the columns' names, and its document stays as it
+            is until the next whole row of its key; "fail" stops the flow. A document is never written without them.
         refresh: the bulk API's refresh: False, True or "wait_for".
         bulk_bytes: size of a bulk request in bytes.
         max_retries: further attempts for items and requests that the server turned away for now.
@@ -61,6 +64,7 @@ class Elasticsearch(SinkSpec):
     gc_deletes: str = Field("7d", pattern=r"^\d+(ms|s|m|h|d)$")
     soft_deletes: bool = False
     ids: Literal["key", "table_key"] | None = None
+    partial: Literal["quarantine", "fail"] = "quarantine"
     refresh: bool | Literal["wait_for"] = False
     bulk_bytes: int = Field(5 << 20, gt=0)
     max_retries: int = Field(6, ge=0)

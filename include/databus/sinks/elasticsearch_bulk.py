@@ -23,6 +23,7 @@ from databus.core.errors import (
 )
 from databus.sinks.elasticsearch_client import reason_of, translated
 from databus.sinks.elasticsearch_document import RowWrite
+from databus.sinks.elasticsearch_version import Versions
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
@@ -79,7 +80,7 @@ class Bulk:
         max_retries: further attempts for what was turned away.
         sleep: waits that many seconds.
         retries: attempts made beyond the first, so far.
-        newest: highest version that the batch can have written; None where newer documents are to be expected.
+        versions: tell what the batch can have written; None where newer documents are to be expected.
     """
 
     client: OpenSearch
@@ -89,7 +90,7 @@ class Bulk:
     max_retries: int
     sleep: Callable[[float], None] = time.sleep
     retries: int = 0
-    newest: int | None = None
+    versions: Versions | None = None
     _bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -219,16 +220,16 @@ class Bulk:
         raise SinkUnavailableError(place, hint="Look at the server's log.")
 
     def _must_be_our_own(self, write: RowWrite, reason: str) -> None:
-        if self.newest is None:
+        if self.versions is None:
             return
         stated = _CURRENT_VERSION.search(reason)
         if stated is None:
             log.warning("%s: a conflict of which the server does not say the version: %s", self.place, reason)
-        elif int(stated[1]) > self.newest:
+        elif why := self.versions.ahead(write.transaction, int(stated[1])):
             raise SinkConflictError(
                 f"{self.place}: index {write.index!r}, document {write.id!r} of {write.table} has version {stated[1]}, "
-                f"the row at {write.transaction[0]}:{write.transaction[1]} has {write.version}, and the end of its "
-                f"batch {self.newest}"
+                f"the row at {write.transaction[0]}:{write.transaction[1]} has {write.version}, and {why}",
+                hint=self.versions.hint,
             )
 
     def _gave_up(

@@ -21,6 +21,7 @@ PASSED_ON = (
     "ordinal",
     "part",
     "op",
+    "absent",
     "before",
 )
 """Columns of `ROW_COLUMNS` that the writer takes as they are; `slot` and `document` stand beside them."""

@@ -70,6 +70,7 @@ class RowWrite:
         transaction: file and position of the transaction's end.
         row: Arrow batch and row number in it, which hold the rest.
         superseded: the write of the same document just before this one; sent only when this one is refused.
+        refusal: why it is not sent but held back, "" where it is.
     """
 
     index: str
@@ -80,6 +81,7 @@ class RowWrite:
     transaction: tuple[str, int]
     row: tuple[pa.RecordBatch, int] = field(repr=False)
     superseded: RowWrite | None = field(default=None, repr=False)
+    refusal: str = ""
 
     def lines(self) -> bytes:
         """Return the item's lines of the bulk API (NDJSON)."""

@@ -10,27 +10,33 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from databus.core.connections import Connection
-from databus.core.errors import SinkError, SinkSettingError
+from databus.core.errors import SinkConflictError, SinkError, SinkSettingError
 from databus.core.events import Op
 from databus.core.offsets import Offset
 from databus.core.receipts import WriteReceipt
 from databus.sinks.elasticsearch import Elasticsearch
-from databus.sinks.elasticsearch_bulk import Bulk, Outcome
+from databus.sinks.elasticsearch_bulk import Bulk, ItemResult, Outcome
 from databus.sinks.elasticsearch_client import connect, where
 from databus.sinks.elasticsearch_document import RowWrite, document_id, tombstone
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_tally import Tally
-from databus.sinks.elasticsearch_version import newest_version, versioning
+from databus.sinks.elasticsearch_version import Versions, versions_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
-_COLUMNS = ("database", "table", "route", "key", "file", "position", "op", "document")
+_COLUMNS = ("database", "table", "route", "key", "file", "position", "op", "document", "absent")
+PARTIAL_IMAGE = "sink_partial_image"
+_WHOLE_IMAGES = (
+    "SET GLOBAL binlog_row_image=FULL and take SET SESSION binlog_row_image out of the client; the rows logged so far "
+    'pass with partial="quarantine", which holds them back: their documents stay as they are until the next whole row.'
+)
 _HEAD_BYTES = 150
 """About what an action's line takes."""
 
@@ -65,18 +71,21 @@ class ElasticsearchWriter:
             SinkBackpressureError: the server turned items away until the retries were used up.
             SinkUnavailableError: no answer.
             SinkAccessError: rights are missing.
-            SinkSettingError: a row without a key, a version that does not fit, an index that takes no writes.
-            SinkConflictError: a document is newer than the end of a batch that is moved for the first time.
+            SinkSettingError: a row without a key, or without all its columns where the spec wants a stop; a version
+                that does not fit, an index that takes no writes.
+            SinkConflictError: a document is newer than the end of a batch that is moved for the first time, or nothing
+                says which of two of its rows is the newer one.
         """
         client = connect(self.connection)
         try:
             spec, place = self.spec, where(self.connection)
             body = create_body(spec.mapping, spec.settings, spec.gc_deletes, soft_deletes=spec.soft_deletes)
             indices = Indices(client, place, body, shared=spec.ids is not None)
-            newest = None if self.again else newest_version(self.end)
-            bulk = Bulk(client, place, spec.refresh, spec.request_bytes, spec.max_retries, newest=newest)
+            versions = versions_of(self.end)
+            judging = None if self.again else versions
+            bulk = Bulk(client, place, spec.refresh, spec.request_bytes, spec.max_retries, versions=judging)
             tally = Tally(spec.sink_name)
-            for window in windows(self._writes(rows, indices, tally), spec.request_bytes):
+            for window in windows(self._writes(rows, indices, tally, versions), spec.request_bytes, judging):
                 deliver(window, bulk, tally)
             receipt = tally.receipt(slot, self.batch, bulk.retries)
         finally:
@@ -84,13 +93,14 @@ class ElasticsearchWriter:
         log.info("flow %s batch %d slot %d: %d documents to %s", self.flow, self.batch, slot, receipt.written, place)
         return receipt
 
-    def _writes(self, rows: Iterable[pa.RecordBatch], indices: Indices, tally: Tally) -> Iterator[RowWrite]:
-        version_of = versioning(self.end)
+    def _writes(
+        self, rows: Iterable[pa.RecordBatch], indices: Indices, tally: Tally, versions: Versions
+    ) -> Iterator[RowWrite]:
         target_of = lru_cache(maxsize=10_000)(self._target)
         for batch in rows:
             columns = (batch.column(name).to_pylist() for name in _COLUMNS)
             for number, row in enumerate(zip(*columns, strict=True)):
-                database, table, route, raw_key, file, position, op, document = row
+                database, table, route, raw_key, file, position, op, document, absent = row
                 full_name, index, prefix = target_of(database, table, route)
                 if raw_key is None:
                     raise no_primary_key(self.spec.sink_name, full_name)
@@ -105,12 +115,24 @@ class ElasticsearchWriter:
                 yield RowWrite(
                     index,
                     document_id(key, prefix),
-                    version_of(file, position),
+                    versions.of(file, position),
                     document,
                     full_name,
                     (file, position),
                     (batch, number),
+                    refusal=self._cut(absent, f"{full_name} {key} at {file}:{position}") if absent else "",
                 )
+
+    def _cut(self, absent: list[str], place: str) -> str:
+        """Return why a row without all its columns is held back.
+
+        Raises:
+            SinkSettingError: the spec wants the flow to stop.
+        """
+        lacking = f"the after-image lacks {', '.join(absent)}: its client logs with another binlog_row_image than FULL"
+        if self.spec.partial == "fail":
+            raise SinkSettingError(f"{place}: {lacking}", hint=_WHOLE_IMAGES, code=PARTIAL_IMAGE)
+        return f"{PARTIAL_IMAGE}: {lacking}"
 
     def _target(self, database: str, table: str, route: str) -> tuple[str, str, str]:
         full_name = f"{database}.{table}"
@@ -118,11 +140,19 @@ class ElasticsearchWriter:
         return full_name, index, full_name if self.spec.ids == "table_key" else ""
 
 
-def windows(writes: Iterable[RowWrite], max_bytes: int) -> Iterator[list[RowWrite]]:
+def windows(writes: Iterable[RowWrite], max_bytes: int, versions: Versions | None = None) -> Iterator[list[RowWrite]]:
     """Cut writes into windows of about `max_bytes`, in which each document stands once, with its newest row.
 
     A window ends between transactions only: two rows of one document and transaction share a version, so that sending
     the older one alone could turn the document back for a moment when a batch is written again.
+
+    Args:
+        writes: in log order; of several logs one follows the other, whatever is newer in them.
+        max_bytes: size of a window, a transaction more at most.
+        versions: tell of rows that nothing orders; None where they are not to be refused.
+
+    Raises:
+        SinkConflictError: nothing says which of two rows of a document is the newer one.
     """
     newest: dict[tuple[str, str], RowWrite] = {}
     size = 0
@@ -133,18 +163,42 @@ def windows(writes: Iterable[RowWrite], max_bytes: int) -> Iterator[list[RowWrit
             newest, size = {}, 0
         transaction = write.transaction
         place = (write.index, write.id)
-        write.superseded = newest.pop(place, None)
-        newest[place] = write
+        before = newest.pop(place, None)
+        if versions is not None and before is not None and versions.unordered(before.transaction, write.transaction):
+            raise _unordered(before, write, versions.hint)
+        newest[place] = write if before is None else _above(before, write)
         size += _HEAD_BYTES + len(write.document or "")
     if newest:
         yield list(newest.values())
 
 
+def _above(before: RowWrite, write: RowWrite) -> RowWrite:
+    """Put a row among the rows of its document, by version, behind its equals; return the newest of them."""
+    if write.version >= before.version:
+        write.superseded = before
+        return write
+    above = before
+    while above.superseded is not None and above.superseded.version > write.version:
+        above = above.superseded
+    write.superseded, above.superseded = above.superseded, write
+    return before
+
+
+def _unordered(one: RowWrite, other: RowWrite, hint: str | None) -> SinkConflictError:
+    places = " and ".join(f"{write.transaction[0]}:{write.transaction[1]}" for write in (one, other))
+    return SinkConflictError(
+        f"index {other.index!r}, document {other.id!r} of {other.table}: rows at {places}, and nothing says which is "
+        "the newer one",
+        hint=hint,
+    )
+
+
 def deliver(window: list[RowWrite], bulk: Bulk, tally: Tally) -> None:
-    """Send a window; where the newest row of a document is refused, the one before it takes its place."""
+    """Send a window but for held-back rows; where a document's newest row is refused, send the one before it."""
     while window:
         fallback = []
-        for result in bulk.send(window):
+        held = (ItemResult(write, Outcome.REJECTED, write.refusal) for write in window if write.refusal)
+        for result in chain(held, bulk.send([write for write in window if not write.refusal])):
             tally.settled(result)
             if result.outcome is Outcome.REJECTED and result.write.superseded is not None:
                 fallback.append(result.write.superseded)

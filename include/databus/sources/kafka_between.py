@@ -20,7 +20,7 @@ class Between:
 
     def __init__(self, wanted: OffsetRange, where: str):
         self.start: KafkaOffsets = kafka_offsets(wanted.start)
-        self._where = where
+        self._where, self._lives = where, kafka_offsets(wanted.end).lives
         before, self._until = self.start.places(), dict[Place, int]()
         for place, until in kafka_offsets(wanted.end).places().items():
             since = before.get(place, (0, 0))
@@ -51,6 +51,7 @@ class Between:
             {place: min(state.earliest[place], until) for place, until in self._until.items()},
             dict(self._until),
             {place: state.epochs[place] for place in self._until},
+            None if state.lives is None else self._lives,
         )
 
     def _replaced(self, place: Place, offset: int) -> OffsetPurgedError:

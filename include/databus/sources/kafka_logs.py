@@ -89,4 +89,5 @@ class KafkaLogs:
             {place: earliest[place].offset for place in both},
             {place: max(ends[place].offset, earliest[place].offset) for place in both},
             {place: ends[place].epoch for place in both},
+            None if self._spec.raw else {},  # records as they are, as a mirror moves them, have no versions
         )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from databus.core.offsets import KafkaOffsets
+from databus.core.topic_lives import Lives, grown, made_anew, newer, raised
 
 Place = tuple[str, int]
 
@@ -52,12 +53,14 @@ class LogState:
         earliest: first offset by partition.
         ends: where reading ends by partition.
         epochs: leader epoch of the end by partition, -1 unknown.
+        lives: topic → its lives, as far as they are known of where the logs end; None where nobody asks for them.
     """
 
     ids: Mapping[str, str]
     earliest: Mapping[Place, int]
     ends: Mapping[Place, int]
     epochs: Mapping[Place, int]
+    lives: Mapping[str, Lives] | None = field(default_factory=dict)
 
 
 def gaps(after: KafkaOffsets, state: LogState) -> list[PartitionGap]:
@@ -96,17 +99,24 @@ def behind_gaps(after: KafkaOffsets, state: LogState, missing: Sequence[Partitio
             positions[topic][partition] = 0
             generations[topic][partition] = generations[topic].get(partition, 0) + 1
     epochs = _epochs(after, state, {gap.place for gap in missing})
-    return KafkaOffsets(positions, ids, epochs, generations, passed=True)
+    lives = _lives_behind(after, state, missing)
+    return KafkaOffsets(positions, ids, epochs, generations, passed=True, lives=lives)
 
 
 def advanced(after: KafkaOffsets, state: LogState, taken: Mapping[Place, int]) -> KafkaOffsets:
-    """Return the offset after so many offsets more of each partition."""
+    """Return the offset after so many offsets more of each partition.
+
+    A partition that a known topic has gained is named once it holds a record: with its first ones a life begins.
+    """
     positions = {topic: dict(known) for topic, known in after.positions.items()}
-    for topic, partition in state.ends:
+    for (topic, partition), end in state.ends.items():
+        if not end and topic in after.positions and partition not in after.positions[topic]:
+            continue
         of_topic = positions.setdefault(topic, {})
         of_topic[partition] = of_topic.get(partition, 0) + taken.get((topic, partition), 0)
+    epochs = _epochs(after, state, {(t, p) for t, p in state.ends if p in positions.get(t, ())})
     return KafkaOffsets(
-        positions, {**after.ids, **state.ids}, _epochs(after, state, set(state.ends)), after.generations
+        positions, {**after.ids, **state.ids}, epochs, after.generations, lives=_lives_of_growth(after, state)
     )
 
 
@@ -129,6 +139,40 @@ def shares(backlog: Mapping[Place, int], most: int, turn: int = 0) -> dict[Place
         taken[place] = min(behind, left // (len(waiting) - number))
         left -= taken[place]
     return taken
+
+
+def _lives_of_growth(after: KafkaOffsets, state: LogState) -> dict[str, Lives]:
+    """Return the lives of topics, raised where partitions hold records that were not there before.
+
+    Producers find new partitions one after the other: what lies in the others by now counts as written before.
+    """
+    if state.lives is None:
+        return {}
+    lives = newer(after.lives, state.lives)
+    for topic in sorted(state.ids.keys() & after.positions.keys()):
+        known = lives.get(topic) or after.lives_of(topic)
+        # A topic that was made anew with fewer partitions stands at 0 in those that it may gain again.
+        read = {p for p, position in after.positions[topic].items() if position or not known}
+        named = read | {p for since in known.values() for p in since}
+        ends = {p: end for (t, p), end in state.ends.items() if t == topic}
+        if found := {p: 0 for p, end in ends.items() if end and p not in named}:
+            lives[topic] = grown(known, found, {p: end for p, end in ends.items() if p in named})
+    return lives
+
+
+def _lives_behind(after: KafkaOffsets, state: LogState, missing: Sequence[PartitionGap]) -> dict[str, Lives]:
+    """Return the lives of topics behind gaps: of one that was made anew, cut back or found with partitions more."""
+    lives = _lives_of_growth(after, state)
+    if state.lives is None:
+        return lives
+    for topic in sorted({gap.place[0] for gap in missing}):
+        causes = {gap.cause for gap in missing if gap.place[0] == topic}
+        if RECREATED in causes:
+            lives[topic] = made_anew(after.lives_of(topic), {p: 0 for t, p in state.ends if t == topic})
+        elif TRUNCATED in causes:
+            cut = {gap.place[1]: gap.end for gap in missing if gap.place[0] == topic and gap.cause == TRUNCATED}
+            lives[topic] = raised(lives.get(topic) or after.lives_of(topic), cut)
+    return lives
 
 
 def _epochs(after: KafkaOffsets, state: LogState, places: set[Place]) -> dict[str, dict[int, int]]:

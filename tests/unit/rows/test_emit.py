@@ -84,7 +84,21 @@ def test_one_row_of_each_kind(read: Read) -> None:
         "server_id": 1,
         "statement": None,
         "flags": None,
+        "absent": None,
     }
+
+
+def test_columns_that_an_after_image_lacks_are_named() -> None:
+    rows = rows_of(
+        ({"id": 1}, {"v": "b"}),
+        (None, {"id": 2}),
+        ({"id": 3}, None),
+        (None, {"id": 4, "v": None}),
+        ({"id": 5}, {"id": 6}),
+    )
+    assert [(r["op"], r["absent"]) for r in rows] == [
+        ("u", ["id"]), ("c", ["v"]), ("d", None), ("c", None), ("d", None), ("c", ["v"]),
+    ]  # fmt: skip
 
 
 def test_a_changed_key_becomes_delete_and_insert(read: Read) -> None:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databus.core.errors import SinkSettingError
-from databus.core.offsets import BinlogOffset, SequenceOffset
-from databus.sinks.elasticsearch_version import source_version, versioning
+from databus.core.offsets import BinlogOffset, KafkaOffsets, SequenceOffset
+from databus.sinks.elasticsearch_version import record_version, source_version, versioning, versions_of
 
 PLACE = st.tuples(st.integers(0, (1 << 10) - 1), st.integers(0, (1 << 19) - 1), st.integers(0, (1 << 34) - 1))
 
@@ -45,3 +45,42 @@ def test_a_failover_to_a_server_with_lower_files_still_raises_versions():
 
 def test_a_counted_source_is_versioned_by_its_position():
     assert versioning(SequenceOffset(9))("mock.000001", 7) == 7
+
+
+TOPIC = KafkaOffsets({"t": {0: 10, 1: 30, 2: 5}}, lives={"t": {1: {0: 8, 1: 20, 2: 0}}})
+
+
+def test_a_record_is_versioned_by_life_and_offset():
+    of = versions_of(TOPIC).of
+    assert [of("t[0]", 7), of("t[0]", 8), of("t[2]", 0)] == [7, 1 << 53 | 8, 1 << 53]
+    assert (
+        versioning(KafkaOffsets({"t": {0: 9}}))("t[0]", 7) == 7
+    )  # as documents were versioned before there were lives
+    assert record_version((1 << 10) - 1, (1 << 53) - 1) == 2**63 - 1
+    with pytest.raises(SinkSettingError, match="topic's life"):
+        record_version(1 << 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "stated", "ahead"),
+    [
+        (("t[0]", 3), record_version(0, 9), False),  # an earlier attempt of the batch
+        (("t[0]", 3), record_version(0, 10), True),  # behind the partition's end
+        (("t[0]", 3), record_version(1, 4), False),  # of a partition that came later
+        (("t[0]", 3), record_version(1, 30), True),  # behind every partition's end
+        (("t[0]", 3), record_version(2, 0), True),  # of a life that the batch does not know
+        (("t[2]", 3), record_version(1, 4), False),
+        (("t[2]", 3), record_version(1, 8), True),
+    ],
+)
+def test_what_a_batch_can_have_written_is_told_by_the_row_s_own_partition(row, stated, ahead):
+    assert bool(versions_of(TOPIC).ahead(row, stated)) is ahead
+
+
+def test_rows_of_two_partitions_are_ordered_by_lives_only():
+    versions = versions_of(TOPIC)
+    assert versions.unordered(("t[0]", 3), ("t[1]", 19))
+    assert versions.unordered(("t[0]", 8), ("t[2]", 0))
+    assert not versions.unordered(("t[0]", 7), ("t[2]", 0))
+    assert not versions.unordered(("t[0]", 3), ("t[0]", 4))
+    assert not versions_of(BinlogOffset("bin.000009", 4)).unordered(("bin.000008", 9), ("bin.000009", 4))

@@ -85,3 +85,14 @@ def test_superseded_rows_count_as_dispatched():
     assert receipt.rows == {"d.t": 3}
     assert receipt.written == 1
     assert receipt.outputs == {"i": {"updated": 1, "superseded": 2}, "": {"retries": 2}}
+
+
+def test_of_two_logs_the_row_with_the_greater_version_wins_wherever_it_stands():
+    rows = [write("1", 30, "newest"), write("1", 10, "oldest"), write("1", 20, "older"), write("1", 20, "old")]
+    (window,) = windows(rows, 1 << 20)
+    (chain,) = window
+    seen = []
+    while chain is not None:
+        seen.append(chain.document)
+        chain = chain.superseded
+    assert seen == ["newest", "old", "older", "oldest"]

@@ -1,0 +1,120 @@
+"""MySQL tables to a real search cluster: documents are whole, whatever clients log."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from databus import Batching, Elasticsearch, Flow, MysqlBinlog
+from databus.core.errors import SinkSettingError
+from databus.demo.consumers import index_documents
+from databus.ops import quarantine
+from databus.ops.services import open_services
+from databus.records.held_rows import HeldState, Selection
+from tests.integration.conftest import Started
+from tests.integration.one_process import OneProcessWorld
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> OneProcessWorld:
+    return OneProcessWorld(started("zookeeper", "mysql", "opensearch"), tmp_path_factory.mktemp("search_from_binlog"))
+
+
+class Indexed:
+    """A database, and a flow of its tables into indices."""
+
+    def __init__(self, world: OneProcessWorld):
+        self.world = world
+        self.database = f"s{os.getpid()}_{next(_NUMBERS)}"
+        self.connection = world.sql()
+        self.sql(f"CREATE DATABASE {self.database} CHARACTER SET utf8mb4", f"USE {self.database}")
+        self.start = "{}:{}".format(*self.sql("SHOW MASTER STATUS")[0][:2])
+
+    def sql(self, *statements: str) -> Any:
+        with self.connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return cursor.fetchall()
+
+    def flow(self, *tables: str, **sink: Any) -> Flow:
+        return Flow(
+            name=f"flow_{self.database}",
+            source=MysqlBinlog(
+                conn_id="mysql_shop", tables=tuple(f"{self.database}.{t}" for t in tables or ("*",)), start=self.start
+            ),
+            sinks=(Elasticsearch(**{"conn_id": "opensearch_default", "index": "{database}.{table}", **sink}),),
+            batching=Batching(max_seconds=0.2),
+        )
+
+    def documents(self, table: str = "t") -> dict[str, Any]:
+        return index_documents(self.world.sandbox.address("opensearch"), f"{self.database}.{table}")
+
+    def held(self, flow: Flow) -> dict[str, str]:
+        with open_services(flow, self.world.connections, self.world.settings) as services:
+            rows = quarantine.select(flow, services, Selection(HeldState.HELD))
+        return {str(row.key): row.cause for row in rows}
+
+
+@pytest.fixture
+def shop(world: OneProcessWorld) -> Iterator[Indexed]:
+    made = Indexed(world)
+    yield made
+    made.sql(f"DROP DATABASE {made.database}")
+    made.connection.close()
+
+
+@pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
+def test_a_row_without_all_its_columns_is_held_back_and_never_a_cut_document(shop: Indexed, image: str) -> None:
+    flow = shop.flow()
+    shop.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, note TEXT, b INT DEFAULT 7)",
+        "INSERT INTO t VALUES (1, 10, 'one', 100), (2, 20, 'two', 200), (3, 30, 'three', 300), (4, 40, 'four', 400)",
+    )
+    shop.world.run(flow)
+    whole = shop.documents()
+    shop.sql(
+        f"SET SESSION binlog_row_image = '{image}'",
+        "UPDATE t SET a = 11 WHERE id = 1",
+        "UPDATE t SET a = 21 WHERE id = 2",
+        "INSERT INTO t (id, a) VALUES (5, 50)",
+        "DELETE FROM t WHERE id = 4",
+        "INSERT INTO t VALUES (6, 60, 'six', 600)",
+        "SET SESSION binlog_row_image = 'FULL'",
+        "UPDATE t SET a = 22 WHERE id = 2",
+    )
+    result = shop.world.run(flow)
+    held = shop.held(flow)
+    assert shop.documents() == {
+        "1": whole["1"],
+        "2": {"id": 2, "a": 22, "note": "two", "b": 200},
+        "3": whole["3"],
+        "6": {"id": 6, "a": 60, "note": "six", "b": 600},
+    }
+    assert set(held) == {'{"id":1}', '{"id":5}'}
+    lacking = "id, note, b" if image == "MINIMAL" else "note"
+    assert held['{"id":1}'] == (
+        f"sink_partial_image: the after-image lacks {lacking}: its client logs with another binlog_row_image than FULL"
+    )
+    assert not result.lag_bytes
+    shop.sql("UPDATE t SET a = 12 WHERE id = 1")
+    shop.world.run(flow)
+    assert shop.documents()["1"] == {"id": 1, "a": 12, "note": "one", "b": 100}
+
+
+def test_a_flow_may_be_told_to_stop_at_a_row_without_all_its_columns(shop: Indexed) -> None:
+    shop.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)", "INSERT INTO t VALUES (1, 2, 3)")
+    flow = shop.flow(partial="fail")
+    shop.world.run(flow)
+    shop.sql("SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE t SET a = 5")
+    for _ in range(2):
+        with pytest.raises(SinkSettingError, match=r't {"id":1} at .*: the after-image lacks id, b') as stopped:
+            shop.world.run(flow)
+    assert stopped.value.code == "sink_partial_image"
+    assert shop.documents() == {"1": {"id": 1, "a": 2, "b": 3}}

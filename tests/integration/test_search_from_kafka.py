@@ -1,0 +1,114 @@
+"""Kafka topics to real search clusters: documents show the newest record of a key, or the flow stops by name."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import Any
+
+import pytest
+
+from databus import Batching, Elasticsearch, Flow, KafkaTopics
+from databus.core.errors import SinkConflictError
+from databus.demo.consumers import index_documents
+from tests.integration.conftest import Started
+from tests.integration.kafka_logs import Logs
+from tests.integration.one_process import OneProcessWorld
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> OneProcessWorld:
+    return OneProcessWorld(started("zookeeper", "kafka", "opensearch"), tmp_path_factory.mktemp("search_from_kafka"))
+
+
+@pytest.fixture
+def logs(world: OneProcessWorld) -> Logs:
+    return Logs(world.sandbox.address("kafka"))
+
+
+class Indexed:
+    """A topic, and a flow from it into an index."""
+
+    def __init__(self, world: OneProcessWorld, logs: Logs, partitions: int, **options: Any):
+        self.world, self.logs = world, logs
+        self.topic = logs.create(logs.name("s"), partitions)
+        self.index = f"from-kafka-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        sink = {"profile": options.pop("profile")} if "profile" in options else {}
+        self.flow = Flow(
+            name=f"flow_{uuid.uuid4().hex[:10]}",
+            source=KafkaTopics(conn_id="kafka_east", topics=(self.topic,), start="earliest", **options),
+            sinks=(Elasticsearch(conn_id="opensearch_default", index=self.index, **sink),),
+            batching=Batching(max_rows=4, max_seconds=0.3),
+        )
+
+    def write(self, partition: int, *values: str, key: str = "k") -> None:
+        self.logs.write(self.topic, [{"key": key, "value": value, "partition": partition} for value in values])
+
+    def run(self) -> Any:
+        return self.world.run(self.flow)
+
+    def values(self) -> dict[str, str]:
+        found = index_documents(self.world.sandbox.address("opensearch"), self.index)
+        return {name: document["value"] for name, document in found.items()}
+
+
+def test_a_key_that_moves_as_its_topic_grows_is_newest_where_it_is_written_now(
+    world: OneProcessWorld, logs: Logs
+) -> None:
+    """Ten records are read before it grows, ten more lie unread when the first of the new partitions is."""
+    to = Indexed(world, logs, 2)
+    to.write(1, *(f"{n}" for n in range(10)))
+    to.run()
+    assert to.values() == {"k": "9"}
+    to.write(1, *(f"{n}" for n in range(10, 20)))
+    logs.grow(to.topic, 4)
+    to.write(3, "moved")
+    to.run()
+    assert to.values() == {"k": "moved"}
+    to.write(3, "moved again")
+    to.run()
+    assert to.values() == {"k": "moved again"}
+    to.write(1, "by a producer that has not heard of it")  # above all offsets of the new partition: it is the newest
+    to.run()
+    to.write(3, "nothing says that this is newer")
+    with pytest.raises(SinkConflictError, match=rf"document 'k' .*{to.topic}\[3\]:2 .* up to offset 2") as stopped:
+        to.run()
+    assert "several partitions" in str(stopped.value.hint)
+    assert to.values() == {"k": "by a producer that has not heard of it"}
+
+
+def test_a_topic_that_is_made_anew_overwrites_what_the_former_one_left(world: OneProcessWorld, logs: Logs) -> None:
+    to = Indexed(world, logs, 1, on_gap="earliest")
+    to.write(0, *(f"{n}" for n in range(10)))
+    to.run()
+    for number in range(2):
+        logs.delete(to.topic)
+        logs.create(to.topic)
+        to.write(0, f"anew {number}")
+        to.run()
+        assert to.values() == {"k": f"anew {number}"}
+
+
+def test_a_key_in_two_partitions_stops_the_flow_by_name(world: OneProcessWorld, logs: Logs) -> None:
+    to = Indexed(world, logs, 2)
+    to.write(0, *(f"{n}" for n in range(8)))
+    to.run()
+    to.write(1, "older or newer?")
+    for _ in range(2):
+        with pytest.raises(SinkConflictError, match=rf"{to.topic}\[1\]:0 has 0, and the batch reads .* offset 0"):
+            to.run()
+    assert to.values() == {"k": "7"}
+    lenient = to.flow.sinks[0].model_copy(update={"profile": "at_least_once"})
+    world.run(to.flow.model_copy(update={"sinks": (lenient,)}))
+    assert to.values() == {"k": "7"}
+
+
+def test_a_key_in_two_partitions_of_one_batch_stops_the_flow_by_name(world: OneProcessWorld, logs: Logs) -> None:
+    to = Indexed(world, logs, 2)
+    to.write(0, "a", "b")
+    to.write(1, "c", "d")
+    with pytest.raises(SinkConflictError, match=r"rows at .*\[0\]:1 and .*\[1\]:0, and nothing says"):
+        to.run()
+    assert to.values() == {}

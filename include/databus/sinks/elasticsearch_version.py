@@ -108,7 +108,7 @@ class BinlogVersions:
         end: end of the range; its timeline is part of each version.
     """
 
-    hint = None
+    hint: str | None = None
 
     def __init__(self, end: BinlogOffset) -> None:
         self._timeline = end.timeline
@@ -136,7 +136,7 @@ class BinlogVersions:
 class CountedVersions:
     """Versions of other sources, whose rows are counted: the position alone."""
 
-    hint = None
+    hint: str | None = None
 
     def of(self, file: str, position: int) -> int:  # noqa: ARG002 - there is one
         """See `Versions.of`."""
@@ -158,7 +158,7 @@ class RecordVersions:
         end: end of the range; it knows the lives.
     """
 
-    hint = _KEY_IN_PARTITIONS
+    hint: str | None = _KEY_IN_PARTITIONS
 
     def __init__(self, end: KafkaOffsets) -> None:
         self._end = end

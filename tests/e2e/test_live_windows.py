@@ -21,27 +21,33 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(60
 
 WINDOW_S = 6
 SECONDS = 15
+TURNS = 6
+"""A turn is taken again while no run has handed over in one: on a busy machine Airflow begins the next run late."""
+
 RATE = 100
 
 
 def taken(world: AirflowWorld, flow: Flow, load: Load, where: tuple[str, Sequence[str]], dag: str) -> Result:
-    """Let Airflow run a flow for a turn, and return its result; `where` is the server and the topics of the rows."""
+    """Let Airflow run a flow until it hands over, and return the result; `where` is the rows' server and topics."""
     write_dag_file(world.dags, flow, WINDOW_S, dag)
     world.knows({flow.name})
     running = AirflowFlows(world.sandbox, world.api, [flow.name])
     server, topics = where
     ours = OurTurns(world.sandbox, running, load, world.sandbox.address(server), [flow.name], topics)
-    ours.take(SECONDS)
+    for _ in range(TURNS):
+        ours.take(SECONDS)
+        if ours.told().handovers:
+            break
     return ours.result("small", "nobody", [], {}, (*bars("nobody"), HANDOVERS))
 
 
 def assert_judged(result: Result) -> None:
     """Every row came once, by more than one run, and the result says what it is to say."""
-    (turn,) = result.details["ours"]
-    assert (turn["lost"], turn["repeated"], turn["rows"]) == (0, 0, RATE * SECONDS)
+    for turn in result.details["ours"]:
+        assert (turn["lost"], turn["repeated"], turn["rows"]) == (0, 0, RATE * SECONDS)
+        assert {"scheduler", "spark", "api-server"} <= turn["cpu_seconds"].keys()
     assert result.figures["handovers"] >= 1
     assert 0 < result.figures["p50_s"] <= result.figures["p99_s"] <= result.figures["max_s"]
-    assert {"scheduler", "spark", "api-server"} <= turn["cpu_seconds"].keys()
     assert {"plan", "dispatch", "commit"} <= result.details["stages_ms"].keys()
     assert "handovers" not in {bar.key for bar in result.bars}  # a bar of the long form
 

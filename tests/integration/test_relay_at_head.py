@@ -65,8 +65,8 @@ class Reader:
     """A flow without Spark: plans, reads and goes on, until it has met the last row."""
 
     def __init__(self, shop: Shop, name: str, turns: Any):
-        self.source = shop.open(flow=name, dump_turns=turns)
-        self.after: Offset = self.source.latest_offset()
+        self.source = shop.open(flow=name, dump_turns=turns, start="latest")
+        self.after: Offset = self.source.start_offset()
         self.ids: list[str] = []
         self.batches = 0
 

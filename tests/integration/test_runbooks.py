@@ -12,11 +12,11 @@ import yaml
 from typer.testing import Result
 
 from databus.cli import backfill as backfill_command
-from databus.cli import moving
 from databus.ops import mediation
 from databus.ops.mediation import Said
 from databus.ops.services import open_services
 from databus.ops.targets import Target
+from databus.runtime import engine
 from tests.integration.backfills import BackfillShop, Later
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
@@ -35,7 +35,7 @@ class Operator:
         shop.shop.dag_file(folder)
         self.commands = Commands(world, folder, monkeypatch)
         # Rows move through the servers as ever; only Spark is this process, which has nothing to do with the pages.
-        for module in (backfill_command, moving):
+        for module in (backfill_command, engine):
             monkeypatch.setattr(module, "connect_session", lambda *_: OneProcess())
         monkeypatch.setattr(
             "databus.ops.services.SystemClock", Later

@@ -152,9 +152,9 @@ _NUMBERS = " UNION ALL ".join(f"SELECT {n} n" for n in range(1, 300))
 
 def begin_busy_history(shop: Shop) -> BinlogOffset:
     """Begin a flow where things happen; returns the offset of its first range."""
-    source = shop.open()
+    source = shop.open(start="latest")
     try:
-        start = source.latest_offset()
+        start = source.start_offset()
         with contextlib.suppress(SchemaUnknownError):
             source.plan(start, EVERYTHING.model_copy(update={"max_seconds": 0.01, "max_rows": 1}))
     finally:

@@ -107,7 +107,7 @@ class SegmentStore:
             for segment in index.segments:
                 if self._files.size(f"{folder}/{segment.name}") != segment.size_bytes:
                     return None
-        except (FileNotFoundError, json.JSONDecodeError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         except OSError as error:
             raise self._unusable(error) from error
@@ -170,7 +170,7 @@ class SegmentStore:
         """Return what is written beside a kept prepare; empty when an earlier version kept it, or none is kept."""
         try:
             found = json.loads(self._files.cat_file(pin + _DESCRIPTION))
-        except (FileNotFoundError, json.JSONDecodeError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return {}
         except OSError as error:
             raise self._unusable(error) from error
@@ -216,12 +216,13 @@ def servers_with_segments(root: str, flow: str) -> Sequence[str]:
     files, path = fsspec.core.url_to_fs(root)
     try:
         files.invalidate_cache(f"{path.rstrip('/')}/{flow}")
-        found = files.ls(f"{path.rstrip('/')}/{flow}", detail=False)
+        found = files.ls(f"{path.rstrip('/')}/{flow}", detail=True)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise _unusable(f"{path.rstrip('/')}/{flow}", error) from error
-    return sorted(str(name).rstrip("/").rpartition("/")[2] for name in found)
+    folders = (str(entry["name"]) for entry in found if entry["type"] == "directory")
+    return sorted(name.rstrip("/").rpartition("/")[2] for name in folders)
 
 
 _IN_MEMORY_BYTES = 64 << 20

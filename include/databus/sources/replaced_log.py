@@ -75,8 +75,9 @@ def contradiction(offset: BinlogOffset, here: str) -> str:
     """Compare the GTIDs that a log has at an offset's place with the offset's; "" when they may be of one history.
 
     Either may know less: a MySQL log of what was purged before it began, a MariaDB log of domains that were deleted
-    from it, and a MySQL checkpoint of transactions that were being committed when its flow began at the head. So
-    MySQL's are compared by the newest transaction of each source.
+    from it, a checkpoint of domains and sources that have not written since its flow began or came by gtid_purged, a
+    MySQL checkpoint of transactions that were being committed when its flow began at the head. So what both know is
+    compared, MySQL's by the newest transaction of each source.
 
     Args:
         offset: the checkpoint.
@@ -85,12 +86,12 @@ def contradiction(offset: BinlogOffset, here: str) -> str:
     if offset.flavor == "mysql":
         known, found = MysqlGtidSet.parse(offset.gtids).intervals, MysqlGtidSet.parse(here).intervals
         newest = {source: _newest(intervals) for source, intervals in found.items()}
-        newer = [f"{source}:{number}" for source, number in newest.items() if number > _newest(known.get(source))]
+        newer = [f"{s}:{number}" for s, number in newest.items() if s in known and number > _newest(known[s])]
         return f"{', '.join(newer)} lies before it in this log, and was not executed there" if newer else ""
     ours, theirs = MariadbGtidPosition.parse(offset.gtids).domains, MariadbGtidPosition.parse(here).domains
-    differs = any(ours.get(domain) != last for domain, last in theirs.items())
+    differs = any(domain in ours and ours[domain] != last for domain, last in theirs.items())
     return f"the GTID position there is {here}, that of the checkpoint {offset.gtids}" if differs else ""
 
 
-def _newest(intervals: Sequence[Interval] | None) -> int:
+def _newest(intervals: Sequence[Interval]) -> int:
     return intervals[-1][1] if intervals else 0

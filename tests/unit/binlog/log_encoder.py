@@ -12,7 +12,7 @@ from tests.unit.binlog.value_encoder import length_encoded
 
 SOURCE = uuid.UUID("f7ceba1a-e55e-11f1-96ca-02fc00000001")
 NUMERIC = {1, 2, 3, 4, 5, 8, 9, 13, 246}
-CHARACTER = {15, 252, 253, 254}
+CHARSET_LISTED_MYSQL = {15, 242, 252, 253, 254}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def table_map_body(
         return bytes([number]) + length_encoded(len(value)) + value
 
     body += metadata(1, msb_bitmap([c.unsigned for c in columns if c.type in NUMERIC]))
-    characters = [c for c in columns if c.type in CHARACTER and not c.real]
+    characters = [c for c in columns if c.type in CHARSET_LISTED_MYSQL and not c.real]
     if characters:
         body += metadata(3, b"".join(length_encoded(c.collation) for c in characters))
     listed = [c for c in columns if c.real]

@@ -81,13 +81,16 @@ def nearest(tests: Iterable[str], changed: Iterable[str], known: Imports, second
     return sorted(tests, key=rank)
 
 
-def within(tests: Sequence[str], seconds: Mapping[str, float], most_s: float) -> tuple[list[str], list[str]]:
-    """Divide tests in their order into those that fit into some seconds, at least one, and the others."""
+def within(
+    tests: Sequence[str], changed: Iterable[str], seconds: Mapping[str, float], most_s: float
+) -> tuple[list[str], list[str]]:
+    """Divide tests in their order into those that fit into some seconds, and the others; changed ones always fit."""
+    names = frozenset(changed)
     fit: list[str] = []
     left: list[str] = []
     for name in tests:
         taken = sum(seconds[other] for other in fit)
-        (left if fit and taken + seconds[name] > most_s else fit).append(name)
+        (fit if name in names or not fit or taken + seconds[name] <= most_s else left).append(name)
     return fit, left
 
 
@@ -158,7 +161,7 @@ def main(arguments: Sequence[str]) -> int:
     changed = {name for name in names.values() if name}
     known = imports(paths, changed - set(paths))
     found, seconds = touched(changed, known), _seconds(paths)
-    chosen, left = within(nearest(found, changed, known, seconds), seconds, options.minutes * 60)
+    chosen, left = within(nearest(found, changed, known, seconds), changed, seconds, options.minutes * 60)
     files = sorted(str(paths[name].relative_to(ROOT)) for name in chosen)
     print(f"{len(changed)} modules changed, {len(found)} test files import them", flush=True)
     if left:

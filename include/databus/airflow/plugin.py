@@ -29,8 +29,12 @@ def _app() -> Any:
 
 
 def _bundle_url() -> str:
-    """Return the bundle's address with its hash, so that a browser takes a new one at once."""
-    version = hashlib.sha256((_BUNDLE / "main.js").read_bytes()).hexdigest()[:12]
+    """Return the bundle's address with its hash, so that a browser takes a new one at once.
+
+    Timetables and routes are there also where the pages were not built.
+    """
+    built = _BUNDLE / "main.js"
+    version = hashlib.sha256(built.read_bytes()).hexdigest()[:12] if built.is_file() else "none"
     return f"{_PREFIX}/static/main.js?v={version}"
 
 

@@ -41,7 +41,7 @@ def stdout_for_data() -> Iterator[None]:
     DAG files print what they like, and Airflow logs to stdout once it is imported.
     """
     global _data
-    if _data is not None:
+    if _data is not None or sys.stdout is None or sys.stderr is None:  # None: closed by who started the program
         yield
         return
     shown = sys.stdout

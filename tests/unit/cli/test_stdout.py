@@ -17,7 +17,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from databus.cli.main import app
-from databus.cli.output import Format
+from databus.cli.output import Format, stdout_for_data
 
 NOISY = """
 import logging, os, subprocess, sys
@@ -108,3 +108,9 @@ def test_a_process_of_its_own_writes_only_data_to_its_stdout(dags: Path) -> None
     assert [flow["flow"] for flow in json.loads(done.stdout)] == ["noisy"], done.stderr
     noise = [line for line in done.stderr.splitlines() if line.startswith("noise")]
     assert sorted(noise) == ["noise logged", "noise of a program", "noise printed", "noise written"]
+
+
+def test_a_stdout_that_was_closed_stops_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with stdout_for_data():
+        pass

@@ -50,6 +50,7 @@ def test_the_nearest_and_shortest_are_run_and_the_others_told() -> None:
     seconds = {"a": 90.0, "far": 1.0, "near": 5.0, "near_long": 50.0}
     order = nearest(["far", "near_long", "near", "a"], ["a"], known, seconds)
     assert order == ["a", "near", "near_long", "far"]
-    assert within(order, seconds, 100) == (["a", "near", "far"], ["near_long"])
-    assert within(order, seconds, 1) == (["a"], ["near", "near_long", "far"])
-    assert within([], seconds, 1) == ([], [])
+    assert within(order, ["a"], seconds, 100) == (["a", "near", "far"], ["near_long"])
+    assert within(order, ["a", "near_long"], seconds, 1) == (["a", "near_long"], ["near", "far"])
+    assert within(order, [], seconds, 1) == (["a"], ["near", "near_long", "far"])
+    assert within([], [], seconds, 1) == ([], [])

@@ -188,7 +188,7 @@ def test_an_errant_transaction_stops_the_flow_and_the_former_server_goes_on(flow
         flows.check(pair.source)
 
         flows.point_at(pair.source)
-        more = Writer(pair.source, flows.name, 1000)
+        more = Writer(pair.source, flows.name, 1_000_000)
         more.begin(20)
         more.end()
         flows.catch_up(flow)

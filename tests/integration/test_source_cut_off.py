@@ -57,7 +57,7 @@ class Following:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        self.begin = self.source.latest_offset()
+        self.begin = self.shop.open(start="latest").start_offset()  # knows its file: nothing else is dumped first
         threads = set(self.shop.dump_threads())
         self._thread.start()
         self.shop.wait_for(lambda: bool(set(self.shop.dump_threads()) - threads))

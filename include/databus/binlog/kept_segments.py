@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import time
 import uuid
@@ -21,9 +22,19 @@ from typing import Any, BinaryIO
 from databus.binlog.segment_keep import KeepLimit
 from databus.binlog.segments import RangeIndex, Segment
 from databus.binlog.store_space import store_full
-from databus.core.errors import SourceUnavailableError
+from databus.core.errors import CheckpointFormatError, SourceUnavailableError
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.offsets import BinlogOffset
+from databus.core.private_files import private_file, private_folder, write_private
+from databus.core.stored_form import Form
+
+log = logging.getLogger(__name__)
+
+KEPT_SEGMENT = Form(
+    "kept segment",
+    "flavor server file start_pos end_pos header_bytes size_bytes transactions gtids_before gtids_after min_ts_ms "
+    "max_ts_ms kept_at",
+)
 
 FOLDER = ".kept"
 """Beside the flows' own folders; no flow can have this name."""
@@ -105,16 +116,18 @@ class KeptSegment:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        return {"v": 1, **asdict(self)}
+        return KEPT_SEGMENT.write(asdict(self))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> KeptSegment | None:
-        """Read what `to_json` wrote; None for another version or damage: what is kept can be dumped again."""
-        values = dict(data)
+        """Read what `to_json` wrote; None for another version, which is named, or damage: it can be dumped again."""
         try:
-            return cls(**values) if values.pop("v", None) == 1 else None
+            return cls(**KEPT_SEGMENT.read(data))
+        except CheckpointFormatError as error:
+            log.warning("a kept segment is not used: %s %s", error.message, error.hint)
         except TypeError:
-            return None
+            pass
+        return None
 
 
 class KeptSegments:
@@ -223,7 +236,7 @@ class KeptSegments:
             self._files.pipe_file(f"{self._home}/{segment.name}.json", text)
             return
         home = Path(self._home)
-        home.mkdir(parents=True, exist_ok=True)
+        private_folder(home)
         # What stood there described other bytes.
         (home / f"{segment.name}.json").unlink(missing_ok=True)
         unfinished = home / f".{uuid.uuid4().hex}"
@@ -232,9 +245,10 @@ class KeptSegments:
         except OSError:  # another file system, or one without links
             import shutil
 
-            shutil.copyfile(source, unfinished)
+            with private_file(unfinished) as copy, source.open("rb") as original:
+                shutil.copyfileobj(original, copy, 4 << 20)
         unfinished.rename(data)
-        unfinished.write_bytes(text)
+        write_private(unfinished, text)
         unfinished.rename(home / f"{segment.name}.json")
 
     def _load(self, path: str) -> KeptSegment | None:

@@ -27,6 +27,10 @@ from databus.binlog.segments import FetchedPrepare, PinnedPrepare, RangeIndex, S
 from databus.binlog.store_space import store_full
 from databus.core.errors import SourceUnavailableError
 from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
+from databus.core.private_files import private_folder, write_private
+from databus.core.stored_form import Form
+
+PREPARED = Form("kept prepare", "xid definitions")
 
 _INDEX = "index.json"
 _PINS = "prepared"
@@ -74,7 +78,7 @@ class SegmentStore:
             if not self._local:
                 return Staging(Path(tempfile.mkdtemp(prefix="databus-segments-")))
             folder = Path(self._home) / f".staging-{uuid.uuid4().hex}"
-            folder.mkdir(parents=True)
+            private_folder(folder)
         except OSError as error:
             raise self._unusable(error) from error
         return Staging(folder)
@@ -85,7 +89,7 @@ class SegmentStore:
         text = json.dumps(index.to_json(), separators=(",", ":"))
         try:
             if self._local:
-                (staging.folder / _INDEX).write_text(text)
+                write_private(staging.folder / _INDEX, text.encode())
                 if Path(target).is_dir():
                     shutil.rmtree(target)
                 staging.folder.rename(target)
@@ -120,15 +124,15 @@ class SegmentStore:
     def pin(self, pin: PinnedPrepare) -> None:
         """Keep the events of a prepared transaction and its tables until `unpin`; replaces a copy that is there."""
         target = f"{self._home}/{_PINS}/{pin.path.name}"
-        text = json.dumps({"v": 1, "xid": pin.xid, "definitions": [d.to_json() for d in pin.definitions]})
+        text = json.dumps(PREPARED.write({"xid": pin.xid, "definitions": [d.to_json() for d in pin.definitions]}))
         try:
             if self._local:
-                Path(target).parent.mkdir(parents=True, exist_ok=True)
-            # The description first: a copy that is there has one, unless an earlier version wrote it.
-            self._files.pipe_file(target + _DESCRIPTION, text.encode())
-            if self._local:
+                private_folder(Path(target).parent)
+                # The description first: a copy that is there has one, unless an earlier version wrote it.
+                write_private(target + _DESCRIPTION, text.encode())
                 pin.path.replace(target)
             else:
+                self._files.pipe_file(target + _DESCRIPTION, text.encode())
                 self._files.put_file(str(pin.path), target)
                 pin.path.unlink()
         except OSError as error:
@@ -174,7 +178,7 @@ class SegmentStore:
             return {}
         except OSError as error:
             raise self._unusable(error) from error
-        return found if isinstance(found, dict) and found.get("v") == 1 else {}
+        return PREPARED.read(found) if isinstance(found, dict) else {}
 
     def delete(self, planned: OffsetRange) -> None:
         """Delete a staged range; safe when it is not there."""

@@ -16,10 +16,18 @@ from databus.binlog.schema_history.definitions import PinnedDefinition
 from databus.binlog.xa import CommitPlace
 from databus.core.errors import CheckpointFormatError
 from databus.core.offsets import OffsetRange, PreparedTransaction
+from databus.core.stored_form import VERSION, Form
 from databus.core.tables import TableSchema
 
-FORMAT_VERSION = 1
-"""The `v` field of a range's index."""
+SEGMENT = Form(
+    "segment",
+    "name file start_pos end_pos size_bytes transactions rows first_ts_ms last_ts_ms max_ts_ms checksum table_events "
+    "commits min_ts_ms gtids_before",
+    "definitions",
+    part=True,
+)
+RANGE_INDEX = Form("segment index", "range capture tables segments bytes more definitions", "")
+"""Version 2 has a segment of version 2: an older databus looks at the version of the index alone."""
 
 TARGET_BYTES = 32 << 20
 """A segment ends at the first transaction boundary after this many bytes: small enough to keep all cores busy."""
@@ -76,16 +84,13 @@ class Segment:
             del values["commits"]
         if self.definitions is not None:
             values["definitions"] = [d.to_json() for d in self.definitions]
-        return {
-            **values,
-            "rows": {str(k): v for k, v in self.rows.items()},
-            "table_events": list(self.table_events),
-        }
+        rows, events = {str(k): v for k, v in self.rows.items()}, list(self.table_events)
+        return SEGMENT.write({**values, "rows": rows, "table_events": events})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Segment:
         """Read what `to_json` wrote."""
-        values = dict(data)
+        values = SEGMENT.read(data)
         values["rows"] = {int(k): v for k, v in values["rows"].items()}
         values["table_events"] = tuple(values["table_events"])
         if "commits" in values:
@@ -134,38 +139,43 @@ class RangeIndex:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        return {
-            "v": FORMAT_VERSION,
-            "range": self.range.to_json(),
-            "capture": self.capture,
-            "tables": [t.to_json() for t in self.tables],
-            "segments": [s.to_json() for s in self.segments],
-            "bytes": self.bytes,
-            "more": self.more,
-            "definitions": [d.to_json() for d in self.definitions],
-        }
+        segments = [s.to_json() for s in self.segments]
+        return RANGE_INDEX.write(
+            {
+                "range": self.range.to_json(),
+                "capture": self.capture,
+                "tables": [t.to_json() for t in self.tables],
+                "segments": segments,
+                "bytes": self.bytes,
+                "more": self.more,
+                "definitions": [d.to_json() for d in self.definitions],
+            },
+            at_least=max((segment.get(VERSION, 1) for segment in segments), default=1),
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RangeIndex:
         """Read what `to_json` wrote.
 
         Raises:
-            CheckpointFormatError: another version.
+            CheckpointFormatError: another version, an unknown field, or not an index.
         """
-        if data.get("v") != FORMAT_VERSION:
-            raise CheckpointFormatError(
-                f"a segment index has format version {data.get('v')!r}, this code reads {FORMAT_VERSION}",
-                hint="Delete the segment store's folder: it is filled again from the server.",
+        values = RANGE_INDEX.read(data)
+        try:
+            return cls(
+                OffsetRange.from_json(values["range"]),
+                values["capture"],
+                tuple(TableSchema.from_json(t) for t in values["tables"]),
+                tuple(Segment.from_json(s) for s in values["segments"]),
+                values["bytes"],
+                values["more"],
+                tuple(PinnedDefinition.from_json(d) for d in values.get("definitions", ())),
             )
-        return cls(
-            OffsetRange.from_json(data["range"]),
-            data["capture"],
-            tuple(TableSchema.from_json(t) for t in data["tables"]),
-            tuple(Segment.from_json(s) for s in data["segments"]),
-            data["bytes"],
-            data["more"],
-            tuple(PinnedDefinition.from_json(d) for d in data.get("definitions", ())),
-        )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointFormatError(
+                f"a stored segment index lacks or garbles a field: {type(error).__name__}: {error}",
+                hint="Delete the folder of the range: it is filled again from the server, while that has the log.",
+            ) from error
 
 
 @dataclass(frozen=True)

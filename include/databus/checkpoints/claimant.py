@@ -18,7 +18,9 @@ from databus.checkpoints.transaction import OutcomeUnknownError, RefusedError, c
 from databus.core.checkpoint import Epoch
 from databus.core.errors import CheckpointError, CheckpointUnavailableError, LeaseBusyError
 from databus.core.protocols import Clock
-from databus.core.stored_json import FORMAT_VERSION
+from databus.core.stored_form import Form
+
+WAITER = Form("waiter", "who since")
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +118,7 @@ class LeaseClaimant:
         """Wait until the lease node changes, registered where its holder can see it."""
         self._queued = True
         if not any(name.startswith(self._claim) for name in self._session.children(self._paths.waiters)):
-            waiter = encode({"v": FORMAT_VERSION, "who": who, "since": self._clock.now().isoformat()})
+            waiter = encode(WAITER.write({"who": who, "since": self._clock.now().isoformat()}))
             path = f"{self._paths.waiters}/{self._claim}-"
             try:
                 self._session.write([create(path, waiter, ephemeral=True, sequence=True)], "the queue for a lease")

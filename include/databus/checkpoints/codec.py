@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from databus.core.errors import CheckpointFormatError, CheckpointTooLargeError, OffsetInvalidError
-from databus.core.stored_json import canonical_json, require_version
+from databus.core.stored_form import VERSION, Form
+from databus.core.stored_json import canonical_json
 
 T = TypeVar("T")
+
+OWNER = Form("turn or server id", "owner")
 
 MAX_WRITE_BYTES = 256 * 1024
 """Largest atomic write. ZooKeeper's own limit, jute.maxbuffer, is 1 MiB by default (Administrator's Guide)."""
@@ -21,14 +24,14 @@ def encode(value: Mapping[str, Any]) -> bytes:
 
 
 def decode(data: bytes, what: str) -> Mapping[str, Any]:
-    """Read versioned JSON.
+    """Read stored JSON; its form is checked by who builds a value of it.
 
     Args:
         data: stored bytes.
         what: names the node in errors, e.g. "checkpoint of orders".
 
     Raises:
-        CheckpointFormatError: not JSON, not an object, or of another version.
+        CheckpointFormatError: not JSON, not an object, or without a version.
     """
     try:
         value = json.loads(data)
@@ -39,7 +42,8 @@ def decode(data: bytes, what: str) -> Mapping[str, Any]:
         ) from None
     if not isinstance(value, dict):
         raise CheckpointFormatError(f"{what}: a JSON object is expected, {type(value).__name__} is stored")
-    require_version(value, what)
+    if not isinstance(value.get(VERSION), int):
+        raise CheckpointFormatError(f"{what}: stored JSON without a format version: {value.get(VERSION)!r}")
     return value
 
 
@@ -52,6 +56,8 @@ def decode_as(data: bytes, what: str, build: Callable[[Mapping[str, Any]], T]) -
     value = decode(data, what)
     try:
         return build(value)
+    except CheckpointFormatError as error:
+        raise CheckpointFormatError(f"{what}: {error.message}", hint=error.hint, code=error.code) from error
     except (KeyError, TypeError, ValueError, AttributeError, OffsetInvalidError) as error:
         raise CheckpointFormatError(
             f"{what}: stored JSON lacks or garbles a field: {type(error).__name__}: {error}",

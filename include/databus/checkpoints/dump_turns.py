@@ -6,12 +6,11 @@ import logging
 import threading
 import uuid
 
-from databus.checkpoints.codec import decode, encode
+from databus.checkpoints.codec import OWNER, decode_as, encode
 from databus.checkpoints.layout import Layout
 from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.transaction import OutcomeUnknownError, RefusedError, create, delete
 from databus.core.errors import CheckpointError
-from databus.core.stored_json import FORMAT_VERSION
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ class ZooKeeperDumpTurns:
         if not self._session.online:
             return True
         parent, path = self._paths(server, stretch)
-        content = encode({"v": FORMAT_VERSION, "owner": self._owner})
+        content = encode(OWNER.write({"owner": self._owner}))
         try:
             self._session.ensure(parent)
             self._session.write([create(path, content, ephemeral=True)], "the turn to dump a log")
@@ -49,7 +48,7 @@ class ZooKeeperDumpTurns:
             return
         try:
             node = self._session.read(path, sync=True)[0]
-            if node is not None and decode(node.data, path).get("owner") == self._owner:
+            if node is not None and decode_as(node.data, path, OWNER.read).get("owner") == self._owner:
                 self._session.write([delete(path, node.version)], "the release of the turn to dump a log")
         except (CheckpointError, OutcomeUnknownError, RefusedError) as error:
             _log.warning("the turn to dump %s of %s ends with its session: %s", stretch, server, error)

@@ -9,7 +9,10 @@ from typing import Any, Self
 
 from databus.checkpoints.codec import decode_as, encode
 from databus.core.checkpoint import Epoch
-from databus.core.stored_json import FORMAT_VERSION
+from databus.core.stored_form import Form
+
+LEASE = Form("lease", "who epoch since host pid claim run_url")
+EPOCH = Form("epoch", "epoch")
 
 
 @dataclass(frozen=True)
@@ -36,20 +39,22 @@ class LeaseHolder:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        return {
-            "v": FORMAT_VERSION,
-            "who": self.who,
-            "epoch": self.epoch,
-            "since": self.since.isoformat(),
-            "host": self.host,
-            "pid": self.pid,
-            "claim": self.claim,
-            "run_url": self.run_url,
-        }
+        return LEASE.write(
+            {
+                "who": self.who,
+                "epoch": self.epoch,
+                "since": self.since.isoformat(),
+                "host": self.host,
+                "pid": self.pid,
+                "claim": self.claim,
+                "run_url": self.run_url,
+            }
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
+        data = LEASE.read(data)
         since = datetime.fromisoformat(data["since"])
         here = data["host"], data["pid"]
         # Older versions wrote no address.
@@ -62,7 +67,7 @@ class LeaseHolder:
 
 def read_epoch(data: bytes, flow: str) -> Epoch:
     """Read a stored epoch."""
-    return decode_as(data, f"epoch of flow {flow}", lambda value: Epoch(int(value["epoch"])))
+    return decode_as(data, f"epoch of flow {flow}", lambda value: Epoch(int(EPOCH.read(value)["epoch"])))
 
 
 def read_holder(data: bytes, flow: str) -> LeaseHolder:
@@ -72,4 +77,4 @@ def read_holder(data: bytes, flow: str) -> LeaseHolder:
 
 def encode_epoch(epoch: int) -> bytes:
     """Return the stored form of an epoch."""
-    return encode({"v": FORMAT_VERSION, "epoch": epoch})
+    return encode(EPOCH.write({"epoch": epoch}))

@@ -18,7 +18,7 @@ from databus.checkpoints.codec import encode
 from databus.checkpoints.durable_folder import DurableFolder
 from databus.checkpoints.transaction import Operation
 from databus.core.errors import CheckpointError, CheckpointFormatError
-from databus.core.stored_json import FORMAT_VERSION
+from databus.core.stored_form import Form
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ LARGE_BYTES = 64 * 1024
 """Values above this are kept outside: checkpoint, plan and a history entry together stay below the multi's bound."""
 
 _KEY, _SALT = "sha256", "salt"
+REFERENCE = Form("reference to a large value", "sha256 salt bytes")
 
 
 class LargeValues:
@@ -59,7 +60,7 @@ class LargeValues:
         found, salt = hashlib.sha256(operation.data).hexdigest(), uuid.uuid4().hex[:8]
         self._folder(folder).put(_name(found, salt), operation.data)
         self._in_use.add(folder)
-        stored = {"v": FORMAT_VERSION, _KEY: found, _SALT: salt, "bytes": len(operation.data)}
+        stored = REFERENCE.write({_KEY: found, _SALT: salt, "bytes": len(operation.data)})
         return replace(operation, data=encode(stored))
 
     def unpack(self, folder: str, data: bytes) -> bytes:

@@ -6,12 +6,11 @@ import logging
 import secrets
 import uuid
 
-from databus.checkpoints.codec import decode, encode
+from databus.checkpoints.codec import OWNER, decode_as, encode
 from databus.checkpoints.layout import Layout
 from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.transaction import OutcomeUnknownError, RefusedError, create, delete
 from databus.core.errors import CheckpointError, LeaseBusyError
-from databus.core.stored_json import FORMAT_VERSION
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +60,7 @@ class ZooKeeperServerIds:
             _log.warning("server id %d on %s ends with its session: %s", server_id, server, error)
 
     def _take(self, path: str) -> bool:
-        content = encode({"v": FORMAT_VERSION, "owner": self._owner})
+        content = encode(OWNER.write({"owner": self._owner}))
         try:
             self._session.write([create(path, content, ephemeral=True)], "the lease of a server id")
         except RefusedError:
@@ -72,4 +71,4 @@ class ZooKeeperServerIds:
         return True
 
     def _is_ours(self, data: bytes, path: str) -> bool:
-        return decode(data, path).get("owner") == self._owner
+        return decode_as(data, path, OWNER.read).get("owner") == self._owner

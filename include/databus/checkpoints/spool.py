@@ -13,7 +13,9 @@ from databus.core.errors import MarkersAheadError
 from databus.core.marks import Announcement
 from databus.core.outcome import PlanOutcome
 from databus.core.plan import Plan
-from databus.core.stored_json import FORMAT_VERSION
+from databus.core.stored_form import Form
+
+SPOOLED_PLAN = Form("spooled plan", "plan after")
 
 FOLDER = "_detached"
 """Beside the flows' segments; no flow's name begins so."""
@@ -36,11 +38,12 @@ class SpooledPlan:
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
         after = {"batch": self.after_batch, "plan_hash": self.after_hash}
-        return {"v": FORMAT_VERSION, "plan": self.plan.to_json(), "after": after}
+        return SPOOLED_PLAN.write({"plan": self.plan.to_json(), "after": after})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SpooledPlan:
         """Read what `to_json` wrote."""
+        data = SPOOLED_PLAN.read(data)
         return cls(Plan.from_json(data["plan"]), data["after"]["batch"], data["after"]["plan_hash"])
 
 

@@ -8,7 +8,12 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from databus.core.alerts import Alert
-from databus.core.stored_json import FORMAT_VERSION, require_version
+from databus.core.stored_form import Form
+
+ALERT_STATE = Form(
+    "alert state",
+    "raised number over_since since told_at seen_at owed teller teller_until range run_id run_url",
+)
 
 
 @dataclass(frozen=True)
@@ -73,26 +78,27 @@ class AlertState:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        return {
-            "v": FORMAT_VERSION,
-            "raised": self.raised,
-            "number": self.number,
-            "over_since": _text(self.over_since),
-            "since": _text(self.since),
-            "told_at": _text(self.told_at),
-            "seen_at": _text(self.seen_at),
-            "owed": [{"alert": o.alert.to_json(), "channels": list(o.channels)} for o in self.owed],
-            "teller": self.teller,
-            "teller_until": _text(self.teller_until),
-            "range": self.range,
-            "run_id": self.run_id,
-            "run_url": self.run_url,
-        }
+        return ALERT_STATE.write(
+            {
+                "raised": self.raised,
+                "number": self.number,
+                "over_since": _text(self.over_since),
+                "since": _text(self.since),
+                "told_at": _text(self.told_at),
+                "seen_at": _text(self.seen_at),
+                "owed": [{"alert": o.alert.to_json(), "channels": list(o.channels)} for o in self.owed],
+                "teller": self.teller,
+                "teller_until": _text(self.teller_until),
+                "range": self.range,
+                "run_id": self.run_id,
+                "run_url": self.run_url,
+            }
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> AlertState:
         """Read what `to_json` wrote."""
-        require_version(data, "alert state")
+        data = ALERT_STATE.read(data)
         return cls(
             raised=data["raised"],
             number=data["number"],

@@ -10,7 +10,13 @@ from typing import Any, ClassVar
 
 from databus.core.connections import ConnectionSource
 from databus.core.spec import Spec
-from databus.core.stored_json import FORMAT_VERSION, require_version
+from databus.core.stored_form import Form
+
+ALERT = Form(
+    "alert",
+    "incident severity title installation flow kind subject number event summary at since figures range run_id run_url "
+    "runbook",
+)
 
 
 class AlertKind(enum.StrEnum):
@@ -107,31 +113,32 @@ class Alert:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON; `incident`, `severity` and `title` are told along for readers."""
-        return {
-            "v": FORMAT_VERSION,
-            "incident": self.incident,
-            "severity": str(self.severity),
-            "title": self.title,
-            "installation": self.installation,
-            "flow": self.flow,
-            "kind": str(self.kind),
-            "subject": self.subject,
-            "number": self.number,
-            "event": str(self.event),
-            "summary": self.summary,
-            "at": self.at.isoformat(),
-            "since": self.since.isoformat(),
-            "figures": dict(self.figures),
-            "range": self.range,
-            "run_id": self.run_id,
-            "run_url": self.run_url,
-            "runbook": self.runbook,
-        }
+        return ALERT.write(
+            {
+                "incident": self.incident,
+                "severity": str(self.severity),
+                "title": self.title,
+                "installation": self.installation,
+                "flow": self.flow,
+                "kind": str(self.kind),
+                "subject": self.subject,
+                "number": self.number,
+                "event": str(self.event),
+                "summary": self.summary,
+                "at": self.at.isoformat(),
+                "since": self.since.isoformat(),
+                "figures": dict(self.figures),
+                "range": self.range,
+                "run_id": self.run_id,
+                "run_url": self.run_url,
+                "runbook": self.runbook,
+            }
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Alert:
         """Read what `to_json` wrote."""
-        require_version(data, "alert")
+        data = ALERT.read(data)
         return cls(
             data["installation"],
             data["flow"],

@@ -10,7 +10,9 @@ from typing import Any, Literal
 from databus.core.gaps import Gap
 from databus.core.offsets import Offset
 from databus.core.plan import Plan
-from databus.core.stored_json import FORMAT_VERSION, require_version
+from databus.core.stored_form import Form
+
+PAUSE = Form("pause", "who why at")
 
 Action = Literal["rewind", "skip", "restore"]
 
@@ -31,7 +33,7 @@ class Pause:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        return {"v": FORMAT_VERSION, "who": self.who, "why": self.why, "at": self.at.isoformat()}
+        return PAUSE.write({"who": self.who, "why": self.why, "at": self.at.isoformat()})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Pause:
@@ -40,7 +42,7 @@ class Pause:
         Raises:
             CheckpointFormatError: another version.
         """
-        require_version(data, "pause")
+        data = PAUSE.read(data)
         return cls(data["who"], data["why"], datetime.fromisoformat(data["at"]))
 
     def __str__(self) -> str:

@@ -14,7 +14,11 @@ from databus.core.errors import BackfillRangeError
 from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, offset_from_json
 from databus.core.plan import SourcePlan
 from databus.core.protocols import Source
-from databus.core.stored_json import FORMAT_VERSION, canonical_json, require_version
+from databus.core.stored_form import Form
+from databus.core.stored_json import canonical_json
+
+BOUNDARY = Form("boundary", "at offset")
+BACKFILL = Form("backfill", "flow mode suffix name range wanted pieces who at")
 
 PLANNING = "backfill"
 """Name of the lease under which a flow's backfills are planned, one at a time: no two take up the same changes."""
@@ -43,12 +47,12 @@ class Boundary:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        return {"v": FORMAT_VERSION, "at": self.at.isoformat(), "offset": self.offset.to_json()}
+        return BOUNDARY.write({"at": self.at.isoformat(), "offset": self.offset.to_json()})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Boundary:
         """Read what `to_json` wrote."""
-        require_version(data, "boundary")
+        data = BOUNDARY.read(data)
         return cls(datetime.fromisoformat(data["at"]), offset_from_json(data["offset"]))
 
 
@@ -113,23 +117,24 @@ class Backfill:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        return {
-            "v": FORMAT_VERSION,
-            "flow": self.flow,
-            "mode": str(self.aim.mode),
-            "suffix": self.aim.suffix,
-            "name": self.aim.name,
-            "range": self.range.to_json(),
-            "wanted": list(self.wanted),
-            "pieces": [piece.to_json() for piece in self.pieces],
-            "who": self.who,
-            "at": self.at.isoformat(),
-        }
+        return BACKFILL.write(
+            {
+                "flow": self.flow,
+                "mode": str(self.aim.mode),
+                "suffix": self.aim.suffix,
+                "name": self.aim.name,
+                "range": self.range.to_json(),
+                "wanted": list(self.wanted),
+                "pieces": [piece.to_json() for piece in self.pieces],
+                "who": self.who,
+                "at": self.at.isoformat(),
+            }
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Backfill:
         """Read what `to_json` wrote."""
-        require_version(data, "backfill")
+        data = BACKFILL.read(data)
         return cls(
             data["flow"],
             Aim(Mode(data["mode"]), data["suffix"], data["name"]),

@@ -9,7 +9,18 @@ from typing import Any, NewType
 
 from databus.core.counts import TableCounts
 from databus.core.offsets import Offset, offset_from_json
-from databus.core.stored_json import FORMAT_VERSION, require_version
+from databus.core.stored_form import Form
+
+CHECKPOINT = Form(
+    "checkpoint",
+    "offset batch epoch run_id plan_hash counts watermark updated_at slots bytes pace replay_until history",
+)
+"""`history` is the number of the history entry that was written with it."""
+
+HISTORY_ENTRY = Form(
+    "history entry",
+    "number action who why previous offset batch epoch counts receipts at plan_hash watermark bytes",
+)
 
 Epoch = NewType("Epoch", int)
 """Number of a claim of a flow's lease: the fencing token. Raised by each claim, never reused."""
@@ -51,21 +62,22 @@ class Checkpoint:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        return {
-            "v": FORMAT_VERSION,
-            "offset": self.offset.to_json(),
-            "batch": self.batch,
-            "epoch": self.epoch,
-            "run_id": self.run_id,
-            "plan_hash": self.plan_hash,
-            "counts": {table: c.to_json() for table, c in sorted(self.counts.items())},
-            "watermark": self.watermark.isoformat() if self.watermark else None,
-            "updated_at": self.updated_at.isoformat(),
-            "slots": {sink: list(batches) for sink, batches in sorted(self.slots.items())},
-            "bytes": self.bytes,
-            "pace": dict(self.pace),
-            "replay_until": self.replay_until.to_json() if self.replay_until else None,
-        }
+        return CHECKPOINT.write(
+            {
+                "offset": self.offset.to_json(),
+                "batch": self.batch,
+                "epoch": self.epoch,
+                "run_id": self.run_id,
+                "plan_hash": self.plan_hash,
+                "counts": {table: c.to_json() for table, c in sorted(self.counts.items())},
+                "watermark": self.watermark.isoformat() if self.watermark else None,
+                "updated_at": self.updated_at.isoformat(),
+                "slots": {sink: list(batches) for sink, batches in sorted(self.slots.items())},
+                "bytes": self.bytes,
+                "pace": dict(self.pace),
+                "replay_until": self.replay_until.to_json() if self.replay_until else None,
+            }
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Checkpoint:
@@ -74,7 +86,7 @@ class Checkpoint:
         Raises:
             CheckpointFormatError: another version, or not a checkpoint.
         """
-        require_version(data, "checkpoint")
+        data = CHECKPOINT.read(data)
         return cls(
             offset_from_json(data["offset"]),
             data["batch"],
@@ -135,28 +147,29 @@ class HistoryEntry:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        return {
-            "v": FORMAT_VERSION,
-            "number": self.number,
-            "action": self.action,
-            "who": self.who,
-            "why": self.why,
-            "previous": self.previous.to_json() if self.previous else None,
-            "offset": self.offset.to_json(),
-            "batch": self.batch,
-            "epoch": self.epoch,
-            "counts": {table: c.to_json() for table, c in sorted(self.counts.items())},
-            "receipts": [dict(r) for r in self.receipts],
-            "at": self.at.isoformat(),
-            "plan_hash": self.plan_hash,
-            "watermark": self.watermark.isoformat() if self.watermark else None,
-            "bytes": self.bytes,
-        }
+        return HISTORY_ENTRY.write(
+            {
+                "number": self.number,
+                "action": self.action,
+                "who": self.who,
+                "why": self.why,
+                "previous": self.previous.to_json() if self.previous else None,
+                "offset": self.offset.to_json(),
+                "batch": self.batch,
+                "epoch": self.epoch,
+                "counts": {table: c.to_json() for table, c in sorted(self.counts.items())},
+                "receipts": [dict(r) for r in self.receipts],
+                "at": self.at.isoformat(),
+                "plan_hash": self.plan_hash,
+                "watermark": self.watermark.isoformat() if self.watermark else None,
+                "bytes": self.bytes,
+            }
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> HistoryEntry:
         """Read what `to_json` wrote."""
-        require_version(data, "history entry")
+        data = HISTORY_ENTRY.read(data)
         return cls(
             data["number"],
             data["action"],

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from databus.core.events import RowState
+from databus.core.stored_form import Form
+
+COUNTS = Form("counts", "read filtered quarantined dispatched", part=True)
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,17 @@ class TableCounts:
 
     def to_json(self) -> dict[str, int]:
         """Return plain JSON."""
-        return {
-            "read": self.read,
-            RowState.FILTERED: self.filtered,
-            RowState.QUARANTINED: self.quarantined,
-            RowState.DISPATCHED: self.dispatched,
-        }
+        return COUNTS.write(
+            {
+                "read": self.read,
+                RowState.FILTERED: self.filtered,
+                RowState.QUARANTINED: self.quarantined,
+                RowState.DISPATCHED: self.dispatched,
+            }
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, int]) -> TableCounts:
         """Read what `to_json` wrote."""
+        data = COUNTS.read(data)
         return cls(data["read"], data["filtered"], data["quarantined"], data["dispatched"])

@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from databus.core.offsets import Offset, offset_from_json
-from databus.core.stored_json import FORMAT_VERSION, require_version
+from databus.core.stored_form import Form
+
+GAP = Form("gap", "number from to cause decision who why at run_url")
 
 OPEN, SKIPPED = "open", "skipped"
 """Decisions: none yet (the flow stands before the gap and stops there); passed over by a person."""
@@ -42,18 +44,19 @@ class Gap:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        return {
-            "v": FORMAT_VERSION,
-            "number": self.number,
-            "from": self.start.to_json(),
-            "to": self.end.to_json(),
-            "cause": self.cause,
-            "decision": self.decision,
-            "who": self.who,
-            "why": self.why,
-            "at": self.at.isoformat(),
-            **({"run_url": self.run_url} if self.run_url else {}),
-        }
+        return GAP.write(
+            {
+                "number": self.number,
+                "from": self.start.to_json(),
+                "to": self.end.to_json(),
+                "cause": self.cause,
+                "decision": self.decision,
+                "who": self.who,
+                "why": self.why,
+                "at": self.at.isoformat(),
+                **({"run_url": self.run_url} if self.run_url else {}),
+            }
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Gap:
@@ -62,7 +65,7 @@ class Gap:
         Raises:
             CheckpointFormatError: another version, or an offset of an unknown kind.
         """
-        require_version(data, "gap")
+        data = GAP.read(data)
         return cls(
             data["number"],
             offset_from_json(data["from"]),

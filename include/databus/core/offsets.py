@@ -13,7 +13,13 @@ from typing import Any, Protocol, runtime_checkable
 
 from databus.core.errors import CheckpointFormatError, OffsetInvalidError
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
+from databus.core.stored_form import Form
 from databus.core.topic_lives import Lives, made_anew, newer
+
+BINLOG_OFFSET = Form("binlog offset", "kind file pos gtids flavor server timeline prepared", "created_s", part=True)
+KAFKA_OFFSETS = Form("Kafka offset", "kind positions ids epochs generations passed", "lives", part=True)
+SEQUENCE_OFFSET = Form("sequence offset", "kind sequence", part=True)
+_FORMS = {"binlog": BINLOG_OFFSET, "kafka": KAFKA_OFFSETS, "sequence": SEQUENCE_OFFSET}
 
 _MOST_NAMED = 16
 """Partitions that the text of an offset names; the JSON has them all."""
@@ -114,16 +120,18 @@ class BinlogOffset:
         """Return plain JSON; what was added to offsets later is left out when empty, as in those written before."""
         pending: dict[str, Any] = {"prepared": [p.to_json() for p in self.prepared]} if self.prepared else {}
         pending |= {"created_s": self.created_s} if self.created_s else {}
-        return {
-            "kind": self.kind,
-            "file": self.file,
-            "pos": self.pos,
-            "gtids": self.gtids,
-            "flavor": self.flavor,
-            "server": self.server,
-            "timeline": self.timeline,
-            **pending,
-        }
+        return BINLOG_OFFSET.write(
+            {
+                "kind": self.kind,
+                "file": self.file,
+                "pos": self.pos,
+                "gtids": self.gtids,
+                "flavor": self.flavor,
+                "server": self.server,
+                "timeline": self.timeline,
+                **pending,
+            }
+        )
 
     def compare(self, other: Offset) -> Ordering:
         """Order by timeline, file and position on one server, by GTIDs across servers."""
@@ -189,7 +197,7 @@ class KafkaOffsets:
         known |= {"epochs": _by_text(self.epochs)} if self.epochs else {}
         known |= {"generations": _by_text(self.generations)} if self.generations else {}
         known |= {"lives": {t: _by_text(lives) for t, lives in sorted(self.lives.items())}} if self.lives else {}
-        return known | ({"passed": True} if self.passed else {})
+        return KAFKA_OFFSETS.write(known | ({"passed": True} if self.passed else {}))
 
     def places(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Return (topic, partition) → (generation, next offset); the greater lies later."""
@@ -270,7 +278,7 @@ class SequenceOffset:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"kind": self.kind, "sequence": self.sequence}
+        return SEQUENCE_OFFSET.write({"kind": self.kind, "sequence": self.sequence})
 
     def compare(self, other: Offset) -> Ordering:
         """Order by number."""
@@ -324,8 +332,9 @@ def offset_from_json(data: Mapping[str, Any]) -> Offset:
     Raises:
         CheckpointFormatError: the JSON is not an offset of a known kind.
     """
-    values = dict(data)
-    kind = values.pop("kind", None)
+    kind = data.get("kind")
+    values = _FORMS[kind].read(data) if kind in _FORMS else {}
+    values.pop("kind", None)
     try:
         if kind == "binlog":
             prepared = tuple(PreparedTransaction(*p) for p in values.pop("prepared", ()))

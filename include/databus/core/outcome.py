@@ -9,7 +9,9 @@ from typing import Any
 from databus.core.checkpoint import Checkpoint
 from databus.core.counts import TableCounts
 from databus.core.plan import Plan
-from databus.core.stored_json import FORMAT_VERSION
+from databus.core.stored_form import Form
+
+PLAN_OUTCOME = Form("outcome of a plan", "plan checkpoint receipts counts")
 
 
 @dataclass(frozen=True)
@@ -30,17 +32,19 @@ class PlanOutcome:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        return {
-            "v": FORMAT_VERSION,
-            "plan": self.plan.to_json(),
-            "checkpoint": self.checkpoint.to_json(),
-            "receipts": [dict(r) for r in self.receipts],
-            "counts": {table: c.to_json() for table, c in sorted(self.counts.items())},
-        }
+        return PLAN_OUTCOME.write(
+            {
+                "plan": self.plan.to_json(),
+                "checkpoint": self.checkpoint.to_json(),
+                "receipts": [dict(r) for r in self.receipts],
+                "counts": {table: c.to_json() for table, c in sorted(self.counts.items())},
+            }
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PlanOutcome:
         """Read what `to_json` wrote."""
+        data = PLAN_OUTCOME.read(data)
         return cls(
             Plan.from_json(data["plan"]),
             Checkpoint.from_json(data["checkpoint"]),

@@ -10,8 +10,12 @@ from functools import cached_property
 from typing import Any
 
 from databus.core.offsets import OffsetRange
-from databus.core.stored_json import FORMAT_VERSION, canonical_json, require_version
+from databus.core.stored_form import VERSION, Form
+from databus.core.stored_json import canonical_json
 from databus.core.tables import TableSchema
+
+SINK_PLAN = Form("plan of a sink", "slots prev partitions", part=True)
+PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode")
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,12 @@ class SinkPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"slots": self.slots, "prev": list(self.prev), "partitions": dict(self.partitions)}
+        return SINK_PLAN.write({"slots": self.slots, "prev": list(self.prev), "partitions": dict(self.partitions)})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SinkPlan:
         """Read what `to_json` wrote."""
+        data = SINK_PLAN.read(data)
         return cls(data["slots"], tuple(data["prev"]), dict(data["partitions"]))
 
 
@@ -126,17 +131,18 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        return {
-            "v": FORMAT_VERSION,
-            "installation": self.installation,
-            "flow": self.flow,
-            "batch": self.batch,
-            "range": self.range.to_json(),
-            "sinks": {name: sink.to_json() for name, sink in sorted(self.sinks.items())},
-            "spec_hash": self.spec_hash,
-            "clock": self.clock.isoformat(),
-            "mode": self.mode,
-        }
+        return PLAN.write(
+            {
+                "installation": self.installation,
+                "flow": self.flow,
+                "batch": self.batch,
+                "range": self.range.to_json(),
+                "sinks": {name: sink.to_json() for name, sink in sorted(self.sinks.items())},
+                "spec_hash": self.spec_hash,
+                "clock": self.clock.isoformat(),
+                "mode": self.mode,
+            }
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
@@ -145,7 +151,7 @@ class Plan:
         Raises:
             CheckpointFormatError: another version, or not a plan.
         """
-        require_version(data, "plan")
+        data = PLAN.read(data)
         return cls(
             data["installation"],
             data["flow"],
@@ -164,5 +170,16 @@ class Plan:
 
     @cached_property
     def hash(self) -> str:
-        """First 16 hex digits of the SHA-256 of the plan's canonical JSON; stands in every marker."""
-        return hashlib.sha256(canonical_json(self.to_json())).hexdigest()[:16]
+        """First 16 hex digits of the SHA-256 of the plan's canonical JSON; stands in every marker.
+
+        Versions of forms count as 1: a plan keeps its hash, whichever databus wrote it and reads it again.
+        """
+        return hashlib.sha256(canonical_json({**_unversioned(self.to_json()), VERSION: 1})).hexdigest()[:16]
+
+
+def _unversioned(value: Any) -> Any:
+    """Return stored JSON without the versions of its forms; names of sinks and topics stay."""
+    plain = {name: part for name, part in value.items() if name != VERSION}
+    ends = {side: {k: v for k, v in end.items() if k != VERSION} for side, end in plain["range"].items()}
+    sinks = {name: {k: v for k, v in sink.items() if k != VERSION} for name, sink in plain["sinks"].items()}
+    return {**plain, "range": ends, "sinks": sinks}

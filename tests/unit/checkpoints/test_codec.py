@@ -17,7 +17,7 @@ def test_what_was_encoded_is_decoded() -> None:
 )
 def test_anything_else_is_named(data: bytes) -> None:
     with pytest.raises(CheckpointFormatError, match="checkpoint of flow orders"):
-        decode(data, "checkpoint of flow orders")
+        decode_as(data, "checkpoint of flow orders", Checkpoint.from_json)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 from databus.binlog.schema_history.definition import Place, TableDefinition, TableName
 from databus.core.errors import CheckpointFormatError
 from databus.core.offsets import BinlogOffset, offset_from_json
+from databus.core.stored_form import Form
 
-FORMAT_VERSION = 1
-"""The `v` field of a stored history."""
+SCHEMA_HISTORY = Form("schema history", "seed covered tables")
 
 KEPT_ENTRIES = 1000
 """Entries of one table that are kept before the place up to which the log was followed."""
@@ -107,14 +107,16 @@ class SchemaHistory:
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        return {
-            "v": FORMAT_VERSION,
-            "seed": self.seed.to_json(),
-            "covered": list(self.covered),
-            "tables": [
-                {"name": list(name), "entries": [e.to_json() for e in entries]} for name, entries in self.tables.items()
-            ],
-        }
+        return SCHEMA_HISTORY.write(
+            {
+                "seed": self.seed.to_json(),
+                "covered": list(self.covered),
+                "tables": [
+                    {"name": list(name), "entries": [e.to_json() for e in entries]}
+                    for name, entries in self.tables.items()
+                ],
+            }
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SchemaHistory:
@@ -123,11 +125,7 @@ class SchemaHistory:
         Raises:
             CheckpointFormatError: another version.
         """
-        if data.get("v") != FORMAT_VERSION:
-            raise CheckpointFormatError(
-                f"a schema history has format version {data.get('v')!r}, this code reads {FORMAT_VERSION}",
-                hint="Upgrade databus on every worker before going on.",
-            )
+        data = SCHEMA_HISTORY.read(data)
         seed = offset_from_json(data["seed"])
         if not isinstance(seed, BinlogOffset):
             raise CheckpointFormatError(f"a schema history begins at {seed}, which is no place of a binlog")

@@ -14,13 +14,15 @@ from typing import Any, Literal
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
-from databus.core.errors import MarkerDivergedError
+from databus.core.errors import CheckpointFormatError, MarkerDivergedError
 from databus.core.plan import Plan
+from databus.core.stored_form import Form
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 
 MARKER_TOPIC = "_databus_markers"
 MAX_METADATA_BYTES = 1024
-_FORMAT = 1
+
+MARKER = Form("marker", "batch hash state chunk last done written outputs end at epoch", "before")
 
 # The group's coordinator is being made or moved, or a transaction that holds the marker is about to end.
 _PASSING = frozenset(
@@ -78,7 +80,6 @@ class Marker:
     def whole_metadata(self) -> str:
         """Return the JSON of all that is known, whatever its size."""
         data: dict[str, Any] = {
-            "v": _FORMAT,
             "batch": self.batch,
             "hash": self.hash,
             "state": self.state,
@@ -92,7 +93,7 @@ class Marker:
         data |= {"at": self.at} if self.at else {}
         data |= {"epoch": self.epoch} if self.epoch is not None else {}
         data |= {"before": self.before} if self.before is not None else {}
-        return json.dumps(data, separators=(",", ":"))
+        return json.dumps(MARKER.write(data), separators=(",", ":"))
 
     @classmethod
     def parse(cls, offset: int, metadata: str | None) -> Marker:
@@ -102,9 +103,9 @@ class Marker:
             MarkerDivergedError: not a marker of this format.
         """
         try:
-            data = json.loads(metadata or "")
-            if data["v"] != _FORMAT or data["batch"] != offset:
-                raise ValueError(f"format {data['v']}, batch {data['batch']}, offset {offset}")
+            data = MARKER.read(json.loads(metadata or ""))
+            if data["batch"] != offset:
+                raise ValueError(f"batch {data['batch']}, offset {offset}")
             outputs = data["outputs"]
             return cls(
                 data["batch"],
@@ -120,6 +121,10 @@ class Marker:
                 data.get("epoch"),
                 data.get("before"),
             )
+        except CheckpointFormatError as error:
+            raise MarkerDivergedError(
+                f"marker {metadata!r} at offset {offset} cannot be read: {error.message}", hint=error.hint
+            ) from error
         except (ValueError, KeyError, TypeError) as error:
             raise MarkerDivergedError(f"marker {metadata!r} at offset {offset} cannot be read: {error}") from error
 

@@ -1,0 +1,105 @@
+"""Every stored form says the lowest version that can express its value, and refuses by name what it does not know."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+import databus
+from databus.binlog.segments import RangeIndex, Segment
+from databus.core.errors import CheckpointFormatError, MarkerDivergedError
+from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange, offset_from_json
+from databus.core.plan import Plan, SinkPlan
+from databus.core.stored_form import Form
+from databus.sinks.kafka.markers import Marker
+
+_SEGMENT = Segment("a", "bin.000001", 4, 90, 100, 1, {0: 1}, 1, 1, 1, checksum=True)
+_RANGE = OffsetRange(BinlogOffset("bin.000001", 4), BinlogOffset("bin.000001", 90))
+
+
+def _forms() -> list[Form]:
+    found: dict[int, Form] = {}
+    for package in ("core", "checkpoints", "binlog", "sinks.kafka"):
+        path = importlib.import_module(f"databus.{package}")
+        for module in pkgutil.walk_packages(path.__path__, f"databus.{package}."):
+            for value in vars(importlib.import_module(module.name)).values():
+                if isinstance(value, Form):
+                    found[id(value)] = value
+    return sorted(found.values(), key=lambda form: form.name)
+
+
+FORMS = _forms()
+
+
+def test_all_forms_are_known_by_a_name_of_their_own() -> None:
+    assert databus.__version__
+    assert len({form.name for form in FORMS}) == len(FORMS) >= 25
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_a_newer_version_and_an_unknown_field_are_refused_by_name(form: Form) -> None:
+    newer = {"v": form.latest + 1}
+    with pytest.raises(CheckpointFormatError, match=f"stored {form.name} has format version") as refused:
+        form.read(newer)
+    assert "upgrade databus on every worker" in refused.value.hint
+    with pytest.raises(CheckpointFormatError, match=f"stored {form.name} .* unknown fields: tomorrow"):
+        form.read({"v": 1, "tomorrow": 1})
+
+
+class TestLowestVersion:
+    def test_of_a_binlog_offset(self) -> None:
+        before = BinlogOffset("bin.000001", 4)
+        assert "v" not in before.to_json()
+        assert replace(before, created_s=7).to_json()["v"] == 2
+
+    def test_of_a_kafka_offset(self) -> None:
+        before = KafkaOffsets({"t": {0: 1}})
+        assert "v" not in before.to_json()
+        lives = KafkaOffsets({"t": {0: 1}}, lives={"t": {1: {0: 0}}})
+        assert lives.to_json()["v"] == 2
+        assert offset_from_json(lives.to_json()) == lives
+
+    def test_of_a_segment_and_its_index(self) -> None:
+        index = RangeIndex(_RANGE, "*", (), (_SEGMENT,), 86, more=False)
+        assert index.to_json()["v"] == 1
+        newer = replace(index, segments=(replace(_SEGMENT, definitions=()),))
+        assert newer.to_json()["v"] == 2
+        assert RangeIndex.from_json(newer.to_json()) == newer
+
+    def test_of_a_marker(self) -> None:
+        assert '"v":1' in Marker(1, "h").metadata()
+        assert '"v":2' in Marker(1, "h", before="").metadata()
+
+
+def test_fields_that_were_written_under_version_1_are_read() -> None:
+    offset = {**KafkaOffsets({"t": {0: 1}}, lives={"t": {1: {0: 0}}}).to_json()}
+    del offset["v"]
+    assert offset_from_json(offset) == KafkaOffsets({"t": {0: 1}}, lives={"t": {1: {0: 0}}})
+    marker = Marker(1, "h", before="b")
+    assert Marker.parse(1, marker.metadata().replace('"v":2', '"v":1')) == marker
+
+
+def test_a_plan_keeps_its_hash_whatever_versions_its_parts_say() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    end = BinlogOffset("bin.000001", 90, created_s=7)
+    plan = Plan("i", "f", 1, OffsetRange(BinlogOffset("bin.000001", 4), end), {"v": SinkPlan()}, "s", now)
+    # As it was before offsets had versions: markers hold that hash.
+    assert plan.hash == "a38868245ddce343"
+
+
+def test_what_an_index_lacks_is_named() -> None:
+    stored = RangeIndex(_RANGE, "*", (), (_SEGMENT,), 86, more=False).to_json()
+    with pytest.raises(CheckpointFormatError, match="segment of format version 1 has unknown fields: colour"):
+        RangeIndex.from_json({**stored, "segments": [{**stored["segments"][0], "colour": 1}]})
+    with pytest.raises(CheckpointFormatError, match="lacks or garbles a field"):
+        RangeIndex.from_json({"v": 1, "range": stored["range"]})
+
+
+def test_a_newer_marker_is_refused_with_what_to_do() -> None:
+    with pytest.raises(MarkerDivergedError, match="stored marker has format version 9") as refused:
+        Marker.parse(1, Marker(1, "h").metadata().replace('"v":1', '"v":9'))
+    assert "upgrade databus" in refused.value.hint

@@ -35,6 +35,7 @@ from databus.binlog.mapped import windows
 from databus.binlog.segment_keep import KeepLimit
 from databus.binlog.store_space import store_full, writing
 from databus.core.errors import ClaimError, SourceUnavailableError
+from databus.core.private_files import private_folder, private_opener
 
 FOLDER = ".claims"
 """Beside the flows' own folders; no flow can have this name."""
@@ -174,10 +175,10 @@ class ClaimStore:
                 _copy(data, target)
             return
         folder = Path(path).parent
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         unfinished = folder / f".{uuid.uuid4().hex}"
         try:
-            with writing(folder, len(data)), unfinished.open("wb", buffering=0) as target:
+            with writing(folder, len(data)), open(unfinished, "wb", buffering=0, opener=private_opener) as target:
                 _copy(data, target)
                 os.fsync(target.fileno())
             unfinished.rename(path)

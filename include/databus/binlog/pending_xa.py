@@ -14,6 +14,7 @@ from databus.binlog.segments import FetchedPrepare, PinnedPrepare, Segment, comm
 from databus.binlog.xa import CommitPlace
 from databus.core.errors import PreparedTransactionMissingError
 from databus.core.offsets import BinlogOffset, PreparedTransaction
+from databus.core.private_files import private_file
 from databus.core.tables import TableSchema
 
 _COPY_BYTES = 4 << 20
@@ -173,7 +174,7 @@ def _renumbered(rows: Mapping[int, int], numbers: Mapping[int, int]) -> dict[int
 
 def _copy(prepared: PreparedTransaction, staged: StagedPrepare, path: Path) -> None:
     left = prepared.end_pos - prepared.start_pos
-    with staged.path.open("rb") as source, path.open("wb") as target:
+    with staged.path.open("rb") as source, private_file(path) as target:
         target.write(source.read(staged.description_bytes))
         source.seek(staged.end - left)
         while left:

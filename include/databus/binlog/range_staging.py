@@ -22,6 +22,7 @@ from databus.binlog.store_space import writing
 from databus.binlog.xa import CommitPlace, XaEvent, XaPhase
 from databus.core.errors import OffsetInvalidError
 from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
+from databus.core.private_files import private_opener
 
 Ints = npt.NDArray[np.int64]
 
@@ -295,7 +296,7 @@ class _SegmentWriter:
         self._log, self._start_pos, self._gtids = file, start_pos, gtids
         self._path = folder / segment_name(file.name, start_pos)
         with writing(self._path, len(file.description)):
-            self.file: BinaryIO = self._path.open("wb", buffering=0)
+            self.file: BinaryIO = open(self._path, "wb", buffering=0, opener=private_opener)  # noqa: SIM115
             self.file.write(file.description)
         self.written = self.plain_bytes = 0
         self._kept = 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from databus.core.errors import CheckpointUnavailableError
+from databus.core.private_files import private_file, private_folder
 
 
 class DurableFolder:
@@ -38,9 +39,9 @@ class DurableFolder:
                 self._files.pipe_file(f"{self._home}/{name}", data)
                 return
             home = Path(self._home)
-            home.mkdir(parents=True, exist_ok=True)
+            private_folder(home)
             part = home / f".{name}.{uuid.uuid4().hex}"
-            with part.open("wb") as file:
+            with private_file(part) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

@@ -14,6 +14,7 @@ from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.ops.alerts import channels_of
 from databus.ops.preflight import preflight
+from databus.ops.private_data import examine_private_data
 from databus.ops.security import examine_security
 from databus.ops.services import open_services
 
@@ -78,6 +79,7 @@ def examine_flow(flow: Flow, connections: ConnectionSource) -> list[Finding]:
         with open_services(flow, connections) as services:
             findings.append(Finding(f"zookeeper {flow.zookeeper}", Level.OK, "reachable"))
             findings.append(examine_access(connections.get(flow.zookeeper)))
+            findings.append(examine_private_data(services.settings))
             findings += preflight(flow, services)
     except DatabusError as error:
         findings.append(Finding.of(f"zookeeper {flow.zookeeper}", error))

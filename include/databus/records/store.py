@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -23,6 +24,7 @@ from sqlalchemy.exc import (
 )
 
 from databus.core.errors import ConfigError, RecordingError
+from databus.core.private_files import FILE_MODE, private_folder
 from databus.records.database import BOUNDS, BUSY_TIMEOUT_MS, CHECK_IT
 from databus.records.schema import is_newest, migrate
 
@@ -113,7 +115,9 @@ class RecordStore:
                 return
             if self.sqlite and self.url.database not in (None, "", ":memory:"):
                 try:
-                    Path(str(self.url.database)).parent.mkdir(parents=True, exist_ok=True)
+                    private_folder(Path(str(self.url.database)).parent)
+                    # SQLite gives its journals the mode of the file.
+                    os.close(os.open(str(self.url.database), os.O_RDWR | os.O_CREAT, FILE_MODE))
                 except OSError as error:
                     raise RecordingError(
                         f"{self!r}: {error}", hint="Set DATABUS_RECORDS_URL to a folder that can be written."

@@ -21,6 +21,7 @@ from databus.binlog.store_space import writing
 from databus.binlog.xa import XaPhase
 from databus.core.errors import DecodeError, OffsetInvalidError, OffsetPurgedError
 from databus.core.offsets import BinlogOffset, PreparedTransaction
+from databus.core.private_files import private_file
 from databus.sources.flow_stores import FlowStores
 from databus.sources.mysql_server import MysqlServer
 from databus.sources.segment_relay import SegmentRelay
@@ -94,7 +95,7 @@ class PreparedTransactions:
 
     def _written(self, prepared: PreparedTransaction, log: Dump | KeptLog, path: Path) -> bool:
         walk = LogWalk(_NO_TABLES, f"{self._server.place}: {prepared.file}:{prepared.start_pos}")
-        with path.open("wb") as target:
+        with private_file(path) as target:
             for batch in log.batches():
                 for piece in walk.walk(batch):
                     if isinstance(piece, FileStart):

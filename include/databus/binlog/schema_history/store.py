@@ -15,6 +15,7 @@ from typing import Any
 from databus.binlog.schema_history.definition import Place
 from databus.binlog.schema_history.history import SchemaHistory
 from databus.core.errors import SourceUnavailableError
+from databus.core.private_files import private_folder, write_private
 
 _HISTORY, _COVERED = "history.json", "covered.json"
 
@@ -87,9 +88,9 @@ class HistoryStore:
                 self._files.pipe_file(target, text)
                 return
             path = Path(target)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(path.parent)
             fresh = path.with_name(f".{name}-{uuid.uuid4().hex}")
-            fresh.write_bytes(text)
+            write_private(fresh, text)
             fresh.replace(path)
         except OSError as error:
             raise self._unusable(error) from error

@@ -14,8 +14,9 @@ import json
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,9 @@ from databus.core.private_files import private_folder, write_private
 from databus.core.stored_form import Form
 
 PREPARED = Form("kept prepare", "xid definitions")
+
+LEFT_AGE_S = 86_400.0
+"""A range's folder that nobody planned is left from a kill when nothing was written in it for so long."""
 
 _INDEX = "index.json"
 _PINS = "prepared"
@@ -191,6 +195,52 @@ class SegmentStore:
             for file in list(Path(folder).iterdir()):
                 file.unlink()
             Path(folder).rmdir()
+
+    def leftovers(self, now: float) -> Sequence[str]:
+        """Return the folders of ranges, staged or published, in which nothing was written for `LEFT_AGE_S`.
+
+        Whoever stages or reads without the lease (a dry run, a replay) is done by then.
+
+        Args:
+            now: seconds since the epoch.
+
+        Raises:
+            SourceUnavailableError: the store cannot be used.
+        """
+        try:
+            self._files.invalidate_cache(self._home)
+            found = self._files.ls(self._home, detail=True)
+            folders = [str(e["name"]).rstrip("/") for e in found if e["type"] == "directory"]
+            ranges = [folder for folder in folders if not folder.endswith(f"/{_PINS}")]
+            return [folder for folder in ranges if now - self._written_at(folder, now) > LEFT_AGE_S]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def sweep(self, leftovers: Sequence[str], planned: Collection[OffsetRange]) -> Sequence[str]:
+        """Delete leftovers but those of ranges that are planned; only under the flow's lease. Return what is gone.
+
+        Raises:
+            SourceUnavailableError: the store cannot be used.
+        """
+        kept = {self._folder(wanted) for wanted in planned}
+        gone = [folder for folder in leftovers if folder not in kept]
+        try:
+            for folder in gone:
+                with contextlib.suppress(FileNotFoundError):
+                    self._files.rm(folder, recursive=True)
+        except OSError as error:
+            raise self._unusable(error) from error
+        return gone
+
+    def _written_at(self, folder: str, now: float) -> float:
+        """Return when something was written in a folder last; now where the store does not tell."""
+        self._files.invalidate_cache(folder)
+        entries = [*self._files.ls(folder, detail=True), *([self._files.info(folder)] if self._local else [])]
+        stamps = [e.get("mtime") or e.get("LastModified") or e.get("created") for e in entries]
+        times = [t.timestamp() if isinstance(t, datetime) else t for t in stamps]
+        return max((t if isinstance(t, (int, float)) else now for t in times), default=now)
 
     def _folder(self, planned: OffsetRange) -> str:
         start, end = planned.start, planned.end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -175,6 +175,22 @@ class SharedLogSource(Source, Protocol):
 
     def rest(self) -> None:
         """Close connections until something is asked again: a server has not enough for all flows that wait."""
+        ...
+
+
+@runtime_checkable
+class StagingSource(Protocol):
+    """A source that stages what it plans, and may leave it when it is killed."""
+
+    def sweep(self, planned: Callable[[], Collection[OffsetRange]]) -> None:
+        """Delete what was staged long ago and is in no plan; only under the flow's lease.
+
+        Args:
+            planned: returns the ranges of all plans in flight, those of sinks behind included.
+
+        Raises:
+            SourceUnavailableError: the store cannot be used.
+        """
         ...
 
 

@@ -27,6 +27,7 @@ from databus.runtime.live import live_lane
 from databus.runtime.page_out import PAGE_EVERY, page_out
 from databus.runtime.purged import note_purged
 from databus.runtime.sinks_behind import SinksBehind
+from databus.runtime.sweep import sweep
 from databus.runtime.takeover import Claimed, refuse_superseded, take_over
 from databus.runtime.upkeep import Upkeep
 from databus.runtime.window_limits import WindowControl
@@ -81,6 +82,7 @@ def _begin(session: FlowSession, lease: Lease) -> Checkpoint:
     """Bring ZooKeeper and the ledger up to date under a new claim; return where the flow goes on from."""
     checkpoint = take_over(Claimed.of(session, lease)) or _start(session, lease)
     _page_out(session)
+    sweep(session)
     return checkpoint
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
 
 from databus.binlog.schema_history.store import HistoryStore
 from databus.binlog.segment_store import SegmentStore, servers_with_segments
+from databus.core.offsets import OffsetRange
 from databus.sources.mysql_server import MysqlServer
+
+log = logging.getLogger(__name__)
 
 
 class FlowStores:
@@ -34,6 +39,20 @@ class FlowStores:
         """Return the stores of other servers' segments: of those that the flow read before a failover."""
         known = servers_with_segments(self._root, self._flow)
         return [self.segments(server) for server in known if server != self._server.identity]
+
+    def sweep(self, planned: Callable[[], Collection[OffsetRange]]) -> None:
+        """Delete ranges that a kill left and nobody planned; only under the flow's lease.
+
+        Args:
+            planned: returns the ranges of all plans in flight, those of sinks behind included; asked only where
+                something is left.
+        """
+        stores = [self.segments(server) for server in servers_with_segments(self._root, self._flow)]
+        left = [(store, found) for store in stores if (found := store.leftovers(time.time()))]
+        kept = planned() if left else ()
+        for store, found in left:
+            for folder in store.sweep(found, kept):
+                log.info("flow %s: %s was left by a kill and is in no plan: deleted", self._flow, folder)
 
     def history(self) -> HistoryStore:
         """Return the store of its tables' definitions; a backfill of a flow knows the tables as the flow does."""

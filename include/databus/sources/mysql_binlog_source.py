@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 
 from databus.binlog.capture import TableCapture
@@ -234,6 +234,10 @@ class MysqlBinlogSource:
             for prepared in resolved:
                 former.unpin(prepared, named=True)
         self._relay.prune()
+
+    def sweep(self, planned: Callable[[], Collection[OffsetRange]]) -> None:
+        """Delete staged ranges that a kill left and nobody planned."""
+        self._stores.sweep(planned)
 
     def lag(self, committed: Offset) -> Lag:
         """Measure bytes to the head, and the age of the first transaction that is not committed."""

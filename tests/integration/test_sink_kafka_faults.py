@@ -390,6 +390,9 @@ class TestUpkeep:
         assert sink.refresh() == 0
         adapter.write(sink, adapter.plan(sink, 1, 0), inserts([1], 1500))
         before = sink.markers()
-        assert sink.refresh() == 1
+        assert sink.refresh(3600) == 1
         assert sink.markers() == before
+        assert adapter.make_sink().refresh(3600) == 0  # of the next window, within the hour
+        assert sink.markers() == before
+        assert sink.refresh() == 1
         adapter.write(sink, adapter.plan(sink, 2, 1), inserts([2], 2500))

@@ -19,6 +19,10 @@ SHARE = 0.25
 """Markers are written again after this share of the time for which the sink keeps them."""
 
 
+EVERY_S = 3600.0
+"""Windows of an idle flow follow each other by the minute: they write markers again once an hour between them."""
+
+
 @runtime_checkable
 class ForgetfulSink(Protocol):
     """A sink that forgets markers which are not written for long."""
@@ -27,8 +31,15 @@ class ForgetfulSink(Protocol):
         """Return the seconds for which a marker is kept."""
         ...
 
-    def refresh(self) -> int:
-        """Write each marker again as it stands; only under the flow's lease. Return how many there were."""
+    def refresh(self, after_s: float = 0.0) -> int:
+        """Write again each marker for which nobody did so within a time; only under the flow's lease.
+
+        Args:
+            after_s: the time, in seconds.
+
+        Returns:
+            How many were written.
+        """
         ...
 
 
@@ -63,11 +74,13 @@ class Upkeep:
                         self._retention_s[name] = sink.marker_retention_s()
                     if age_s < self._retention_s[name] * SHARE:
                         continue
-                    refreshed = sink.refresh()
+                    refreshed = sink.refresh(min(EVERY_S, self._retention_s[name] * SHARE))
             except SinkError as error:
                 log.warning("flow %s: markers of sink %s are not refreshed: %s", session.flow.name, name, error)
                 continue
             self._refreshed[name] = self.monotonic()
+            if not refreshed:
+                continue
             log.info(
                 "flow %s: idle for %.0f s: %d markers of sink %s written again, kept for %.0f s",
                 session.flow.name, idle_s, refreshed, name, self._retention_s[name],

@@ -29,7 +29,8 @@ class Forgetful:
             raise SinkUnavailableError("away")
         return 7 * DAY_S
 
-    def refresh(self) -> int:
+    def refresh(self, after_s: float = 0.0) -> int:
+        self.asked.append(after_s)
         self.refreshed += 1
         return 2
 
@@ -62,3 +63,9 @@ def test_a_sink_that_is_away_is_asked_again() -> None:
     sink.down = False
     upkeep.idle(session(3, kafka=sink), COMMITTED)
     assert sink.refreshed == 1
+
+
+def test_windows_leave_what_another_refreshed_within_the_hour() -> None:
+    sink = Forgetful()
+    Upkeep().idle(session(30, kafka=sink), COMMITTED)
+    assert sink.asked == [3600.0]

@@ -22,7 +22,8 @@ from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_er
 MARKER_TOPIC = "_databus_markers"
 MAX_METADATA_BYTES = 1024
 
-MARKER = Form("marker", "batch hash state chunk last done written outputs end at epoch", "before")
+MARKER = Form("marker", "batch hash state chunk last done written outputs end at epoch refreshed_s", "before")
+"""`refreshed_s` came after version 1 and decides nothing: `021bfd3` passes over what it does not know in a marker."""
 
 # The group's coordinator is being made or moved, or a transaction that holds the marker is about to end.
 _PASSING = frozenset(
@@ -55,6 +56,7 @@ class Marker:
         epoch: of a register, the claim that wrote it; None in the markers of slots.
         before: hash of the batch before ("" for none) where the plan was closed because the flow changed: the marker
             before can be put back. None elsewhere, also where an amendment closed the plan, which is for good.
+        refreshed_s: when it was written again for an idle flow, seconds since the epoch; None for a batch's own.
     """
 
     batch: int
@@ -69,11 +71,18 @@ class Marker:
     at: str = ""
     epoch: int | None = None
     before: str | None = None
+    refreshed_s: int | None = field(default=None, compare=False)
 
     def metadata(self) -> str:
         """Return the JSON that is committed; outputs, then `end`, are left out where it would exceed 1 KB."""
         smaller = replace(self, outputs=None)
-        forms = (self, smaller, replace(smaller, end=None), replace(smaller, end=None, at=""))
+        forms = (
+            self,
+            replace(self, refreshed_s=None),
+            smaller,
+            replace(smaller, end=None),
+            replace(smaller, end=None, at=""),
+        )
         texts = (form.whole_metadata() for form in forms)
         return next(text for text in texts if len(text.encode()) <= MAX_METADATA_BYTES)
 
@@ -93,6 +102,7 @@ class Marker:
         data |= {"at": self.at} if self.at else {}
         data |= {"epoch": self.epoch} if self.epoch is not None else {}
         data |= {"before": self.before} if self.before is not None else {}
+        data |= {"refreshed_s": self.refreshed_s} if self.refreshed_s is not None else {}
         return json.dumps(MARKER.write(data), separators=(",", ":"))
 
     @classmethod
@@ -120,6 +130,7 @@ class Marker:
                 data.get("at", ""),
                 data.get("epoch"),
                 data.get("before"),
+                data.get("refreshed_s"),
             )
         except CheckpointFormatError as error:
             raise MarkerDivergedError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -32,7 +33,7 @@ from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES, topics_of
 from databus.sinks.kafka.topics import DEFAULT_RETENTION_S, Topics
-from databus.sinks.kafka.upkeep import abandon_slot, refresh_slot
+from databus.sinks.kafka.upkeep import abandon_slot, is_due, refresh_slot
 
 _MARKER_PARTITIONS = 16
 
@@ -181,15 +182,22 @@ class KafkaSink:
         """Say what a move of the checkpoint does to the topics."""
         return effect_of(self.spec.sink_name, self.topics, outputs, back=back)
 
-    def refresh(self) -> int:
+    def refresh(self, after_s: float = 0.0) -> int:
         """Commit each slot's marker again, for an idle flow whose group would expire; only under the flow's lease.
+
+        Args:
+            after_s: a marker that was refreshed less than so many seconds ago stays, whoever did that.
 
         Returns:
             Number of markers refreshed.
         """
         if not self.marked:
             return 0
-        return sum(refresh_slot(self.key, slot, self._producer({})) for slot in range(self.spec.slots))
+        now = time.time()
+        due = [
+            slot for slot, marker in enumerate(self.markers()) if marker is not None and is_due(marker, now, after_s)
+        ]
+        return sum(refresh_slot(self.key, slot, self._producer({}), now) for slot in due)
 
     def marker_retention_s(self) -> float:
         """Return for how long the brokers keep a marker that is not written again (offsets.retention.minutes)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from databus.core.plan import Plan
-from databus.sinks.kafka.markers import MarkerKey, State, compare, untouched
+from databus.sinks.kafka.markers import Marker, MarkerKey, State, compare, untouched
 from databus.sinks.kafka.session import ProducerSettings, Session
 
 
@@ -32,7 +32,12 @@ def abandon_slot(key: MarkerKey, slot: int, settings: ProducerSettings, plan: Pl
         session.discard()
 
 
-def refresh_slot(key: MarkerKey, slot: int, settings: ProducerSettings) -> bool:
+def is_due(marker: Marker, now_s: float, after_s: float) -> bool:
+    """Tell whether a marker was not refreshed within a time; one of a clock that is ahead is due."""
+    return marker.refreshed_s is None or not 0 <= now_s - marker.refreshed_s < after_s
+
+
+def refresh_slot(key: MarkerKey, slot: int, settings: ProducerSettings, now_s: float) -> bool:
     """Commit the slot's marker as it stands, so that the broker's retention starts anew; False where there is none."""
     session = Session(key, slot, settings)
     try:
@@ -40,7 +45,7 @@ def refresh_slot(key: MarkerKey, slot: int, settings: ProducerSettings) -> bool:
         if marker is None:
             return False
         session.begin()
-        session.commit(marker)
+        session.commit(replace(marker, refreshed_s=int(now_s)))
         return True
     finally:
         session.discard()

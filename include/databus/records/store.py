@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
@@ -116,8 +117,11 @@ class RecordStore:
             if self.sqlite and self.url.database not in (None, "", ":memory:"):
                 try:
                     private_folder(Path(str(self.url.database)).parent)
-                    # SQLite gives its journals the mode of the file.
-                    os.close(os.open(str(self.url.database), os.O_RDWR | os.O_CREAT, FILE_MODE))
+                    if not str(self.url.database).startswith("file:"):
+                        # SQLite gives its journals the mode of the file; one that is there stays as it is.
+                        with contextlib.suppress(FileExistsError):
+                            new = os.open(str(self.url.database), os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE)
+                            os.close(new)
                 except OSError as error:
                     raise RecordingError(
                         f"{self!r}: {error}", hint="Set DATABUS_RECORDS_URL to a folder that can be written."

@@ -10,12 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from databus.core.errors import TransformError
+from databus.core.events import Op
 from databus.core.tables import TableSchema
 from databus.rows.expression import PSEUDO_COLUMNS, Expression
 from databus.rows.fields import Field, Rewrite, fields_of, sql_string
+from databus.rows.leaving import LEFT_OUT, UNJUDGED
 
 IMAGES = ("before", "after", "row")
 """Which image a column is read from; "row" is the after-image where it holds the column, else the before-image."""
+
+_FATE = "fate"
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,8 @@ class Changes:
     """Rows plus what is known of their columns. Make one with `of`.
 
     Attributes:
-        rows: DataFrame of `ROW_COLUMNS`, `route` (string, `database.table` at first) and `filtered` (boolean).
+        rows: DataFrame of `ROW_COLUMNS`, `route` (string, `database.table` at first), `filtered` (boolean) and
+            `unjudged` (string, why a filter cannot judge the row; NULL where all could).
         tables: schemas as the transforms so far left them: renamed, dropped, rewritten columns.
         fields: schema_id → its columns and where each is stored.
         edited: schema_ids whose stored images no longer match their fields.
@@ -40,6 +45,7 @@ class Changes:
         from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
         rows = rows.withColumn("route", F.concat_ws(".", "database", "table")).withColumn("filtered", F.lit(False))
+        rows = rows.withColumn("unjudged", F.lit(None).cast("string"))
         return cls(rows, tuple(tables), {schema.schema_id: fields_of(schema) for schema in tables})
 
     def schema(self, schema_id: int) -> TableSchema:
@@ -89,20 +95,40 @@ class Changes:
 
         return F.expr(self.require(name, schema, "column").typed(image))
 
-    def bind(self, expression: Expression, schema: TableSchema, what: str) -> str:
+    def bind(
+        self, expression: Expression, schema: TableSchema, what: str, *, image: str = "row", as_op: Op | None = None
+    ) -> str:
         """Return the Spark SQL of a user's expression for rows of `schema`.
+
+        Args:
+            expression: the parsed expression.
+            schema: one of `tables`.
+            what: who asks, for the error.
+            image: image that columns without a qualifier are read from.
+            as_op: judge the row as the insert or the delete that it would become: `_op` is that, and the image that
+                such a row does not have holds nothing.
 
         Raises:
             TransformError: it names a column the table does not have.
         """
+        without = {Op.CREATE: "before", Op.DELETE: "after"}.get(as_op) if as_op else None
 
-        def access(name: str, image: str) -> str:
+        def access(name: str, qualifier: str) -> str:
             field = self.field(name, schema)
-            if field is None and image == "row" and name.lower() in PSEUDO_COLUMNS:
-                return f"`{PSEUDO_COLUMNS[name.lower()]}`"
-            return f"({(field or self.require(name, schema, what)).typed(image)})"
+            if field is None and qualifier == "row" and name.lower() in PSEUDO_COLUMNS:
+                column = PSEUDO_COLUMNS[name.lower()]
+                return sql_string(as_op.value) if as_op and column == "op" else f"`{column}`"
+            field = field or self.require(name, schema, what)
+            if qualifier == without:
+                return f"CAST(NULL AS {field.column.spark_type})"
+            return f"({field.typed(image if qualifier == 'row' else qualifier)})"
 
         return expression.bind(access)
+
+    def judged(self, expression: Expression, schema: TableSchema) -> tuple[Field, ...]:
+        """Return the columns of a table that an expression names without a qualifier, each once."""
+        named = [self.field(found.name, schema) for found in expression.identifiers if found.image == "row"]
+        return tuple({field.source: field for field in named if field is not None}.values())
 
     def per_table(self, column: Callable[[TableSchema], Any | None], otherwise: Any) -> Any:
         """Return a Column: `column(schema)` for its rows, `otherwise` where that is None and for statements."""
@@ -118,12 +144,36 @@ class Changes:
         fallback = F.lit(otherwise)
         return fallback if chosen is None else chosen.otherwise(fallback)
 
-    def with_filter(self, keep: Any) -> Changes:
-        """Mark the rows for which the boolean Column is not true (false or NULL) as filtered; no row is taken out."""
+    def with_fates(self, fate: Any, cause: Any) -> Changes:
+        """Let each row meet its fate (see `databus.rows.leaving`); no row is taken out.
+
+        An update that becomes a delete or an insert keeps its place, its part and its event id, and loses the image
+        that such a row does not have, with what is said of that.
+
+        Args:
+            fate: string Column, the op that the row goes on with, `LEFT_OUT` or `UNJUDGED`; NULL leaves it as it is.
+            cause: string Column, why a row of fate `UNJUDGED` cannot be judged.
+        """
         from pyspark.sql import functions as F  # noqa: N812
 
-        out = ~F.coalesce(keep, F.lit(False))
-        return replace(self, rows=self.rows.withColumn("filtered", F.col("filtered") | out))
+        rows = self.rows.withColumn(_FATE, F.coalesce(fate, F.col("op")))
+        crossed = f"`{_FATE}` <> `op` AND `{_FATE}` ="
+        inserted, deleted = f"({crossed} '{Op.CREATE}')", f"({crossed} '{Op.DELETE}')"
+        flags = (
+            f"CASE WHEN {inserted} THEN filter(flags, f -> startswith(f, 'after.'))"
+            f" WHEN {deleted} THEN filter(flags, f -> startswith(f, 'before.')) ELSE flags END"
+        )
+        changed = {
+            "op": f"CASE WHEN {inserted} OR {deleted} THEN `{_FATE}` ELSE `op` END",
+            "before": f"CASE WHEN NOT {inserted} THEN `before` END",
+            "after": f"CASE WHEN NOT {deleted} THEN `after` END",
+            "flags": f"nullif({flags}, array())",
+            "absent": f"CASE WHEN NOT {deleted} THEN `absent` END",
+            "filtered": f"`filtered` OR `{_FATE}` = '{LEFT_OUT}'",
+        }
+        unjudged = F.when(F.col(_FATE) == UNJUDGED, F.coalesce("unjudged", cause)).otherwise(F.col("unjudged"))
+        columns = {name: F.expr(sql) for name, sql in changed.items()} | {"unjudged": unjudged}
+        return replace(self, rows=rows.withColumns(columns).drop(_FATE))
 
     def with_route(self, route: Any) -> Changes:
         """Set the route of every row to a string Column."""

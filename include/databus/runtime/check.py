@@ -40,9 +40,11 @@ def check(flow: Flow, changes: Changes, taken: Column) -> DataFrame:
     changes = changes.materialized()  # violations are Columns over the images as they are now
     checks = row_checks(flow)
     marks = [F.when(c.violation(changes), F.lit(c.check_name)) for c in checks]
-    violations = F.array_compact(F.array(*marks)) if marks else F.array().cast("array<string>")
+    # What a filter could not judge is held back, and says why beside the checks.
+    violations = F.array_compact(F.array(*marks, F.col("unjudged")))
     holding = [c.check_name for c in checks if c.severity == "quarantine"]
     held = F.arrays_overlap(VIOLATIONS, F.array(*map(F.lit, holding))) if holding else F.lit(False)
+    held = held | F.col("unjudged").isNotNull()
     state = (
         F.when(F.col("filtered") | ~taken, RowState.FILTERED)
         .when(held, RowState.QUARANTINED)

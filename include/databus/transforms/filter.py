@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import field_validator
 
+from databus.core.events import Op
 from databus.core.tables import TableSchema
 from databus.rows.changes import Changes
 from databus.rows.expression import parse_expression
+from databus.rows.leaving import CROSSES, Crossing, fate, lacking, lacking_names
 from databus.rows.selection import matches
 from databus.transforms.table_transform import TableTransform
 
@@ -21,16 +23,28 @@ class Filter(TableTransform):
 
     The condition sees one row: its columns by name with their types (the after-image's value, else the
     before-image's, so deletes too), `before.x` and `after.x` for one image, and `_op`, `_database`, `_table`,
-    `_ts_ms`. An update that leaves the condition is filtered as any other row: no delete is made of it. TRUNCATE and
-    DDL rows pass.
+    `_ts_ms`. TRUNCATE and DDL rows pass.
+
+    An update for which it is not true, but was with the columns of the before-image, leaves: it goes on as a delete
+    with that image, if the condition keeps such a delete. One for which it is true and was not enters: it goes on as
+    an insert, if the condition keeps such an insert. `before.x`, `after.x` and `_op` mean the same in both looks, so
+    that a condition on the change alone (`before.x <> after.x`) makes no delete. Place, ordinal and event id stay.
+
+    A row whose images lack a column that the condition names without a qualifier (`binlog_row_image` MINIMAL or NOBLOB)
+    is held back as "filter_lacks(column)". So is an update that the condition does not keep whose before-image lacks
+    one: whether it leaves is not known. One that it keeps goes on as an update.
 
     Attributes:
         condition: boolean expression in Spark SQL, deterministic, e.g. "amount > 100 AND status <> 'new'".
+        leaving: "delete" (default): what holds rows by key downstream (a search index, a compacted topic, a table)
+            holds those that satisfy the condition and no others; "ignore": an update that leaves is filtered, one that
+            enters goes on as an update. E.g. leaving="ignore" for a topic of events that nobody keeps by key.
     """
 
     kind: ClassVar[str] = "filter"
 
     condition: str
+    leaving: Literal["delete", "ignore"] = "delete"
 
     def __init__(self, condition: str | None = None, /, **options: Any):
         if condition is not None:
@@ -44,21 +58,40 @@ class Filter(TableTransform):
         return value
 
     def transform(self, changes: Changes) -> Changes:
-        """Mark the other rows as filtered.
+        """Mark the other rows as filtered, and make deletes and inserts of updates that leave and enter.
 
         Raises:
             TransformError: the condition names a column that a matching table does not have.
         """
         from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
-        parsed = parse_expression(self.condition)
+        def fate_of(schema: TableSchema) -> Any | None:
+            return F.expr(self._fate(changes, schema)) if matches(schema.full_name, self.tables) else None
 
-        def keep(schema: TableSchema) -> Any | None:
+        def cause_of(schema: TableSchema) -> Any | None:
             if not matches(schema.full_name, self.tables):
                 return None
-            return F.expr(changes.bind(parsed, schema, f"filter {self.condition!r}"))
+            image = "before" if self.leaving == "delete" else "row"
+            judged = changes.judged(parse_expression(self.condition), schema)
+            return F.expr(
+                f"CASE WHEN {CROSSES} THEN {lacking_names(judged, image)} ELSE {lacking_names(judged, 'row')} END"
+            )
 
-        return changes.with_filter(changes.per_table(keep, otherwise=True))
+        unchanged = F.lit(None).cast("string")
+        return changes.with_fates(changes.per_table(fate_of, unchanged), changes.per_table(cause_of, unchanged))
+
+    def _fate(self, changes: Changes, schema: TableSchema) -> str:
+        """Return SQL of the fate of a table's rows."""
+        parsed, what = parse_expression(self.condition), f"filter {self.condition!r}"
+        judged = changes.judged(parsed, schema)
+        crossing = Crossing(
+            was=changes.bind(parsed, schema, what, image="before"),
+            as_delete=changes.bind(parsed, schema, what, image="before", as_op=Op.DELETE),
+            as_insert=changes.bind(parsed, schema, what, as_op=Op.CREATE),
+            lacked=lacking(judged, "before"),
+        )
+        kept = changes.bind(parsed, schema, what)
+        return fate(kept, lacking(judged, "row"), crossing if self.leaving == "delete" else None)
 
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
         """Return the changes: a filter changes no column."""
@@ -73,5 +106,5 @@ class Filter(TableTransform):
         return tuple(dict.fromkeys(field.source for field in fields if field is not None))
 
     def label(self) -> str:
-        """Return the condition."""
-        return f"filter {self.condition}"
+        """Return the condition, and what is not done of rows that leave it."""
+        return f"filter {self.condition}" + (" (rows that leave it are ignored)" if self.leaving == "ignore" else "")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from databus import Flow, Mock, Noop
 from databus.core.errors import ConfigError
 from databus.core.flow_specs import TransformSpec
 from databus.core.spec import options_of
@@ -20,6 +21,7 @@ from databus.transforms.route import Route
 
 SPECS = [
     Filter("amount > 1", tables=("shop.*",)),
+    Filter("amount > 1", leaving="ignore"),
     Project("a", "b"),
     RenameColumns({"a": "b"}),
     DropColumns("card_number"),
@@ -54,6 +56,16 @@ def test_a_bad_condition_is_refused_with_file_and_line(condition: str) -> None:
         Filter(condition)
     assert f"{__file__}:{line}: Filter: condition:" in raised.value.message
     assert "condition" in raised.value.hint
+
+
+def test_what_is_done_of_rows_that_leave_is_seen_and_decides_the_output() -> None:
+    deleting, ignoring = Filter("a = 1"), Filter("a = 1", leaving="ignore")
+    assert deleting == Filter("a = 1", leaving="delete")
+    assert (deleting.label(), ignoring.label()) == ("filter a = 1", "filter a = 1 (rows that leave it are ignored)")
+    flows = [Flow(name="f", source=Mock(rows=1), transforms=(t,), sinks=(Noop(),)) for t in (deleting, ignoring)]
+    assert len({flow.spec_hash("code") for flow in flows}) == 2
+    with pytest.raises(ConfigError, match="leaving"):
+        Filter("a = 1", leaving="keep")
 
 
 def test_an_unknown_option_names_the_known_ones() -> None:

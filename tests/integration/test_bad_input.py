@@ -18,6 +18,7 @@ from databus.core.findings import Level
 from databus.demo.consumers import index_documents, topic_records
 from databus.demo.oracle import fold
 from databus.ops.doctor import examine_flow
+from databus.ops.run_view import run_view
 from databus.records.reports import quarantined
 from tests.integration.conftest import World
 
@@ -237,9 +238,10 @@ def test_topic_that_cannot_be_created(bench: Bench) -> None:
     diagnosed(bench, flow, "sink_setting")
 
 
-def test_index_mapping_that_rejects_a_document(bench: Bench) -> None:
+def test_index_mapping_that_rejects_a_document(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     flow = bench.flow(
         sinks=(
+            Kafka(conn_id="kafka_east", topic=bench.database),
             Elasticsearch(
                 conn_id="opensearch_default",
                 index=bench.database,
@@ -253,6 +255,21 @@ def test_index_mapping_that_rejects_a_document(bench: Bench) -> None:
     documents = index_documents(bench.world.sandbox.address("opensearch"), bench.database)
     assert set(documents) == {"1", "3"}
     assert result.quarantined == 1
+    shown = result.summary()
+    assert shown["state"] == "rejected"
+    assert shown["sinks"] == {
+        "elasticsearch": {"dispatched": 2, "rejected": 1},
+        "kafka": {"dispatched": 3, "rejected": 0},
+    }
+    warned, at_the_end = (r.getMessage() for r in caplog.records if "refused" in r.getMessage())
+    assert "NOT WELL: sink elasticsearch refused 1 rows, and took 2" in at_the_end
+    cause = "1 × mapper_parsing_exception: field [note] of type [integer]"
+    assert f"sink elasticsearch refused 1 rows of {bench.database}.orders: {cause};" in warned
+    assert "not a number" not in warned
+    viewed = run_view(flow.name, result.checkpoint.run_id, bench.world.settings)
+    assert viewed is not None
+    assert viewed["state"] == "rejected"
+    assert viewed["sinks"] == [{"sink": name, **counts} for name, counts in shown["sinks"].items()]
     held = quarantined(bench.world.settings.records_url, flow.name)
     assert [(row.key, "mapper_parsing_exception" in row.cause) for row in held] == [('{"id":2}', True)]
     assert '"not a number"' in held[0].payload

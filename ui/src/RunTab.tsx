@@ -32,6 +32,10 @@ export function RunTab({ dagId, runId }: { dagId: string; runId: string }) {
         <Table head={["table", "read", "filtered", "quarantined", "dispatched"]}
           rows={run.inputs.map((i) => [i.table, i.read, i.filtered, i.quarantined, i.dispatched])} />
       </Part>
+      <Part title="Sinks">
+        <Table head={["", "sink", "dispatched", "rejected"]}
+          rows={run.sinks.map((s) => [s.rejected ? "✗ refused rows" : "✓ took all", s.sink, s.dispatched, s.rejected])} />
+      </Part>
       <Part title="Outputs">
         <Table head={["sink", "output", "written"]}
           rows={run.outputs.filter((o) => o.output).map(({ sink, output, ...facts }) => [sink, output, facts_of(facts)])} />
@@ -61,6 +65,11 @@ function Header({ run, dagId, runId }: { run: Run; dagId: string; runId: string 
       <p data-testid="counts">
         {reconciled ? "✓ adds up" : "✗ does not add up"}: read {n} = {f} filtered + {q} quarantined + {d} dispatched
       </p>
+      {run.state === "rejected" ? (
+        <p role="alert" data-testid="rejected">
+          ✗ not well: {run.sinks.filter((s) => s.rejected).map((s) => `sink ${s.sink} refused ${s.rejected.toLocaleString("en")} rows`).join(", ")}; they are in quarantine
+        </p>
+      ) : null}
       <p>{Object.entries(run.durations_ms).map(([stage, ms]) => `${stage} ${Math.round(ms).toLocaleString("en")} ms`).join(" · ")}</p>
       <p>
         Quality: {run.quality === null ? "not evaluated yet" : run.quality.success ? "✓ passed" : `✗ violated, worst: ${run.quality.worst ?? "unknown"}`}

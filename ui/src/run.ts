@@ -18,6 +18,8 @@ export type Batch = {
 export type Run = {
   flow: string; run_id: string; from: string | null; to: string | null; watermark: string | null; bytes: number;
   counts: Counts & { reconciled: boolean };
+  state: "ok" | "rejected";
+  sinks: { sink: string; dispatched: number; rejected: number }[];
   inputs: (Counts & { table: string })[];
   outputs: Output[];
   expectations: Expectation[];

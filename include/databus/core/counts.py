@@ -18,8 +18,8 @@ class TableCounts:
     Attributes:
         read: rows read; always filtered + quarantined + dispatched.
         filtered: dropped by a filter or not routed to any sink.
-        quarantined: held back by a check or rejected by a sink.
-        dispatched: confirmed by the sink.
+        quarantined: held back by a check, or refused by at least one sink; each row once, however many refused it.
+        dispatched: confirmed by every sink that takes it. What a single sink took stands in its receipts.
     """
 
     read: int = 0

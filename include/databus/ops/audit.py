@@ -57,7 +57,9 @@ class AuditResult:
             ),
         ]
         lines += [
-            f"sink {sink.sink}: {sink.written} records written, {sink.rejected} rejected" for sink in self.summary.sinks
+            f"sink {sink.sink}: {sink.written} records written, {sink.dispatched} rows dispatched, "
+            f"{sink.rejected} rejected{': NOT WELL' if sink.rejected else ''}"
+            for sink in self.summary.sinks
         ]
         lines += [
             f"check {m.check} ({m.severity}) on {m.table}: {m.violations} of {m.evaluated} violate"
@@ -75,6 +77,8 @@ class AuditResult:
             "batches": len(self.summary.batches),
             "compared": self.compared.batches,
             "rows": self.summary.total.to_json(),
+            "state": self.summary.state,
+            "sinks": {s.sink: {"dispatched": s.dispatched, "rejected": s.rejected} for s in self.summary.sinks},
             "quality": self.quality.success,
             "problems": list(self.problems),
             "data_docs": self.quality.data_docs,

@@ -49,6 +49,10 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
                  flow.name, result.lag_bytes, eta)  # fmt: skip
     if result.headroom is not None and result.headroom.low:
         log.warning("flow %s: retention headroom is low: %s", flow.name, result.headroom)
+    for sink, counts in result.sinks.items():
+        if counts.rejected:
+            log.warning("flow %s: NOT WELL: sink %s refused %d rows, and took %d; they are in quarantine",
+                        flow.name, sink, counts.rejected, counts.dispatched)  # fmt: skip
     for sink, offset in result.behind.items():
         log.warning("flow %s: sink %s is behind: it stands at %s", flow.name, sink, offset)
     return result

@@ -32,6 +32,11 @@ class SinkTotal:
     rejected: int
     outputs: Mapping[str, Mapping[str, Any]]
 
+    @property
+    def dispatched(self) -> int:
+        """Rows that the sink confirmed."""
+        return sum(self.rows.values())
+
 
 @dataclass(frozen=True)
 class RunSummary:
@@ -69,6 +74,11 @@ class RunSummary:
     def total(self) -> TableCounts:
         """Counts over all tables."""
         return _sum(self.tables.values())
+
+    @property
+    def state(self) -> str:
+        """Whether all is well: "rejected" when a sink refused rows, else "ok"."""
+        return "rejected" if any(sink.rejected for sink in self.sinks) else "ok"
 
     @property
     def reconciled(self) -> bool:

@@ -7,6 +7,7 @@ import logging
 from databus.core.errors import RecordingError
 from databus.core.expectations import MISSING
 from databus.core.protocols import Recorder
+from databus.core.refusals import refusals
 from databus.core.report import BatchReport
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,11 @@ def log_batch(report: BatchReport) -> None:
         " ".join(f"{stage}={value:.0f}" for stage, value in report.durations_ms.items()),
         f"; watermark {report.watermark.isoformat()}" if report.watermark else "",
     )
+    for refused in refusals(report.receipts):
+        log.warning(
+            "flow %s: batch %d: %s; held in quarantine (`databus quarantine list %s --stage %s`)",
+            report.plan.flow, report.plan.batch, refused, report.plan.flow, refused.sink,
+        )  # fmt: skip
     for result in report.checks:
         if result.violations and result.kind != MISSING:
             log.warning(

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.lag import Headroom, eta_s
+from databus.core.receipts import WriteReceipt
 from databus.core.report import BatchReport
+
+
+@dataclass
+class SinkCounts:
+    """Rows of a window at one sink.
+
+    Attributes:
+        dispatched: rows that it confirmed.
+        rejected: rows that it refused; they are in quarantine.
+    """
+
+    dispatched: int = 0
+    rejected: int = 0
 
 
 @dataclass
@@ -19,11 +34,12 @@ class WindowResult:
         batches: number of committed batches.
         rows: rows read.
         bytes: log bytes read.
-        quarantined: rows held back.
+        quarantined: rows held back by a check or refused by at least one sink, each counted once.
         checkpoint: where it stands now.
         drained: a stop was asked for.
         paused: who paused the flow, and why, when that ended the window; else "".
         tables: rows read by table.
+        sinks: sink → rows that it confirmed and refused, also of batches of its own while it was behind.
         behind: sink that fell behind → where it stands.
         caught_up: sink that was behind → rows it was given meanwhile.
         lag_bytes: log bytes behind the head when the window ended, None when unknown.
@@ -41,6 +57,7 @@ class WindowResult:
     drained: bool = False
     paused: str = ""
     tables: dict[str, int] = field(default_factory=dict)
+    sinks: dict[str, SinkCounts] = field(default_factory=dict)
     behind: dict[str, str] = field(default_factory=dict)
     caught_up: dict[str, int] = field(default_factory=dict)
     lag_bytes: int | None = None
@@ -53,15 +70,22 @@ class WindowResult:
         """Seconds in which the rest is moved at this window's rate, None when unknown."""
         return eta_s(self.lag_bytes, self.bytes, self.seconds)
 
+    @property
+    def state(self) -> str:
+        """Whether all is well: "rejected" when a sink refused rows, else "ok"."""
+        return "rejected" if any(counts.rejected for counts in self.sinks.values()) else "ok"
+
     def summary(self) -> dict[str, Any]:
         """Return the figures as plain JSON."""
         return {
             "flow": self.flow,
+            "state": self.state,
             "batches": self.batches,
             "rows": self.rows,
             "bytes": self.bytes,
             "quarantined": self.quarantined,
             "tables": dict(self.tables),
+            "sinks": {name: asdict(counts) for name, counts in sorted(self.sinks.items())},
             "offset": str(self.checkpoint.offset),
             "batch": self.checkpoint.batch,
             "lag_bytes": self.lag_bytes,
@@ -85,9 +109,17 @@ class WindowResult:
         for table, counts in report.tables.items():
             self.tables[table] = self.tables.get(table, 0) + counts.read
             self.quarantined += counts.quarantined
+        self._count(report.receipts)
 
     def add_of_sink(self, sink: str, report: BatchReport) -> None:
         """Count a batch in that a sink behind has committed; its rows were counted when the others took them."""
         self.batches += 1
         given = sum(rows for receipt in report.receipts for rows in receipt.rows.values())
         self.caught_up[sink] = self.caught_up.get(sink, 0) + given
+        self._count(report.receipts)
+
+    def _count(self, receipts: Iterable[WriteReceipt]) -> None:
+        for receipt in receipts:
+            counts = self.sinks.setdefault(receipt.sink, SinkCounts())
+            counts.dispatched += sum(receipt.rows.values())
+            counts.rejected += len(receipt.rejected)

@@ -1,0 +1,49 @@
+"""What sinks refused, by sink and table, in words without row data."""
+
+from __future__ import annotations
+
+import pytest
+
+from databus.core.receipts import RejectedRow, WriteReceipt
+from databus.core.refusals import cause_class, refusals
+
+MALFORMED = (
+    "mapper_parsing_exception: failed to parse field [note] of type [integer] in document with id 'ada@x.org'. "
+    "Preview of field's value: 'secret' (For input string: \"secret\")"
+)
+STRICT = (
+    "strict_dynamic_mapping_exception: mapping set to strict, dynamic introduction of [extra] within [_doc] is not "
+    "allowed"
+)
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (MALFORMED, "mapper_parsing_exception: field [note] of type [integer]"),
+        (STRICT, "strict_dynamic_mapping_exception: dynamic introduction of [extra]"),
+        ("record_too_large: 1048999 bytes, topic cdc.shop takes 104", "record_too_large: topic cdc.shop takes 104"),
+        ("illegal_argument_exception: 'secret' is bad", "illegal_argument_exception"),
+        ("'secret'", "refused"),
+    ],
+)
+def test_a_cause_names_field_and_type_and_nothing_of_the_row(cause: str, words: str) -> None:
+    assert cause_class(cause) == words
+
+
+def test_refusals_are_counted_by_sink_and_table_with_the_most_frequent_causes_first() -> None:
+    def row(number: int, table: str, cause: str) -> RejectedRow:
+        return RejectedRow(f"e{number}", table, f'{{"id":{number}}}', f"{cause}: '{number}'", "search", "bin.1:4", "{}")
+
+    causes = ["a", "b", "b", "c", "d", "b", "d"]
+    rows = [row(n, "shop.orders", cause) for n, cause in enumerate(causes)] + [row(9, "shop.items", "e")]
+    receipts = [
+        WriteReceipt("kafka", 0, 1, 8, {"shop.orders": 7, "shop.items": 1}),
+        WriteReceipt("search", 0, 1, 0, rejected=tuple(rows[:4])),
+        WriteReceipt("search", 1, 1, 0, rejected=tuple(rows[4:])),
+    ]
+    items, orders = refusals(receipts)
+    assert (items.table, items.rows, orders.table, orders.rows) == ("shop.items", 1, "shop.orders", 7)
+    assert orders.causes[:2] == (("b", 3), ("d", 2))
+    assert str(orders) == "sink search refused 7 rows of shop.orders: 3 × b; 2 × d; 1 × a; and 1 other causes"
+    assert refusals(receipts[:1]) == []

@@ -108,7 +108,18 @@ def plan(timeline=0, mode="live", end=1 << 30):
 
 
 def change(
-    op, key, after=None, pos=100, *, file="bin.000001", ordinal=0, part=0, table="Orders", before=None, absent=None
+    op,
+    key,
+    after=None,
+    pos=100,
+    *,
+    file="bin.000001",
+    ordinal=0,
+    part=0,
+    table="Orders",
+    before=None,
+    absent=None,
+    other=None,
 ):
     key = key if isinstance(key, dict) else {"id": key}
     text = json.dumps(key, separators=(",", ":"), ensure_ascii=False)
@@ -125,7 +136,8 @@ def change(
         "part": part,
         "op": op,
         "before": before,
-        "absent": None,
+        "absent": absent,
+        "other_key": None if other is None else json.dumps({"id": other}, separators=(",", ":")).encode(),
         "document": document,
         "slot": 0,
     }
@@ -133,7 +145,7 @@ def change(
 
 def arrow(changes):
     types = {"key": pa.binary(), "position": pa.int64(), "ordinal": pa.int64(), "part": pa.int16(), "before": VARIANT}
-    types |= {"slot": pa.int32(), "absent": pa.list_(pa.string())}
+    types |= {"slot": pa.int32(), "absent": pa.list_(pa.string()), "other_key": pa.binary()}
     names = change("c", 1, {})
     fields = [pa.field(name, types.get(name, pa.string())) for name in names]
     return pa.RecordBatch.from_pylist(list(changes), pa.schema(fields))

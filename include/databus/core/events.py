@@ -45,7 +45,9 @@ ROW_COLUMNS: tuple[tuple[str, str], ...] = (
     ("server_id", "bigint"),  # server_id that wrote the event
     ("statement", "string"),  # SQL text of TRUNCATE and DDL, else NULL
     ("flags", "array<string>"),  # what is not as its column's type says, e.g. "after.name:undecodable"; NULL without
-    ("absent", "array<string>"),  # columns that the after-image lacks (row image MINIMAL or NOBLOB); NULL without
+    ("absent", "array<string>"),  # columns that the after-image lacks (row image MINIMAL or NOBLOB); NULL without; of a
+    # primary-key update the delete has them as the insert does
+    ("other_key", "binary"),  # of a primary-key update: the delete's new key, the insert's old one; else NULL
 )
 """Name and Spark SQL type of each column that a source emits, in order."""
 

@@ -43,7 +43,9 @@ class Elasticsearch(SinkSpec):
             tables share. Unset is "key", and two tables that meet in one index are refused rather than overwritten.
         partial: what to do with an insert or update that lacks columns, because its client logs with another
             binlog_row_image than FULL: "quarantine" holds it back with the columns' names, and its document stays as it
-            is until the next whole row of its key; "fail" stops the flow. A document is never written without them.
+            is until the next whole row of its key; "fail" stops the flow. A document is never written without them. Of
+            an update that changes the primary key the delete is held back too: a replay takes the old document away
+            once there is a newer one under the new key.
         refresh: the bulk API's refresh: False, True or "wait_for".
         bulk_bytes: size of a bulk request in bytes.
         max_retries: further attempts for items and requests that the server turned away for now.

@@ -23,6 +23,7 @@ from databus.sinks.elasticsearch_bulk import Bulk, ItemResult, Outcome
 from databus.sinks.elasticsearch_client import connect, where
 from databus.sinks.elasticsearch_document import RowWrite, document_id, tombstone
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
+from databus.sinks.elasticsearch_partial import NewerDocuments, cut
 from databus.sinks.elasticsearch_tally import Tally
 from databus.sinks.elasticsearch_version import Versions, versions_of
 
@@ -31,12 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_COLUMNS = ("database", "table", "route", "key", "file", "position", "op", "document", "absent")
-PARTIAL_IMAGE = "sink_partial_image"
-_WHOLE_IMAGES = (
-    "SET GLOBAL binlog_row_image=FULL and take SET SESSION binlog_row_image out of the client; the rows logged so far "
-    'pass with partial="quarantine", which holds them back: their documents stay as they are until the next whole row.'
-)
+_COLUMNS = ("database", "table", "route", "key", "file", "position", "op", "document", "absent", "other_key")
 _HEAD_BYTES = 150
 """About what an action's line takes."""
 
@@ -85,8 +81,9 @@ class ElasticsearchWriter:
             judging = None if self.again else versions
             bulk = Bulk(client, place, spec.refresh, spec.request_bytes, spec.max_retries, versions=judging)
             tally = Tally(spec.sink_name)
+            newer = NewerDocuments(client, place) if self.again else None
             for window in windows(self._writes(rows, indices, tally, versions), spec.request_bytes, judging):
-                deliver(window, bulk, tally)
+                deliver(window, bulk, tally, newer)
             receipt = tally.receipt(slot, self.batch, bulk.retries)
         finally:
             client.close()
@@ -100,7 +97,7 @@ class ElasticsearchWriter:
         for batch in rows:
             columns = (batch.column(name).to_pylist() for name in _COLUMNS)
             for number, row in enumerate(zip(*columns, strict=True)):
-                database, table, route, raw_key, file, position, op, document, absent = row
+                database, table, route, raw_key, file, position, op, document, absent, other_key = row
                 full_name, index, prefix = target_of(database, table, route)
                 if raw_key is None:
                     raise no_primary_key(self.spec.sink_name, full_name)
@@ -112,6 +109,10 @@ class ElasticsearchWriter:
                 elif not deleted and document is None:
                     raise SinkError(f"{full_name} {key} at {file}:{position}: op {op!r} has no after-image to index")
                 tally.read(full_name)
+                refusal, moved_to = "", ""
+                if absent:
+                    moved_to = other_key.decode() if deleted and other_key else ""
+                    refusal = cut(self.spec.partial, absent, f"{full_name} {key} at {file}:{position}", moved_to)
                 yield RowWrite(
                     index,
                     document_id(key, prefix),
@@ -120,19 +121,9 @@ class ElasticsearchWriter:
                     full_name,
                     (file, position),
                     (batch, number),
-                    refusal=self._cut(absent, f"{full_name} {key} at {file}:{position}") if absent else "",
+                    refusal=refusal,
+                    other=document_id(moved_to, prefix) if moved_to else "",
                 )
-
-    def _cut(self, absent: list[str], place: str) -> str:
-        """Return why a row without all its columns is held back.
-
-        Raises:
-            SinkSettingError: the spec wants the flow to stop.
-        """
-        lacking = f"the after-image lacks {', '.join(absent)}: its client logs with another binlog_row_image than FULL"
-        if self.spec.partial == "fail":
-            raise SinkSettingError(f"{place}: {lacking}", hint=_WHOLE_IMAGES, code=PARTIAL_IMAGE)
-        return f"{PARTIAL_IMAGE}: {lacking}"
 
     def _target(self, database: str, table: str, route: str) -> tuple[str, str, str]:
         full_name = f"{database}.{table}"
@@ -193,16 +184,38 @@ def _unordered(one: RowWrite, other: RowWrite, hint: str | None) -> SinkConflict
     )
 
 
-def deliver(window: list[RowWrite], bulk: Bulk, tally: Tally) -> None:
-    """Send a window but for held-back rows; where a document's newest row is refused, send the one before it."""
+def deliver(window: list[RowWrite], bulk: Bulk, tally: Tally, newer: NewerDocuments | None = None) -> None:
+    """Send a window but for held-back rows; where a document's newest row is refused, send the one before it.
+
+    Args:
+        window: of each document its newest row.
+        bulk: sends.
+        tally: counts.
+        newer: tells which rows need not be held back; None where all are.
+    """
     while window:
         fallback = []
-        held = (ItemResult(write, Outcome.REJECTED, write.refusal) for write in window if write.refusal)
-        for result in chain(held, bulk.send([write for write in window if not write.refusal])):
+        held, sent = _parted(window, newer)
+        for result in chain(held, bulk.send(sent)):
             tally.settled(result)
             if result.outcome is Outcome.REJECTED and result.write.superseded is not None:
                 fallback.append(result.write.superseded)
         window = fallback
+
+
+def _parted(window: list[RowWrite], newer: NewerDocuments | None) -> tuple[list[ItemResult], list[RowWrite]]:
+    """Return the ends of rows that are held back or over, and the rows to send."""
+    ended, sent = [], [write for write in window if not write.refusal]
+    held = [write for write in window if write.refusal]
+    over = newer.among(held) if newer is not None else set()
+    for number, write in enumerate(held):
+        if number not in over:
+            ended.append(ItemResult(write, Outcome.REJECTED, write.refusal))
+        elif write.other:
+            sent.append(write)
+        else:
+            ended.append(ItemResult(write, Outcome.CONFLICT_NEWER))
+    return ended, sent
 
 
 def no_primary_key(sink: str, table: str) -> SinkSettingError:

@@ -96,15 +96,13 @@ def target(client, connection):
             client.indices.delete(index=",".join(made_by_it))
 
 
-def offsets(pos, timeline=0):
-    return OffsetRange(
-        BinlogOffset("bin.000001", 4, timeline=timeline), BinlogOffset("bin.000009", pos, timeline=timeline)
-    )
+def offsets(pos, timeline=0, file="bin.000009"):
+    return OffsetRange(BinlogOffset("bin.000001", 4, timeline=timeline), BinlogOffset(file, pos, timeline=timeline))
 
 
-def plan(timeline=0, mode="live", end=1 << 30):
+def plan(timeline=0, mode="live", end=1 << 30, end_file="bin.000009"):
     clock = datetime(2026, 11, 21, tzinfo=UTC)
-    return Plan("test", "flow", 7, offsets(end, timeline), {"elasticsearch": SinkPlan()}, "hash", clock, mode)
+    return Plan("test", "flow", 7, offsets(end, timeline, end_file), {"elasticsearch": SinkPlan()}, "hash", clock, mode)
 
 
 def change(
@@ -120,6 +118,7 @@ def change(
     before=None,
     absent=None,
     other=None,
+    statement=None,
 ):
     key = key if isinstance(key, dict) else {"id": key}
     text = json.dumps(key, separators=(",", ":"), ensure_ascii=False)
@@ -139,6 +138,7 @@ def change(
         "absent": absent,
         "other_key": None if other is None else json.dumps({"id": other}, separators=(",", ":")).encode(),
         "document": document,
+        "statement": statement,
         "slot": 0,
     }
 

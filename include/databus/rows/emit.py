@@ -88,10 +88,10 @@ def emit(
 def emit_events(
     events: Sequence[TableEvent], transactions: Transactions, server: str, form: ImageForm = VARIANT_FORM
 ) -> list[pa.RecordBatch]:
-    """Return TRUNCATE and DDL statements as rows (op "t", "m") without key and images, by (transaction, ordinal)."""
+    """Return TRUNCATE and DDL statements as rows (op "t", "m") without key and images, in log order."""
     if not events:
         return []
-    ordered = sorted(events, key=lambda event: (event.transaction, event.ordinal))
+    ordered = sorted(events, key=lambda event: (event.transaction, event.ordinal, event.part))
     n = len(ordered)
     columns = {
         "op": pa.array([event.op for event in ordered]),
@@ -111,7 +111,8 @@ def emit_events(
         columns[MARKS] = pa.array(np.zeros(n, np.int64))
     transaction = np.array([event.transaction for event in ordered], np.int64)
     ordinal = np.array([event.ordinal for event in ordered], np.int64)
-    columns |= _provenance(transactions, server, transaction, ordinal, np.zeros(n, np.int16))
+    part = np.array([event.part for event in ordered], np.int16)
+    columns |= _provenance(transactions, server, transaction, ordinal, part)
     return [_assemble(columns, form)]
 
 

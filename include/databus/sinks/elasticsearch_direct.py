@@ -23,6 +23,7 @@ PASSED_ON = (
     "op",
     "absent",
     "other_key",
+    "statement",
     "before",
 )
 """Columns of `ROW_COLUMNS` that the writer takes as they are; `slot` and `document` stand beside them."""

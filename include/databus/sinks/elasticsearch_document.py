@@ -35,6 +35,11 @@ def key_values(key: str) -> list[str]:
     return values
 
 
+def key_names(key: str) -> list[str]:
+    """Return the names of a key's columns, in key order."""
+    return list(json.loads(key))
+
+
 def document_id(key: str, table: str = "") -> str:
     """Return the `_id` of a row.
 

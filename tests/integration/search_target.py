@@ -96,19 +96,29 @@ def target(client, connection):
             client.indices.delete(index=",".join(made_by_it))
 
 
-def offsets(pos, timeline=0):
-    return OffsetRange(
-        BinlogOffset("bin.000001", 4, timeline=timeline), BinlogOffset("bin.000009", pos, timeline=timeline)
-    )
+def offsets(pos, timeline=0, file="bin.000009"):
+    return OffsetRange(BinlogOffset("bin.000001", 4, timeline=timeline), BinlogOffset(file, pos, timeline=timeline))
 
 
-def plan(timeline=0, mode="live", end=1 << 30):
+def plan(timeline=0, mode="live", end=1 << 30, end_file="bin.000009"):
     clock = datetime(2026, 11, 21, tzinfo=UTC)
-    return Plan("test", "flow", 7, offsets(end, timeline), {"elasticsearch": SinkPlan()}, "hash", clock, mode)
+    return Plan("test", "flow", 7, offsets(end, timeline, end_file), {"elasticsearch": SinkPlan()}, "hash", clock, mode)
 
 
 def change(
-    op, key, after=None, pos=100, *, file="bin.000001", ordinal=0, part=0, table="Orders", before=None, absent=None
+    op,
+    key,
+    after=None,
+    pos=100,
+    *,
+    file="bin.000001",
+    ordinal=0,
+    part=0,
+    table="Orders",
+    before=None,
+    absent=None,
+    other=None,
+    statement=None,
 ):
     key = key if isinstance(key, dict) else {"id": key}
     text = json.dumps(key, separators=(",", ":"), ensure_ascii=False)
@@ -125,15 +135,17 @@ def change(
         "part": part,
         "op": op,
         "before": before,
-        "absent": None,
+        "absent": absent,
+        "other_key": None if other is None else json.dumps({"id": other}, separators=(",", ":")).encode(),
         "document": document,
+        "statement": statement,
         "slot": 0,
     }
 
 
 def arrow(changes):
     types = {"key": pa.binary(), "position": pa.int64(), "ordinal": pa.int64(), "part": pa.int16(), "before": VARIANT}
-    types |= {"slot": pa.int32(), "absent": pa.list_(pa.string())}
+    types |= {"slot": pa.int32(), "absent": pa.list_(pa.string()), "other_key": pa.binary()}
     names = change("c", 1, {})
     fields = [pa.field(name, types.get(name, pa.string())) for name in names]
     return pa.RecordBatch.from_pylist(list(changes), pa.schema(fields))

@@ -195,3 +195,19 @@ def test_one_replay_at_a_time_and_rows_can_be_discarded(desk: Desk) -> None:
     (row,) = desk.held(HeldState.DISCARDED).values()
     assert (row.who, row.why, row.cause) == ("ada", "test data", "not_null(email)")
     assert '"id":3' in row.payload.replace(" ", "")
+
+
+def test_a_cut_key_update_loses_no_document_and_its_replay_takes_the_old_one_away(desk: Desk) -> None:
+    whole = desk.documents()["1"]
+    desk.execute("SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE orders SET id = 9 WHERE id = 1")
+    desk.world.run(desk.flow)
+    pair = {('{"id":1}', "elasticsearch"), ('{"id":9}', "elasticsearch")}
+    assert desk.documents() == {"1": whole}
+    assert set(desk.held()) >= pair
+    desk.execute("UPDATE orders SET note = '10' WHERE id = 9")
+    desk.world.run(desk.flow)
+    assert set(desk.documents()) == {"1", "9"}
+    (result,) = desk.replay(cause="sink_partial_image")
+    assert (result.replayed, result.held) == (2, 0)
+    assert desk.documents() == {"9": {"id": 9, "note": "10", "email": "a@b"}}
+    assert not set(desk.held()) & pair

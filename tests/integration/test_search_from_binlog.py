@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from databus import Batching, Elasticsearch, Flow, MysqlBinlog
+from databus import Batching, Elasticsearch, Flow, MysqlBinlog, __version__
 from databus.core.errors import SinkSettingError
 from databus.demo.consumers import index_documents
 from databus.ops import quarantine
+from databus.ops.ledger import read_ledger
+from databus.ops.ledger_verify import verify
 from databus.ops.services import open_services
 from databus.records.held_rows import HeldState, Selection
 from tests.integration.conftest import Started
@@ -118,3 +120,34 @@ def test_a_flow_may_be_told_to_stop_at_a_row_without_all_its_columns(shop: Index
             shop.world.run(flow)
     assert stopped.value.code == "sink_partial_image"
     assert shop.documents() == {"1": {"id": 1, "a": 2, "b": 3}}
+
+
+def test_emptied_tables_leave_the_index_in_their_place_in_the_log(shop: Indexed) -> None:
+    flow = shop.flow(slots=3)
+    shop.sql(
+        *(f"CREATE TABLE {t} (id INT PRIMARY KEY, v INT)" for t in ("t", "a", "b", "kept")),
+        *(f"INSERT INTO {t} VALUES (1, 1), (2, 2), (3, 3), (4, 4)" for t in ("t", "a", "b", "kept")),
+    )
+    shop.world.run(flow)
+    shop.sql(
+        "INSERT INTO t VALUES (5, 5), (6, 6), (7, 7)",
+        "UPDATE t SET v = 9 WHERE id = 1",
+        "TRUNCATE TABLE t",
+        "INSERT INTO t VALUES (2, 20), (5, 50)",
+        "ALTER TABLE kept ADD w INT",
+        "CREATE TEMPORARY TABLE kept (id INT)",
+        "DROP TEMPORARY TABLE kept",
+        "DROP TABLE b, a",
+        "CREATE TABLE b (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO b VALUES (4, 40)",
+    )
+    shop.world.run(flow)
+    assert shop.documents("t") == {"2": {"id": 2, "v": 20}, "5": {"id": 5, "v": 50}}
+    assert shop.documents("a") == {}
+    assert shop.documents("b") == {"4": {"id": 4, "v": 40}}
+    assert len(shop.documents("kept")) == 4
+    with open_services(flow, shop.world.connections, shop.world.settings) as services:
+        found = verify(flow, services, None, __version__)
+        counts = read_ledger(flow, services).ledger.tables["(statements)"]
+    assert found.problems == ()
+    assert counts.dispatched == counts.read == 4 + 5

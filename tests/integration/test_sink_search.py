@@ -316,7 +316,7 @@ def test_variant_rows_become_documents_through_spark(target, spark):
         "parse_json(a) after", "'bin.000001' file", "bigint(100) position", "'' gtid", "ordinal", "smallint(0) part",
         "concat('e', ordinal) event_id", "bigint(0) ts_ms", "bigint(1) server_id", "cast(null as string) statement",
         "if(op = 'c', array('after.name:undecodable'), null) flags",
-        "cast(null as array<string>) absent",
+        "cast(null as array<string>) absent", "cast(null as binary) other_key",
         "'shop.Orders' route",
     )  # fmt: skip
     pinned = plan()

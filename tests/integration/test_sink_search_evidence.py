@@ -54,3 +54,20 @@ def test_an_index_that_was_emptied_or_is_gone_is_named(target):
     to.prepare()
     (problem,) = problems(to, 100, first)
     assert problem == f"index {to.index()} is empty, 1 documents more were created than deleted"
+
+
+def test_an_index_whose_table_was_emptied_may_be_empty_whatever_a_repeated_attempt_counts(target):
+    to = target()
+    to.prepare()
+    first = to.write(change("c", 1, {"n": 1}), change("c", 2, {"n": 1}, ordinal=1))
+    statement = {**change("t", {}, None, 200, statement="TRUNCATE Orders"), "key": None}
+    to.write(statement)  # an attempt whose receipt is lost
+    second = to.write(statement)
+    assert second.outputs == {to.index(): {"emptied": 1}}
+    assert problems(to, 200, first, second) == ()
+    third = to.write(change("c", 3, {"n": 1}, 300))
+    assert problems(to, 300, first, second, third) == ()
+    to.client.indices.delete(index=to.index())
+    to.prepare()
+    (problem,) = problems(to, 300, first, second, third)
+    assert problem == f"index {to.index()} is empty, 1 documents more were created than deleted"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from databus.binlog.kernels import walk as w
 from databus.binlog.row_counting import count_rows
 from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.schema_ids import SchemaIds
-from databus.binlog.statement_scope import subject_of
+from databus.binlog.statement_scope import subjects_of
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import TableBatch, TableEvent, Transactions
 from databus.binlog.table_rows import LogPlace, TableRows, row_fault
@@ -72,8 +73,7 @@ class DecodedEvents:
         bases = self._ordinal_bases(rows)
         history = self._history_rows(rows, bases)
         for statement in self._walk.statements:
-            event = self._table_event(statement, bases)
-            if event is not None:
+            for event in self._table_events(statement, bases):
                 yield replace(event, ordinal=history.dense(event.transaction, event.ordinal))
         for slot in np.unique(rows[rows[:, w.R_SLOT] >= 0, w.R_SLOT]).tolist():
             table = self._walk.slots[slot]
@@ -151,16 +151,11 @@ class DecodedEvents:
             raise row_fault(count, self._place.where(int(event[w.R_AT])), int(event[w.R_TYPE]), table, -1)
         return count
 
-    def _table_event(self, logged: LoggedStatement, bases: Ints) -> TableEvent | None:
-        truncate = logged.statement.kind is StatementKind.TRUNCATE
-        subject = subject_of(self._tables, logged)
-        if subject is None:
-            return None
-        database, table = subject
+    def _table_events(self, logged: LoggedStatement, bases: Ints) -> Iterator[TableEvent]:
+        op: Literal["t", "m"] = "t" if logged.statement.kind is StatementKind.TRUNCATE else "m"
         ordinal = int(bases[logged.row_event])
-        return TableEvent(
-            "t" if truncate else "m", database, table, logged.query.statement, logged.transaction, ordinal
-        )
+        for part, (database, table) in enumerate(subjects_of(self._tables, logged)):
+            yield TableEvent(op, database, table, logged.query.statement, logged.transaction, ordinal, part)
 
 
 def decode_events(  # noqa: PLR0913 - what a stretch of bytes does not say of itself

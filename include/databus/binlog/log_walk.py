@@ -31,7 +31,7 @@ from databus.binlog.schema_history.definitions import (
     PinnedDefinitions,
     RecordingDefinitions,
 )
-from databus.binlog.statement_scope import subject_of
+from databus.binlog.statement_scope import subjects_of
 from databus.binlog.table_batch import Transactions
 from databus.binlog.walk import LoggedStatement, Walk
 from databus.binlog.walker import Walker
@@ -308,7 +308,7 @@ class LogWalk:
 
     def _concerns(self, logged: LoggedStatement) -> bool:
         """Whether a statement is delivered to the flow."""
-        return subject_of(self._capture, logged) is not None
+        return bool(subjects_of(self._capture, logged))
 
     def _open_file(self, events: npt.NDArray[np.uint8], at: int) -> _Opening | None:
         """Read the made-up ROTATE event that names a file, or its FORMAT_DESCRIPTION event; None at any other.

@@ -8,6 +8,23 @@ from databus.binlog.capture import TableCapture
 from databus.binlog.walk import LoggedStatement
 
 
+def subjects_of(tables: Callable[[str, str], bool], logged: LoggedStatement) -> list[tuple[str, str]]:
+    """Return each database and table under which a statement is delivered, none when it is not.
+
+    A DROP TABLE is delivered once for each captured table that it names; see `subject_of` for all others.
+
+    Args:
+        tables: which tables are captured.
+        logged: the statement.
+    """
+    statement, default = logged.statement, logged.query.database
+    if statement.empties and not statement.table and isinstance(tables, TableCapture):
+        named = dict.fromkeys((name.database or default, name.table) for name in statement.objects)
+        return [(database, table) for database, table in named if table and tables(database, table)]
+    subject = subject_of(tables, logged)
+    return [] if subject is None else [subject]
+
+
 def subject_of(tables: Callable[[str, str], bool], logged: LoggedStatement) -> tuple[str, str] | None:
     """Return the database and table under which a statement is delivered, None when it is not.
 

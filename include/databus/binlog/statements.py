@@ -53,6 +53,8 @@ class Statement:
         table: table it names, "" where there is none or several.
         rows_follow: whether its transaction goes on with rows, as that of MySQL's CREATE TABLE … SELECT does.
         objects: all tables and databases that a definition statement or TRUNCATE changes.
+        empties: whether all rows of its tables are gone after it: TRUNCATE, DROP TABLE, CREATE OR REPLACE TABLE; never
+            of temporary tables.
     """
 
     kind: StatementKind
@@ -60,6 +62,7 @@ class Statement:
     table: str = ""
     rows_follow: bool = False
     objects: tuple[ObjectName, ...] = ()
+    empties: bool = False
 
 
 _TOKEN = re.compile(
@@ -141,13 +144,14 @@ def classify(sql: str) -> Statement:
     first = words[0]
     if first == "TRUNCATE":
         database, table, _ = _qualified(tokens, 2 if words[1:2] == ["TABLE"] else 1)
-        return Statement(StatementKind.TRUNCATE, database, table, objects=(ObjectName(database, table),))
+        return Statement(StatementKind.TRUNCATE, database, table, False, (ObjectName(database, table),), empties=True)
     if first == "DELETE" and words[1:2] == ["FROM"]:
         # The server writes this when a MEMORY table was emptied by a restart; without WHERE it empties a table in any
         # case.
         database, table, after = _qualified(tokens, 2)
         if table and after == len(tokens):
-            return Statement(StatementKind.TRUNCATE, database, table, objects=(ObjectName(database, table),))
+            named = (ObjectName(database, table),)
+            return Statement(StatementKind.TRUNCATE, database, table, False, named, empties=True)
     if first in _ROWS:
         return Statement(StatementKind.ROWS)
     if first in _NAMES_BEHIND:
@@ -191,6 +195,7 @@ def _definition(tokens: list[_Token], words: list[str]) -> Statement:
     while at < len(words) and words[at] in _FILLER:
         at += 1
     if words[at : at + 1] in (["TABLE"], ["TABLES"]):
+        empties = "TEMPORARY" not in words[:at] and (verb == "DROP" or "REPLACE" in words[1:at])
         at += 1
         while at < len(words) and words[at] in _FILLER:
             at += 1
@@ -198,8 +203,8 @@ def _definition(tokens: list[_Token], words: list[str]) -> Statement:
         objects = (ObjectName(database, table), *_further_tables(tokens, after, verb))
         several = verb in _MANY_TABLES and any(t.text == "," for t in tokens[after:])
         if several:
-            return Statement(StatementKind.DEFINITION, objects=objects)
-        return Statement(StatementKind.DEFINITION, database, table, objects=objects)
+            return Statement(StatementKind.DEFINITION, objects=objects, empties=empties)
+        return Statement(StatementKind.DEFINITION, database, table, objects=objects, empties=empties)
     if "INDEX" in words[at : at + 3] and "ON" in words:
         database, table, _ = _qualified(tokens, words.index("ON") + 1)
         return Statement(StatementKind.DEFINITION, database, table, objects=(ObjectName(database, table),))

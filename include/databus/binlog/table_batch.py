@@ -105,6 +105,7 @@ class TableEvent:
         statement: SQL text as logged.
         transaction: index into the segment's `Transactions`.
         ordinal: number within its transaction, counted together with row changes.
+        part: number among the events of one statement: a DROP TABLE has one for each captured table.
     """
 
     op: Literal["t", "m"]
@@ -113,3 +114,4 @@ class TableEvent:
     statement: str
     transaction: int
     ordinal: int
+    part: int = 0

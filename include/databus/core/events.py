@@ -39,13 +39,15 @@ ROW_COLUMNS: tuple[tuple[str, str], ...] = (
     ("position", "bigint"),  # byte position of the transaction's end (file:position is a commit boundary)
     ("gtid", "string"),  # GTID of the transaction, "" without
     ("ordinal", "bigint"),  # number of the row change inside its transaction, from 0
-    ("part", "smallint"),  # 0; of a primary-key update: 0 delete(old key), 1 insert(new key)
+    ("part", "smallint"),  # 0; of a primary-key update: 0 delete(old key), 1 insert(new key); of DROP TABLE the table
     ("event_id", "string"),  # gtid:ordinal:part (the same from each server), else server:file:pos:ordinal:part
     ("ts_ms", "bigint"),  # commit time at the source, ms since the epoch, UTC
     ("server_id", "bigint"),  # server_id that wrote the event
     ("statement", "string"),  # SQL text of TRUNCATE and DDL, else NULL
     ("flags", "array<string>"),  # what is not as its column's type says, e.g. "after.name:undecodable"; NULL without
-    ("absent", "array<string>"),  # columns that the after-image lacks (row image MINIMAL or NOBLOB); NULL without
+    ("absent", "array<string>"),  # columns that the after-image lacks (row image MINIMAL or NOBLOB); NULL without; of a
+    # primary-key update the delete has them as the insert does
+    ("other_key", "binary"),  # of a primary-key update: the delete's new key, the insert's old one; else NULL
 )
 """Name and Spark SQL type of each column that a source emits, in order."""
 

@@ -44,17 +44,18 @@ class _Origin:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows to emit, in log order: which change, which half of it, and its images."""
+    """The rows to emit, in log order: which change, which half of it (of a split one), and its images."""
 
     change: npt.NDArray[np.int64]
     part: npt.NDArray[np.int16]
     op: npt.NDArray[np.int8]
     before: npt.NDArray[np.int32]
     after: npt.NDArray[np.int32]
+    split: npt.NDArray[np.bool_]
 
     def cut(self, start: int, stop: int) -> _Rows:
         s = slice(start, stop)
-        return _Rows(self.change[s], self.part[s], self.op[s], self.before[s], self.after[s])
+        return _Rows(self.change[s], self.part[s], self.op[s], self.before[s], self.after[s], self.split[s])
 
 
 def emit(
@@ -87,10 +88,10 @@ def emit(
 def emit_events(
     events: Sequence[TableEvent], transactions: Transactions, server: str, form: ImageForm = VARIANT_FORM
 ) -> list[pa.RecordBatch]:
-    """Return TRUNCATE and DDL statements as rows (op "t", "m") without key and images, by (transaction, ordinal)."""
+    """Return TRUNCATE and DDL statements as rows (op "t", "m") without key and images, in log order."""
     if not events:
         return []
-    ordered = sorted(events, key=lambda event: (event.transaction, event.ordinal))
+    ordered = sorted(events, key=lambda event: (event.transaction, event.ordinal, event.part))
     n = len(ordered)
     columns = {
         "op": pa.array([event.op for event in ordered]),
@@ -104,12 +105,14 @@ def emit_events(
         "statement": pa.array([event.statement for event in ordered]),
         "flags": no_flags(n),
         "absent": pa.nulls(n, _NAMES),
+        "other_key": pa.nulls(n, pa.binary()),
     }
     if form.marks is not None:
         columns[MARKS] = pa.array(np.zeros(n, np.int64))
     transaction = np.array([event.transaction for event in ordered], np.int64)
     ordinal = np.array([event.ordinal for event in ordered], np.int64)
-    columns |= _provenance(transactions, server, transaction, ordinal, np.zeros(n, np.int16))
+    part = np.array([event.part for event in ordered], np.int16)
+    columns |= _provenance(transactions, server, transaction, ordinal, part)
     return [_assemble(columns, form)]
 
 
@@ -136,11 +139,19 @@ def _rows(batch: TableBatch, encoder: KeyEncoder | None) -> _Rows:
         op,
         np.where(second, np.int32(-1), batch.before_row[change]),
         np.where(first, np.int32(-1), batch.after_row[change]),
+        split[change],
     )
     rows.op[(rows.before < 0) & (rows.after < 0)] = _FILTERED
     if (order[1:] > order[:-1]).all():
         return rows
-    return _Rows(rows.change[order], rows.part[order], rows.op[order], rows.before[order], rows.after[order])
+    return _Rows(
+        rows.change[order],
+        rows.part[order],
+        rows.op[order],
+        rows.before[order],
+        rows.after[order],
+        rows.split[order],
+    )
 
 
 def _pieces(rows: _Rows, images: Images) -> Iterator[_Rows]:
@@ -156,12 +167,12 @@ def _pieces(rows: _Rows, images: Images) -> Iterator[_Rows]:
 
 def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, rows: _Rows) -> pa.RecordBatch:
     batch, n = origin.batch, len(rows.change)
+    named = rows.op != _FILTERED
     if encoder is None:
         key, hashes = pa.nulls(n, pa.binary()), np.zeros(n, np.int32)
     else:
         # An update that kept its key may name it in one image only; after a split each row has but its own image.
         other = np.where(rows.part > 0, batch.before_row[rows.change], rows.before)
-        named = rows.op != _FILTERED
         key = encoder.keys(rows.after[named], other[named])
         hashes = np.zeros(n, np.int32)
         hashes[named] = key_hashes(*text(key))
@@ -178,7 +189,8 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         "after": _taken(images, rows.after, origin.form),
         "statement": pa.nulls(n, pa.string()),
         "flags": row_flags(batch, rows.before, rows.after),
-        "absent": _absent(batch, rows.after),
+        "absent": _absent(batch, np.where(named, batch.after_row[rows.change], np.int32(-1))),
+        "other_key": _other_keys(batch, encoder, rows),
     }
     if origin.marks is not None:
         columns[MARKS] = pa.array(np.where(rows.after < 0, 0, origin.marks[rows.after]))
@@ -190,13 +202,26 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
 
 
 def _absent(batch: TableBatch, after: npt.NDArray[np.int32]) -> pa.ListArray:
-    """Return the columns that each after-image lacks, null without any."""
+    """Return the columns that each after-image lacks, null without any and where the row is -1."""
     whole = np.array([carried.all() for carried in batch.presence_sets], np.bool_)
     if whole.all() or not len(batch.presence):
         return pa.nulls(len(after), _NAMES)
     names = np.array([column.name for column in batch.schema.columns], object)
     lacking = [None if carried.all() else names[~carried].tolist() for carried in batch.presence_sets]
     return pa.array([lacking[batch.presence[row]] if row >= 0 else None for row in after.tolist()], _NAMES)
+
+
+def _other_keys(batch: TableBatch, encoder: KeyEncoder | None, rows: _Rows) -> pa.BinaryArray:
+    """Return the key of the other half of each primary-key update, null for all other rows."""
+    n = len(rows.change)
+    before, after = batch.before_row[rows.change], batch.after_row[rows.change]
+    halves = rows.split & (before >= 0) & (after >= 0)
+    if encoder is None or not halves.any():
+        return pa.nulls(n, pa.binary())
+    inserted = rows.part[halves] > 0
+    before, after = before[halves], after[halves]
+    keys = encoder.keys(np.where(inserted, before, after), np.where(inserted, after, before))
+    return keys.take(pa.array(np.cumsum(halves) - 1, mask=~halves))
 
 
 def _taken(images: Images, rows: npt.NDArray[np.int32], form: ImageForm) -> pa.Array:

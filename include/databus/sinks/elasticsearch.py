@@ -43,7 +43,13 @@ class Elasticsearch(SinkSpec):
             tables share. Unset is "key", and two tables that meet in one index are refused rather than overwritten.
         partial: what to do with an insert or update that lacks columns, because its client logs with another
             binlog_row_image than FULL: "quarantine" holds it back with the columns' names, and its document stays as it
-            is until the next whole row of its key; "fail" stops the flow. A document is never written without them.
+            is until the next whole row of its key; "fail" stops the flow. A document is never written without them. Of
+            an update that changes the primary key the delete is held back too: a replay takes the old document away
+            once there is a newer one under the new key.
+        on_truncate: what a TRUNCATE, DROP TABLE or CREATE OR REPLACE TABLE does. "delete" takes all documents of the
+            table away that are older than the statement (marks them, with `soft_deletes`); its batch has one writer.
+            An index that several tables share needs ids="table_key" for it. "ignore" leaves every document, "fail"
+            stops the flow. DROP DATABASE, RENAME TABLE and statements on partitions leave the documents in any case.
         refresh: the bulk API's refresh: False, True or "wait_for".
         bulk_bytes: size of a bulk request in bytes.
         max_retries: further attempts for items and requests that the server turned away for now.
@@ -69,6 +75,7 @@ class Elasticsearch(SinkSpec):
     bulk_bytes: int = Field(5 << 20, gt=0)
     max_retries: int = Field(6, ge=0)
     slots: int = Field(1, ge=1, le=64)
+    on_truncate: Literal["delete", "ignore", "fail"] = "delete"
     profile: Profile = "exactly_once"
 
     @model_validator(mode="after")

@@ -22,6 +22,8 @@ PASSED_ON = (
     "part",
     "op",
     "absent",
+    "other_key",
+    "statement",
     "before",
 )
 """Columns of `ROW_COLUMNS` that the writer takes as they are; `slot` and `document` stand beside them."""

@@ -35,6 +35,11 @@ def key_values(key: str) -> list[str]:
     return values
 
 
+def key_names(key: str) -> list[str]:
+    """Return the names of a key's columns, in key order."""
+    return list(json.loads(key))
+
+
 def document_id(key: str, table: str = "") -> str:
     """Return the `_id` of a row.
 
@@ -71,6 +76,7 @@ class RowWrite:
         row: Arrow batch and row number in it, which hold the rest.
         superseded: the write of the same document just before this one; sent only when this one is refused.
         refusal: why it is not sent but held back, "" where it is.
+        other: of a held-back delete of a primary-key update the `_id` of the document that its row has now; else "".
     """
 
     index: str
@@ -82,6 +88,7 @@ class RowWrite:
     row: tuple[pa.RecordBatch, int] = field(repr=False)
     superseded: RowWrite | None = field(default=None, repr=False)
     refusal: str = ""
+    other: str = ""
 
     def lines(self) -> bytes:
         """Return the item's lines of the bulk API (NDJSON)."""

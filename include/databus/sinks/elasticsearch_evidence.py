@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from databus.core.evidence import Evidence, SinkClaim
 from databus.core.offsets import BinlogOffset, Offset
 from databus.sinks.elasticsearch_client import translated
+from databus.sinks.elasticsearch_tally import EMPTIED
 from databus.sinks.elasticsearch_version import versioning
 
 if TYPE_CHECKING:
@@ -52,11 +53,17 @@ def evidence(client: OpenSearch, sink: str, place: str, claim: SinkClaim) -> Evi
 
 
 def _documents(claim: SinkClaim) -> dict[str, int]:
-    """Return index → documents that creations and deletions leave, by the receipts."""
+    """Return index → documents that creations and deletions leave at least, by the receipts.
+
+    A statement that empties a table begins anew: what an attempt that was repeated took away stands in no receipt.
+    """
     totals: Counter[str] = Counter()
     for _, receipt in claim.receipts:
         for index, facts in dict(receipt.get("outputs") or {}).items():
             if index:
+                if facts.get(EMPTIED):
+                    totals[index] = 0
+                    continue
                 totals[index] += facts.get("created", 0) - facts.get("deleted", 0)
     return dict(totals)
 

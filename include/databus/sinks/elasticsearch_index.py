@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from databus.sinks.envelope import FLAGS_FIELD
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
+
+log = logging.getLogger(__name__)
 
 MAX_INDEX_BYTES = 255
 _FORBIDDEN = frozenset('\\/*?"<>| ,#:')
@@ -40,6 +43,21 @@ def index_name(template: str, *, flow: str, database: str, table: str, route: st
 
 
 @dataclass
+class Standing:
+    """What an index says of itself in its mapping's `_meta`.
+
+    Attributes:
+        owner: the table it was made for; None where tables share it, or something else made it.
+        key: names of the owner's key columns; empty where they are not known.
+        emptied: table → greatest version of a statement that emptied it.
+    """
+
+    owner: str | None = None
+    key: tuple[str, ...] = ()
+    emptied: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
 class Indices:
     """Makes missing indices and sees to it that a table's documents do not overwrite another's.
 
@@ -54,29 +72,94 @@ class Indices:
     place: str
     body: Mapping[str, Any]
     shared: bool
-    _owners: dict[str, str] = field(default_factory=dict)
+    _known: dict[str, Standing] = field(default_factory=dict)
 
-    def ensure(self, index: str, table: str) -> None:
+    def ensure(self, index: str, table: str, key: Callable[[], Sequence[str]] = tuple) -> None:
         """Make the index when it is missing; asks the server once per index.
+
+        Args:
+            index: name.
+            table: `database.table`.
+            key: names the table's key columns, for an index that is made.
 
         Raises:
             SinkSettingError: the index belongs to another table, or the server refuses to make it.
             SinkUnavailableError: no answer.
             SinkAccessError: rights are missing.
         """
-        if index not in self._owners:
-            self._owners[index] = self._owner(index, table) or table
-        owner = self._owners[index]
-        if not self.shared and owner != table:
+        if index not in self._known:
+            self._known[index] = self._read(index) or self._create(index, table, key())
+        self._require_own(index, table)
+
+    def standing(self, index: str, table: str) -> Standing | None:
+        """Return what an index says of itself, None where there is none; makes nothing.
+
+        Raises:
+            SinkSettingError: the index belongs to another table.
+            SinkUnavailableError: no answer.
+            SinkAccessError: rights are missing.
+        """
+        if index not in self._known:
+            found = self._read(index)
+            if found is None:
+                return None
+            self._known[index] = found
+        self._require_own(index, table)
+        return self._known[index]
+
+    def emptied_at(self, index: str, table: str) -> int:
+        """Return the version of the last statement that emptied a table; 0 without any, or before `ensure`."""
+        known = self._known.get(index)
+        return known.emptied.get(table, 0) if known is not None else 0
+
+    def remember(self, index: str, table: str, version: int) -> None:
+        """Write down in the index that a table was emptied, so that older rows do not come back; idempotent.
+
+        The versions of deleted documents do the same for `gc_deletes`, but only for those that were there.
+
+        Raises:
+            SinkUnavailableError: no answer.
+        """
+        from opensearchpy.exceptions import AuthorizationException, OpenSearchException
+
+        if version <= self.emptied_at(index, table):
+            return
+        try:
+            found = self.client.indices.get_mapping(index=index, params={"filter_path": "*.mappings._meta"})
+            meta: dict[str, Any] = next((dict(m["mappings"]["_meta"]) for m in found.values()), {})
+            ours = dict(meta.get(_META, {}))
+            emptied = {**ours.get("emptied", {})}
+            emptied[table] = max(version, emptied.get(table, 0))
+            meta[_META] = {**ours, "emptied": emptied}
+            self.client.indices.put_mapping(index=index, body={"_meta": meta})
+        except AuthorizationException as error:
+            log.warning(
+                "%s: the login may not write down in index %s that %s was emptied (right manage): rows from before "
+                "that are kept away for gc_deletes only: %s", self.place, index, table, reason_of(error.info),
+            )  # fmt: skip
+        except OpenSearchException as error:
+            raise translated(error, f"{self.place}: mapping of index {index!r}") from error
+        self._known.setdefault(index, Standing()).emptied[table] = version
+
+    def key_of(self, index: str) -> tuple[str, ...]:
+        """Return the names of the key columns of an index's table, none where they are not known."""
+        known = self._known.get(index)
+        return known.key if known is not None else ()
+
+    def _require_own(self, index: str, table: str) -> None:
+        known = self._known[index]
+        if known.owner is None:
+            known.owner = table
+        if not self.shared and known.owner != table:
             raise SinkSettingError(
-                f"{self.place}: rows of {owner} and of {table} go to one index {index!r}, "
+                f"{self.place}: rows of {known.owner} and of {table} go to one index {index!r}, "
                 "where equal keys would overwrite each other",
                 hint='Put {database} and {table} into the index template, or set ids="table_key" (keys with the '
                 'table\'s name), or ids="key" when the tables never share a key.',
                 code="sink_index_shared",
             )
 
-    def _owner(self, index: str, table: str) -> str | None:
+    def _read(self, index: str) -> Standing | None:
         from opensearchpy.exceptions import OpenSearchException
 
         try:
@@ -86,24 +169,24 @@ class Indices:
         except OpenSearchException as error:
             raise translated(error, f"{self.place}: reading index {index!r}") from error
         if found.get("status") == 404:
-            return self._create(index, table)
+            return None
         for concrete in found.values():
-            owner = concrete["mappings"]["_meta"].get(_META, {}).get("table")
-            if owner:
-                return str(owner)
-        return None
+            ours = concrete["mappings"]["_meta"].get(_META, {})
+            if ours:
+                return Standing(ours.get("table"), tuple(ours.get("key", ())), dict(ours.get("emptied", {})))
+        return Standing()
 
-    def _create(self, index: str, table: str) -> str:
+    def _create(self, index: str, table: str, key: Sequence[str]) -> Standing:
         from opensearchpy.exceptions import OpenSearchException, RequestError
 
         mappings = dict(self.body.get("mappings", {}))
-        meta = {} if self.shared else {"table": table}
+        meta = {} if self.shared else {"table": table, "key": list(key)}
         mappings["_meta"] = {**mappings.get("_meta", {}), _META: meta}
         try:
             self.client.indices.create(index=index, body={**self.body, "mappings": mappings})
         except RequestError as error:
             if error.error == "resource_already_exists_exception":  # another writer was faster
-                return self._owner(index, table) or table
+                return self._read(index) or Standing(table)
             raise SinkSettingError(
                 f"{self.place}: index {index!r} cannot be created: {reason_of(error.info)}",
                 hint="Check the sink's mapping and settings.",
@@ -111,7 +194,7 @@ class Indices:
             ) from error
         except OpenSearchException as error:
             raise translated(error, f"{self.place}: creating index {index!r}") from error
-        return table
+        return Standing(table, tuple(key))
 
 
 def create_body(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from databus.core.errors import SinkBackpressureError, SinkSettingError
 from databus.core.findings import Finding, Level
+from databus.sinks.elasticsearch_clearing import tells_tables
 from databus.sinks.elasticsearch_client import translated
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def probe(client: OpenSearch, spec: Elasticsearch, place: str, pattern: str) -> 
     try:
         findings.append(_version(client.info(), place))
         findings.append(Finding(f"{place}: profile", Level.OK, PROMISES[spec.profile]))
+        if spec.on_truncate == "delete" and not tells_tables(spec.index, spec.ids):
+            findings.append(_untold(spec, place))
         limits = client.nodes.info(metric="http", params={"filter_path": "nodes.*.http.max_content_length_in_bytes"})
         findings.extend(_request_size(limits, spec, place))
         found = client.indices.get_settings(index=pattern, params=_ANY_SETTINGS)
@@ -66,6 +69,15 @@ def probe(client: OpenSearch, spec: Elasticsearch, place: str, pattern: str) -> 
         refused = translated(error, f"{place}: preflight")
         findings.append(Finding.of(place, refused))
     return findings
+
+
+def _untold(spec: Elasticsearch, place: str) -> Finding:
+    return Finding(
+        f"{place}: on_truncate",
+        Level.WARN,
+        f"nothing tells which documents of index {spec.index!r} are a table's: a TRUNCATE or DROP TABLE stops the flow",
+        'Set ids="table_key" or an index with {database} and {table}, or on_truncate="ignore".',
+    )
 
 
 def _version(info: Mapping[str, Any], place: str) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from databus.core.amendments import SinkEffect
@@ -42,8 +43,9 @@ class ElasticsearchSink:
         self._open: OpenSearch | None = None
 
     def accepts(self) -> frozenset[str]:
-        """Return the operations that become documents; TRUNCATE and DDL do not."""
-        return frozenset({Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ})
+        """Return the operations it looks at; of statements only those that empty a table do something."""
+        rows = frozenset({Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ})
+        return rows if self.spec.on_truncate == "ignore" else rows | {Op.TRUNCATE, Op.DDL}
 
     def preflight(self) -> Sequence[Finding]:
         """Probe reachability, rights, version, and the settings of the indices that are there; changes nothing."""
@@ -56,13 +58,14 @@ class ElasticsearchSink:
 
     def prepare(
         self,
-        plan: SourcePlan,  # noqa: ARG002 - the protocol's signature
+        plan: SourcePlan,
         outputs: Sequence[tuple[TableSchema, str]],
     ) -> SinkPlan:
         """Make the missing indices and pin the slots; idempotent.
 
         Args:
-            plan: the range to be written; what it writes to is in `outputs`.
+            plan: the range to be written. One with statements has one writer: a TRUNCATE stands between the rows
+                before and after it, and nothing orders several writers.
             outputs: (table, route) pairs that this sink takes.
 
         Raises:
@@ -77,8 +80,9 @@ class ElasticsearchSink:
             if not table.primary_key:
                 raise no_primary_key(spec.sink_name, table.full_name)
             index = index_name(spec.index, flow=self._flow, database=table.database, table=table.table, route=route)
-            indices.ensure(index, table.full_name)
-        return SinkPlan(slots=spec.slots, prev=(0,) * spec.slots)
+            indices.ensure(index, table.full_name, partial(tuple, table.primary_key))
+        slots = 1 if plan.statements and spec.on_truncate != "ignore" else spec.slots
+        return SinkPlan(slots=slots, prev=(0,) * slots)
 
     def wrote_any_of(self, plan: Plan) -> bool:  # noqa: ARG002 - the protocol's signature
         """Return False: there are no markers, writing any part of a plan again is harmless."""
@@ -134,7 +138,8 @@ class ElasticsearchSink:
     def writer(self, plan: Plan) -> ElasticsearchWriter:
         """Return the picklable writer of a plan."""
         again = plan.mode == "replay" or self.spec.profile != "exactly_once"
-        return ElasticsearchWriter(self.spec, self._connection, self._flow, plan.batch, plan.range.end, again)
+        slots = plan.sinks[self.spec.sink_name].slots
+        return ElasticsearchWriter(self.spec, self._connection, self._flow, plan.batch, plan.range.end, again, slots)
 
     def close(self) -> None:
         """Close the client; safe to call twice."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from databus.core.receipts import RejectedRow, WriteReceipt
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from databus.sinks.elasticsearch_document import RowWrite
 
 _WRITTEN = tuple(o.value for o in (Outcome.CREATED, Outcome.UPDATED, Outcome.DELETED, Outcome.NOOP))
+
+EMPTIED = "emptied"
+"""Fact of an output: how many statements emptied its table."""
 
 
 class Tally:
@@ -41,12 +45,22 @@ class Tally:
             facts["superseded"] += 1
             older = older.superseded
 
+    def over(self, index: str) -> None:
+        """Count a row that is not sent, because its table was emptied by a later statement."""
+        self._outputs[index][Outcome.CONFLICT_NEWER.value] += 1
+
+    def cleared(self, index: str, outcomes: Mapping[str, int]) -> None:
+        """Count a statement that emptied a table, and what became of the documents."""
+        facts = self._outputs[index]
+        facts.update(outcomes)
+        facts[EMPTIED] += 1
+
     def receipt(self, slot: int, batch: int, retries: int) -> WriteReceipt:
         """Return the receipt.
 
         `outputs` holds, per index, the numbers of items created, updated, deleted, noop, not_found (deletes of
-        documents that were not there), conflict_newer (a newer version was there) and rejected, and of rows superseded
-        inside the batch; under "" the number of retries, when there were any.
+        documents that were not there), conflict_newer (a newer version was there) and rejected, of rows superseded
+        inside the batch, and of statements that emptied the table; under "" the number of retries, when there were any.
         """
         outputs = {index: dict(facts) for index, facts in sorted(self._outputs.items())}
         if retries:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,11 @@ from databus.core.offsets import Offset
 from databus.core.receipts import WriteReceipt
 from databus.sinks.elasticsearch import Elasticsearch
 from databus.sinks.elasticsearch_bulk import Bulk, ItemResult, Outcome
+from databus.sinks.elasticsearch_clearing import Clearing, Emptied, empties, refused, tells_tables, untold
 from databus.sinks.elasticsearch_client import connect, where
-from databus.sinks.elasticsearch_document import RowWrite, document_id, tombstone
+from databus.sinks.elasticsearch_document import RowWrite, document_id, key_names, tombstone
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
+from databus.sinks.elasticsearch_partial import NewerDocuments, cut
 from databus.sinks.elasticsearch_tally import Tally
 from databus.sinks.elasticsearch_version import Versions, versions_of
 
@@ -31,12 +33,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_COLUMNS = ("database", "table", "route", "key", "file", "position", "op", "document", "absent")
-PARTIAL_IMAGE = "sink_partial_image"
-_WHOLE_IMAGES = (
-    "SET GLOBAL binlog_row_image=FULL and take SET SESSION binlog_row_image out of the client; the rows logged so far "
-    'pass with partial="quarantine", which holds them back: their documents stay as they are until the next whole row.'
+_COLUMNS = (
+    "database",
+    "table",
+    "route",
+    "key",
+    "file",
+    "position",
+    "op",
+    "document",
+    "absent",
+    "other_key",
+    "statement",
 )
+STATEMENTS = frozenset({Op.TRUNCATE.value, Op.DDL.value})
+"""Operations of rows that are statements; of those that define tables, only a DROP TABLE takes documents away."""
+
 _HEAD_BYTES = 150
 """About what an action's line takes."""
 
@@ -52,6 +64,7 @@ class ElasticsearchWriter:
         batch: batch number.
         end: end of the plan's range; its timeline is part of each version.
         again: whether the sink may hold rows from behind the range, as where rows are moved again.
+        slots: number of writers of the plan.
     """
 
     spec: Elasticsearch
@@ -60,6 +73,7 @@ class ElasticsearchWriter:
     batch: int
     end: Offset
     again: bool = False
+    slots: int = 1
 
     def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
         """Write all rows of the slot; after a failure the batch can be written again as it is.
@@ -85,8 +99,14 @@ class ElasticsearchWriter:
             judging = None if self.again else versions
             bulk = Bulk(client, place, spec.refresh, spec.request_bytes, spec.max_retries, versions=judging)
             tally = Tally(spec.sink_name)
-            for window in windows(self._writes(rows, indices, tally, versions), spec.request_bytes, judging):
-                deliver(window, bulk, tally)
+            newer = NewerDocuments(client, place) if self.again else None
+            clearing = Clearing(client, place, indices, bulk, tally, spec.ids, spec.soft_deletes)
+            writes = self._writes(rows, indices, tally, versions)
+            for window in windows(writes, spec.request_bytes, judging):
+                if isinstance(window, Emptied):
+                    clearing.clear(window)
+                else:
+                    deliver(window, bulk, tally, newer)
             receipt = tally.receipt(slot, self.batch, bulk.retries)
         finally:
             client.close()
@@ -95,44 +115,74 @@ class ElasticsearchWriter:
 
     def _writes(
         self, rows: Iterable[pa.RecordBatch], indices: Indices, tally: Tally, versions: Versions
-    ) -> Iterator[RowWrite]:
+    ) -> Iterator[RowWrite | Emptied]:
         target_of = lru_cache(maxsize=10_000)(self._target)
         for batch in rows:
             columns = (batch.column(name).to_pylist() for name in _COLUMNS)
             for number, row in enumerate(zip(*columns, strict=True)):
-                database, table, route, raw_key, file, position, op, document, absent = row
+                database, table, route, raw_key, file, position, op, document, absent, other_key, statement = row
+                if op in STATEMENTS:
+                    tally.read(f"{database}.{table}")
+                    if table and empties(op, statement):
+                        full_name, index, _ = target_of(database, table, route)
+                        version = versions.of(file, position)
+                        yield self._emptied(Emptied(index, full_name, version, (file, position), (batch, number)))
+                    continue
                 full_name, index, prefix = target_of(database, table, route)
                 if raw_key is None:
                     raise no_primary_key(self.spec.sink_name, full_name)
-                indices.ensure(index, full_name)
                 key = raw_key.decode()
+                indices.ensure(index, full_name, partial(key_names, key))
                 deleted = op == Op.DELETE
                 if deleted and self.spec.soft_deletes:
                     document = tombstone(key)
                 elif not deleted and document is None:
                     raise SinkError(f"{full_name} {key} at {file}:{position}: op {op!r} has no after-image to index")
                 tally.read(full_name)
+                version = versions.of(file, position)
+                if version < (emptied := indices.emptied_at(index, full_name)):
+                    self._require_expected(versions, (file, position), emptied, f"{full_name} {key}")
+                    tally.over(index)
+                    continue
+                refusal, moved_to = "", ""
+                if absent:
+                    moved_to = other_key.decode() if deleted and other_key else ""
+                    refusal = cut(self.spec.partial, absent, f"{full_name} {key} at {file}:{position}", moved_to)
                 yield RowWrite(
                     index,
                     document_id(key, prefix),
-                    versions.of(file, position),
+                    version,
                     document,
                     full_name,
                     (file, position),
                     (batch, number),
-                    refusal=self._cut(absent, f"{full_name} {key} at {file}:{position}") if absent else "",
+                    refusal=refusal,
+                    other=document_id(moved_to, prefix) if moved_to else "",
                 )
 
-    def _cut(self, absent: list[str], place: str) -> str:
-        """Return why a row without all its columns is held back.
+    def _emptied(self, emptied: Emptied) -> Emptied:
+        """Return the statement.
 
         Raises:
-            SinkSettingError: the spec wants the flow to stop.
+            SinkSettingError: the spec wants the flow to stop, or documents do not tell their table.
         """
-        lacking = f"the after-image lacks {', '.join(absent)}: its client logs with another binlog_row_image than FULL"
-        if self.spec.partial == "fail":
-            raise SinkSettingError(f"{place}: {lacking}", hint=_WHOLE_IMAGES, code=PARTIAL_IMAGE)
-        return f"{PARTIAL_IMAGE}: {lacking}"
+        spec, place = self.spec, where(self.connection)
+        if spec.on_truncate == "fail":
+            raise refused(emptied, place)
+        if not tells_tables(spec.index, spec.ids):
+            raise untold(emptied, place)
+        if self.slots > 1:
+            raise SinkError(f"{place}: {emptied}, and the batch has {self.slots} writers, which nothing orders")
+        return emptied
+
+    def _require_expected(self, versions: Versions, row: tuple[str, int], emptied: int, subject: str) -> None:
+        why = "" if self.again else versions.ahead(row, emptied)
+        if why:
+            raise SinkConflictError(
+                f"{where(self.connection)}: {subject} at {row[0]}:{row[1]}: its table was emptied at version "
+                f"{emptied}, and {why}",
+                hint="ZooKeeper was restored from an older copy, or another flow writes to the index.",
+            )
 
     def _target(self, database: str, table: str, route: str) -> tuple[str, str, str]:
         full_name = f"{database}.{table}"
@@ -140,11 +190,14 @@ class ElasticsearchWriter:
         return full_name, index, full_name if self.spec.ids == "table_key" else ""
 
 
-def windows(writes: Iterable[RowWrite], max_bytes: int, versions: Versions | None = None) -> Iterator[list[RowWrite]]:
+def windows(
+    writes: Iterable[RowWrite | Emptied], max_bytes: int, versions: Versions | None = None
+) -> Iterator[list[RowWrite] | Emptied]:
     """Cut writes into windows of about `max_bytes`, in which each document stands once, with its newest row.
 
     A window ends between transactions only: two rows of one document and transaction share a version, so that sending
-    the older one alone could turn the document back for a moment when a batch is written again.
+    the older one alone could turn the document back for a moment when a batch is written again. A statement that
+    empties a table ends one too: it comes behind all rows before it.
 
     Args:
         writes: in log order; of several logs one follows the other, whatever is newer in them.
@@ -158,6 +211,12 @@ def windows(writes: Iterable[RowWrite], max_bytes: int, versions: Versions | Non
     size = 0
     transaction: tuple[str, int] | None = None
     for write in writes:
+        if isinstance(write, Emptied):
+            if newest:
+                yield list(newest.values())
+            newest, size = {}, 0
+            yield write
+            continue
         if size >= max_bytes and write.transaction != transaction:
             yield list(newest.values())
             newest, size = {}, 0
@@ -193,16 +252,38 @@ def _unordered(one: RowWrite, other: RowWrite, hint: str | None) -> SinkConflict
     )
 
 
-def deliver(window: list[RowWrite], bulk: Bulk, tally: Tally) -> None:
-    """Send a window but for held-back rows; where a document's newest row is refused, send the one before it."""
+def deliver(window: list[RowWrite], bulk: Bulk, tally: Tally, newer: NewerDocuments | None = None) -> None:
+    """Send a window but for held-back rows; where a document's newest row is refused, send the one before it.
+
+    Args:
+        window: of each document its newest row.
+        bulk: sends.
+        tally: counts.
+        newer: tells which rows need not be held back; None where all are.
+    """
     while window:
         fallback = []
-        held = (ItemResult(write, Outcome.REJECTED, write.refusal) for write in window if write.refusal)
-        for result in chain(held, bulk.send([write for write in window if not write.refusal])):
+        held, sent = _parted(window, newer)
+        for result in chain(held, bulk.send(sent)):
             tally.settled(result)
             if result.outcome is Outcome.REJECTED and result.write.superseded is not None:
                 fallback.append(result.write.superseded)
         window = fallback
+
+
+def _parted(window: list[RowWrite], newer: NewerDocuments | None) -> tuple[list[ItemResult], list[RowWrite]]:
+    """Return the ends of rows that are held back or over, and the rows to send."""
+    ended, sent = [], [write for write in window if not write.refusal]
+    held = [write for write in window if write.refusal]
+    over = newer.among(held) if newer is not None else set()
+    for number, write in enumerate(held):
+        if number not in over:
+            ended.append(ItemResult(write, Outcome.REJECTED, write.refusal))
+        elif write.other:
+            sent.append(write)
+        else:
+            ended.append(ItemResult(write, Outcome.CONFLICT_NEWER))
+    return ended, sent
 
 
 def no_primary_key(sink: str, table: str) -> SinkSettingError:

@@ -7,7 +7,7 @@ statements come from the same walk as for the columnar decoder.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from databus.binlog.kernels.walk import R_AT, R_END, R_SLOT, R_TRANSACTION
 from databus.binlog.partial_rows import PartialRowError, plain_rows
 from databus.binlog.schema_history.definitions import Definitions
 from databus.binlog.schema_ids import SchemaIds
-from databus.binlog.statement_scope import subject_of
+from databus.binlog.statement_scope import subjects_of
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent
 from databus.binlog.table_rows import partial_row_fault
@@ -115,11 +115,9 @@ class LibraryEvents:
                 transaction, ordinal = int(line[R_TRANSACTION]), 0
             if number in statements:
                 logged = statements[number]
-                subject = subject_of(self._capture, logged)
-                if subject is not None:
-                    database, name = subject
-                    op = "t" if logged.statement.kind is StatementKind.TRUNCATE else "m"
-                    yield TableEvent(op, database, name, logged.query.statement, transaction, ordinal)  # type: ignore[arg-type]
+                op: Literal["t", "m"] = "t" if logged.statement.kind is StatementKind.TRUNCATE else "m"
+                for part, (database, name) in enumerate(subjects_of(self._capture, logged)):
+                    yield TableEvent(op, database, name, logged.query.statement, transaction, ordinal, part)
                 ordinal += 1
                 continue
             table = self._walk.slots[int(line[R_SLOT])]

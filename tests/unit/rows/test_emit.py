@@ -85,6 +85,7 @@ def test_one_row_of_each_kind(read: Read) -> None:
         "statement": None,
         "flags": None,
         "absent": None,
+        "other_key": None,
     }
 
 
@@ -97,8 +98,25 @@ def test_columns_that_an_after_image_lacks_are_named() -> None:
         ({"id": 5}, {"id": 6}),
     )
     assert [(r["op"], r["absent"]) for r in rows] == [
-        ("u", ["id"]), ("c", ["v"]), ("d", None), ("c", None), ("d", None), ("c", ["v"]),
+        ("u", ["id"]), ("c", ["v"]), ("d", None), ("c", None), ("d", ["v"]), ("c", ["v"]),
     ]  # fmt: skip
+
+
+def test_both_halves_of_a_primary_key_update_name_the_other_key() -> None:
+    rows = rows_of(
+        (None, {"id": 1, "v": "a"}),
+        ({"id": 1, "v": "a"}, {"id": 2, "v": "b"}),
+        ({"id": 2, "v": "b"}, {"id": 2, "v": "c"}),
+        ({"id": 2}, {"id": 3}),
+    )
+    assert [(r["key"], r["other_key"]) for r in rows] == [
+        (b'{"id":1}', None),
+        (b'{"id":1}', b'{"id":2}'),
+        (b'{"id":2}', b'{"id":1}'),
+        (b'{"id":2}', None),
+        (b'{"id":2}', b'{"id":3}'),
+        (b'{"id":3}', b'{"id":2}'),
+    ]
 
 
 def test_a_changed_key_becomes_delete_and_insert(read: Read) -> None:

@@ -42,8 +42,8 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 test: setup java ## Every path once, on real servers that it starts itself (PROCESSES=0: one by one; RERUN=1: failed tests once more, alone)
 	$(BIN)/python -m $(if $(filter 1,$(RERUN)),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
 
-test-full: setup java ## The whole suite: all servers, engines and kinds, long faults
-	DATABUS_TEST_REPORT=$(CURDIR)/docs/test_full.md $(BIN)/python -m pytest $(IN_PROCESSES) $(ARGS)
+test-full: setup java ## The whole suite: all servers, engines and kinds, long faults (HALF="not full", HALF=full: in two runs)
+	DATABUS_TEST_REPORT=$(CURDIR)/docs/test_full.md $(BIN)/python -m pytest $(IN_PROCESSES) $(if $(HALF),-m "$(HALF)") $(ARGS)
 
 test-changed: setup java ## What a change touches, by imports, in about 8 minutes (SINCE=commit; default: what is not committed; ARGS="--minutes 20")
 	$(BIN)/python -m tests.suite.changed $(if $(SINCE),--since $(SINCE)) $(ARGS)

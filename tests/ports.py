@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 
-# All are below the range from which the kernel takes ports of outgoing connections (32768 on). Servers are asked for
-# from 21,000 on; the third process starts Airflow's alone, from 25,000 on (tests/suite/groups.py).
-_LOWER_BY = (0, 11_000, 16_000)
+FIRST, APART = 22_700, 10_000
+"""Servers are asked for from the first port on, within so many; a second and third process have theirs as much lower.
+
+All of them are above the well-known ones, and below the range from which the kernel takes ports of outgoing connections
+(32768 on).
+"""
+
+AIRFLOW = range(25_000, 27_000)
+"""The part of each range that tests/e2e alone asks for: a process may take other tests once Airflow has gone."""
+
+_RANGES = 3
 
 
 def ports_from(first: int) -> int:
     """First port of a sandbox in this process: `first`, or as much lower as the process has others before it."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    return first - _LOWER_BY[worker % len(_LOWER_BY)]
+    return first - APART * (worker % _RANGES)

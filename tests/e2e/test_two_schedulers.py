@@ -43,7 +43,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": url,
         }  # fmt: skip
         options = SandboxOptions(dags_folder=dags, airflow_env=environment, airflow_schedulers=2)
-        sandbox = Sandbox(home, options=options)
+        sandbox = Sandbox(home, ports_from=ports_from(26_500), options=options)
         with shop_connection(sandbox) as connection:
             create_shop(connection)
             sandbox.up(THEN)

@@ -212,7 +212,7 @@ class Harness:
             else:
                 _signal(run.executors[self.runs.slot(fault)], signal.SIGKILL)
         ended = time.time()
-        if fault.kind == "kill executor" and run.wait_end(30) is None:
+        if fault.kind == "kill executor" and self.runs.ended(run, 30) is None:
             self.report.find("stuck", fault.kind, f"run {run.number} goes on without its executor")
             run.signal_group(signal.SIGKILL)
         run.wait_end(30)

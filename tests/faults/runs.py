@@ -89,6 +89,16 @@ class FlowRuns:
             self._world.expire(run)
         return None
 
+    def ended(self, run: Run, within_s: float) -> int | None:
+        """Wait until a run has ended by itself; return its exit code, None where it goes on.
+
+        Changes come meanwhile: a run that has nothing to move does not ask for an executor, and misses none.
+        """
+        deadline = time.monotonic() + within_s
+        while run.wait_end(0.5) is None and time.monotonic() < deadline:
+            self._while_waiting()
+        return run.status
+
     def stop_in_order(self, run: Run) -> None:
         """Kill the run between faults: what ends a round must not be another fault to be judged."""
         run.signal_group(signal.SIGKILL)

@@ -137,7 +137,7 @@ def database(world: World) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A MySQL and a MariaDB, apart from the rest: they are restarted and reconfigured; tests use names of their own."""
-    sandbox = Sandbox(tmp_path_factory.mktemp("databases"), ports_from=ports_from(22_100), options=SandboxOptions())
+    sandbox = Sandbox(tmp_path_factory.mktemp("databases"), ports_from=ports_from(22_800), options=SandboxOptions())
     try:
         sandbox.up(("mysql", "mariadb"))
         yield sandbox

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(
 @pytest.mark.skipif("DATABUS_TEST_BENCH" not in os.environ, reason="takes a minute: DATABUS_TEST_BENCH=1")
 def test_a_history_is_written_kept_in_part_and_the_scheduler_watched_on_it() -> None:
     options = MetadataOptions(flows=1, every_seconds=20, days=0.1, keep_days=0.05, seconds=5)
-    figures = run(options, lambda _: None, ports_from=ports_from(21_700)).figures
+    figures = run(options, lambda _: None, ports_from=ports_from(23_000)).figures
     assert {bar.key for bar in BARS} <= set(figures)
     assert figures["full_dag_run_rows"] >= 432
     assert figures["full_task_instance_rows"] >= 3 * 432

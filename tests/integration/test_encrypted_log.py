@@ -35,7 +35,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     }
     sandbox = Sandbox(
         tmp_path_factory.mktemp("encrypted"),
-        ports_from=ports_from(29_300),
+        ports_from=ports_from(29_600),
         options=SandboxOptions(sql_options={"mariadb": options}),
     )
     try:

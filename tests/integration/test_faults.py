@@ -12,7 +12,7 @@ import pytest
 
 from databus.core.flow import Mode
 from tests.faults.harness import Harness
-from tests.faults.schedule import TASK_FAULTS, schedule
+from tests.faults.schedule import TASK_FAULTS, Fault, schedule
 from tests.faults.world import World as FaultWorld
 from tests.integration.conftest import World
 
@@ -23,12 +23,18 @@ SEED = int(os.environ.get("DATABUS_FAULT_SEED", "5"))
 KINDS = (*TASK_FAULTS, "kafka killed", "zookeeper paused", "kafka unheard")
 LIVE_KINDS = tuple(kind for kind in TASK_FAULTS if kind != "kill under a wrong clock")
 
+WHILE_IDLE = Fault(
+    "kill executor", point="", hit=1, after_s=4.0, lasts_s=0.3, slot=0,
+    timed_out=False, commits=1, max_rows=60, clock_offset_s=3600.0,
+)  # fmt: skip
+"""So late that the run has moved all that the writer wrote before it waited: nobody asks for the executor just then."""
+
 
 @pytest.mark.parametrize(("mode", "kinds"), [("standard", KINDS), ("live", LIVE_KINDS)])
 def test_nothing_is_lost_repeated_or_disordered(
     world: World, tmp_path: Path, mode: Mode, kinds: tuple[str, ...]
 ) -> None:
-    faults = schedule(ROUNDS or len(kinds), SEED, kinds=kinds)
+    faults = [*schedule(ROUNDS or len(kinds), SEED, kinds=kinds), WHILE_IDLE]
     with FaultWorld(world.sandbox, tmp_path / "faults") as opened:
         harness = Harness(opened, f"faults_{mode}_{os.getpid()}", SEED, mode=mode)
         try:

@@ -41,7 +41,7 @@ RUN = "scheduled__2026-11-21T12:00:00+00:00"
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory):
-    sandbox = Sandbox(tmp_path_factory.mktemp("postgres"), ports_from=ports_from(25_400))
+    sandbox = Sandbox(tmp_path_factory.mktemp("postgres"), ports_from=ports_from(24_000))
     sandbox.up(["postgres"])
     yield sandbox
     sandbox.destroy()

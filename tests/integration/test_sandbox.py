@@ -30,7 +30,7 @@ INCLUDE = Path(sys.modules["databus.sandbox"].__file__ or "").resolve().parents[
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    sandbox = Sandbox(tmp_path_factory.mktemp("sandbox"), ports_from=ports_from(26_000))
+    sandbox = Sandbox(tmp_path_factory.mktemp("sandbox"), ports_from=ports_from(24_200))
     try:
         sandbox.up(NAMES)
         yield sandbox
@@ -100,7 +100,7 @@ def test_status_tells_where_each_server_is(servers: Sandbox) -> None:
         server = found[name]
         assert server.state is ServerState.RUNNING
         assert server.host == "127.0.0.1"
-        assert server.port >= ports_from(26_000)
+        assert server.port >= ports_from(24_200)
         assert server.pid is not None
         assert identify(server.pid) is not None
         assert any(server.data_folder.iterdir())
@@ -237,7 +237,7 @@ def test_servers_that_other_tests_share_answer_their_clients(started: Started, d
 
 
 def test_servers_on_demand_answer_their_clients(tmp_path: Path) -> None:
-    demand = Sandbox(tmp_path / "demand", ports_from=ports_from(28_000))
+    demand = Sandbox(tmp_path / "demand", ports_from=ports_from(24_600))
     try:
         demand.up(("kafka-3", "apicurio"))
         with urlopen(f"http://{demand.address('apicurio')}/apis/ccompat/v7/subjects") as answer:

@@ -18,9 +18,6 @@ _AIRFLOW = "tests/e2e/"
 _PACKAGES = (_AIRFLOW, "tests/spark/")
 """Tests in these share what is costly to start: an Airflow, a Spark session."""
 
-_SERVERS = ("tests/integration/", _AIRFLOW)
-"""Tests in these start servers, and have ports by process (tests/ports.py)."""
-
 _THIRD = "gw2"
 
 _SECONDS = Path(__file__).with_name("seconds.json")
@@ -32,8 +29,8 @@ _UNMEASURED_SERVER_TEST_S = 20.0
 class ByFile(LoadScopeScheduling):
     """A file's tests are taken together, and those of some packages.
 
-    Of three processes the third takes the tests that wait for Airflow, and then what starts no server: the other two
-    keep the cores busy meanwhile, and no more than two sets of servers run beside Airflow's.
+    Of three processes the third takes the tests that wait for Airflow, and then whatever is next: the other two keep
+    the cores busy meanwhile. There are never more than three sets of servers; Airflow's goes with the last test of its.
     `xdist_group` marks do not reach the scheduler (pytest-xdist 3.8 writes them into a name that pytest 9.2 computes).
     """
 
@@ -41,9 +38,9 @@ class ByFile(LoadScopeScheduling):
         return group_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Hand the first group over that this process takes; a process that takes none of what is left ends."""
+        """Hand the next group of this process over; a process that takes none of what is left ends."""
         beside = {other.gateway.id for other in self.nodes if other is not node}
-        group = next((group for group in self.workqueue if takes(node.gateway.id, group, beside)), None)
+        group = next_group(node.gateway.id, self.workqueue, beside)
         if group is None:
             node.shutdown()
             return
@@ -51,11 +48,17 @@ class ByFile(LoadScopeScheduling):
         super()._assign_work_unit(node)
 
 
-def takes(process: str, group: str, beside: Collection[str]) -> bool:
-    """Tell whether a process takes a group, by the processes that run beside it."""
-    if process == _THIRD and beside:
-        return group == _AIRFLOW or not group.startswith(_SERVERS)
-    return group != _AIRFLOW or _THIRD not in beside
+def next_group(process: str, waiting: Collection[str], beside: Collection[str]) -> str | None:
+    """Return which group of those that wait, in their order, a process takes next.
+
+    Args:
+        process: its name, gw0 and so on.
+        waiting: groups that no process has taken.
+        beside: the processes that run beside it.
+    """
+    if process == _THIRD and _AIRFLOW in waiting:
+        return _AIRFLOW
+    return next((group for group in waiting if group != _AIRFLOW or _THIRD not in beside), None)
 
 
 def group_of(nodeid: str) -> str:

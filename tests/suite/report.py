@@ -1,45 +1,107 @@
-"""Report of a whole run of the full tier, kept in docs/ with the commit it is of."""
+"""Report of a whole run of the full tier, or of its two halves, kept in docs/ with the commit each is of."""
 
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from tests.suite.steady import commit
+from tests.suite.steady import LIST, ROOT, commit
 
 FILE = "DATABUS_TEST_REPORT"
 """Variable that names the file which is written when the run ends."""
+
+HALVES = ("not full", "full")
+"""Values of `-m` with which two runs take each test once between them; a run without `-m` takes all."""
+
+_HEAD = "# The last whole run of the full tier\n\n`make test-full` writes this page, a half of it with `HALF=`.\n"
+_TITLE = '## `-m "{}"`\n'
+_PART = re.compile(r'(?m)^## `-m "(.+)"`\n')
+_NOT_RUN = "* not run at this commit\n"
+
+
+def page(kept: str, selection: str, part: str, at: str) -> str:
+    """Return the page after a run.
+
+    Args:
+        kept: the page before it.
+        selection: the run's `-m`; "" for all tests.
+        part: what the run came to, as lines that begin with a star; the first names the commit.
+        at: the commit; a half that was run at another one is taken off.
+    """
+    if selection not in HALVES:
+        return f"{_HEAD}\n{part}"
+    pieces = _PART.split(kept)
+    parts = dict(zip(pieces[1::2], (text.strip() + "\n" for text in pieces[2::2]), strict=True))
+    found = {half: text for half, text in parts.items() if text.startswith(_of(at))} | {selection: part}
+    return "\n".join([_HEAD, *(f"{_TITLE.format(half)}\n{found.get(half, _NOT_RUN)}" for half in HALVES)])
+
+
+def outcome(counts: Mapping[str, list[str]], at: str, minutes: float, why_cut_off: str) -> str:
+    """Return the lines of a run: commit, counts, minutes, what failed."""
+    lines = [
+        f"{_of(at)}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "* " + ", ".join(f"{len(tests)} {kind}" for kind, tests in counts.items()),
+        f"* {minutes:.1f} minutes, {os.cpu_count()} cores",
+        *([f"* cut off: {why_cut_off}"] if why_cut_off else ()),
+        *(f"* {kind}: `{test}`" for kind in ("failed", "error") for test in counts[kind]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _of(at: str) -> str:
+    return f"* commit `{at}`"
+
+
+def code(root: Path = ROOT) -> str:
+    """Return the commit that a run is of, and that the files differ from it where they do."""
+    told = subprocess.run(
+        ["git", "status", "--porcelain", "--", ".", ":!docs/test_full.md", f":!docs/{LIST.name}"],
+        cwd=root, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    return commit(root) + (" with changes" if told.stdout.strip() else "")
 
 
 class Report:
     """Writes what a run came to."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, file: Path, selection: str) -> None:
+        self._file, self._selection = file, selection
         self._began = time.monotonic()
+        self._at = code()  # what is run is what is there at the start
+        self._cut_off = ""
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        stopped = session.shouldfail or session.shouldstop
+        if stopped or exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            self._cut_off = str(stopped or pytest.ExitCode(exitstatus).name.lower())
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        counts = {kind: terminalreporter.stats.get(kind, []) for kind in ("passed", "failed", "error", "skipped")}
-        lines = [
-            "# The last whole run of the full tier",
-            "",
-            "`make test-full` writes this page.",
-            "",
-            f"* commit `{commit()}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-            "* " + ", ".join(f"{len(reports)} {kind}" for kind, reports in counts.items()),
-            f"* {(time.monotonic() - self._began) / 60:.1f} minutes, {os.cpu_count()} cores",
-            *(f"* {kind}: `{report.nodeid}`" for kind in ("failed", "error") for report in counts[kind]),
-        ]
-        self._file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        stats = terminalreporter.stats
+        counts = {
+            kind: [str(report.nodeid) for report in stats.get(kind, [])]
+            for kind in ("passed", "failed", "error", "skipped")
+        }
+        part = outcome(counts, self._at, (time.monotonic() - self._began) / 60, self._cut_off)
+        kept = self._file.read_text(encoding="utf-8") if self._file.exists() else ""
+        self._file.write_text(page(kept, self._selection, part, self._at), encoding="utf-8")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Write the report where the variable asks for it."""
+    """Write the report where the variable asks for it, and the run takes all tests or one of the halves."""
     file = os.environ.pop(FILE, None)
-    if file and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Report(Path(file)), "report")
+    if not file or hasattr(config, "workerinput"):
+        return
+    selection = str(config.option.markexpr)
+    chosen = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.keyword
+    if chosen or selection not in ("", *HALVES):
+        config.issue_config_time_warning(pytest.PytestConfigWarning(f"no report into {file}: only some tests run"), 2)
+        return
+    config.pluginmanager.register(Report(Path(file), selection), "report")

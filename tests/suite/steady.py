@@ -124,10 +124,10 @@ def _append(unsteady_list: Path, at: str, test: str, first: str) -> None:
         file.write(f"| {at} | {test.replace('|', '/')} | `{cell}` |\n")
 
 
-def commit() -> str:
+def commit(root: Path = ROOT) -> str:
     """Return the short name of the commit that is checked out."""
     found = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=False, capture_output=True, text=True
+        ["git", "rev-parse", "--short", "HEAD"], cwd=root, check=False, capture_output=True, text=True
     )
     return found.stdout.strip() or "no commit"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.groups import group_of, takes
+from tests.suite.groups import group_of, next_group
 from tests.suite.steady import ROOT
 
 E2E, SERVERS, SPARK, UNIT = (
@@ -26,29 +26,54 @@ def test_{n}():
         f.write(os.environ["PYTEST_XDIST_WORKER"] + " " + Path(__file__).parent.name + "\\n")
 """
 
+_UNTIL_THE_THIRD_TAKES_ONE = (
+    _WHO
+    + """
+    import time
+    until = time.monotonic() + 30
+    while "gw2 integration" not in Path({file!r}).read_text():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+"""
+)
+
+
+def taken(process: str, waiting: tuple[str, ...], beside: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the groups that a process takes one after the other, while the others take none."""
+    left, found = list(waiting), []
+    while (group := next_group(process, left, beside)) is not None:
+        left.remove(group)
+        found.append(group)
+    return tuple(found)
+
 
 @pytest.mark.parametrize(
-    ("process", "beside", "taken"),
+    ("process", "beside", "groups"),
     [
         ("gw0", ("gw1",), GROUPS),
         ("gw0", ("gw1", "gw2"), (SERVERS, SPARK, UNIT)),
         ("gw1", ("gw0", "gw2"), (SERVERS, SPARK, UNIT)),
-        ("gw2", ("gw0", "gw1"), (E2E, SPARK, UNIT)),
-        ("gw2", ("gw0",), (E2E, SPARK, UNIT)),
+        ("gw2", ("gw0", "gw1"), GROUPS),
+        ("gw2", ("gw0",), GROUPS),
         ("gw2", (), GROUPS),
         ("gw0", (), GROUPS),
     ],
 )
-def test_the_third_process_waits_for_airflow_and_starts_no_other_servers(
-    process: str, beside: tuple[str, ...], taken: tuple[str, ...]
+def test_the_third_process_alone_waits_for_airflow(
+    process: str, beside: tuple[str, ...], groups: tuple[str, ...]
 ) -> None:
-    assert tuple(group for group in GROUPS if takes(process, group, beside)) == taken
+    assert taken(process, GROUPS, beside) == groups
+
+
+def test_the_third_process_begins_with_airflow_wherever_it_stands_and_then_takes_server_tests() -> None:
+    assert taken("gw2", (SERVERS, UNIT, E2E, SPARK), ("gw0", "gw1")) == (E2E, SERVERS, UNIT, SPARK)
 
 
 def test_no_group_is_left_whatever_processes_are_there() -> None:
     for processes in ({"gw0"}, {"gw2"}, {"gw0", "gw1"}, {"gw0", "gw2"}, {"gw1", "gw2"}, {"gw0", "gw1", "gw2"}):
         for group in GROUPS:
-            assert any(takes(process, group, processes - {process}) for process in processes), (processes, group)
+            takes = [p for p in processes if next_group(p, (group,), processes - {p}) == group]
+            assert takes, (processes, group)
 
 
 def test_groups_are_files_and_packages_that_share_what_is_costly() -> None:
@@ -57,25 +82,42 @@ def test_groups_are_files_and_packages_that_share_what_is_costly() -> None:
     assert group_of("tests/unit/core/test_lag.py::TestIt::test_it") == "tests/unit/core/test_lag.py"
 
 
-@pytest.mark.parametrize("processes", [1, 2, 3])
-@pytest.mark.parametrize("folders", [("e2e",), ("integration",), ("e2e", "integration", "unit")])
-def test_every_test_of_a_real_run_is_run_once(tmp_path: Path, processes: int, folders: tuple[str, ...]) -> None:
-    seen = tmp_path / "seen"
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    for folder in folders:
-        place = tmp_path / "tests" / folder
-        place.mkdir(parents=True)
-        for n in range(4):
-            (place / f"test_{folder}_{n}.py").write_text(_WHO.format(n=n, file=str(seen)))
+def write_tests(root: Path, folder: str, files: int, test: str) -> None:
+    """Write files of one test each, which note who runs them."""
+    place = root / "tests" / folder
+    place.mkdir(parents=True)
+    for n in range(files):
+        (place / f"test_{folder}_{n}.py").write_text(test.format(n=n, file=str(root / "seen")))
+
+
+def run(root: Path, processes: int) -> list[tuple[str, ...]]:
+    """Run the tests in so many processes; return (process, folder) of each as they ran."""
+    (root / "pytest.ini").write_text("[pytest]\n")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.suite.groups", "--dist=loadscope", "--no-loadscope-reorder",
          "-n", str(processes), "tests"],
-        cwd=tmp_path, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=root, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
         timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    ran = [tuple(line.split()) for line in seen.read_text().splitlines()]
+    return [tuple(line.split()) for line in (root / "seen").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("folders", [("e2e",), ("integration",), ("e2e", "integration", "unit")])
+def test_every_test_of_a_real_run_is_run_once(tmp_path: Path, processes: int, folders: tuple[str, ...]) -> None:
+    for folder in folders:
+        write_tests(tmp_path, folder, 4, _WHO)
+    ran = run(tmp_path, processes)
     assert sorted(folder for _, folder in ran) == sorted(folders * 4)
     if processes == 3 and len(folders) == 3:
         assert {process for process, folder in ran if folder == "e2e"} == {"gw2"}
-        assert "gw2" not in {process for process, folder in ran if folder == "integration"}
+
+
+def test_a_third_process_takes_server_tests_once_airflow_is_over(tmp_path: Path) -> None:
+    write_tests(tmp_path, "e2e", 4, _WHO)
+    write_tests(tmp_path, "integration", 12, _UNTIL_THE_THIRD_TAKES_ONE)
+    ran = run(tmp_path, 3)
+    assert [folder for process, folder in ran if process == "gw2"][:5] == ["e2e"] * 4 + ["integration"]
+    assert {process for process, folder in ran if folder == "e2e"} == {"gw2"}
+    assert len(ran) == 16

@@ -6,7 +6,12 @@ import gc
 import os
 from collections.abc import Generator, Iterator
 
+import hypothesis
 import pytest
+
+# No example is timed: on a loaded machine any of them takes longer than a bound.
+hypothesis.settings.register_profile("databus", deadline=None)
+hypothesis.settings.load_profile("databus")
 
 pytest_plugins = [
     "tests.suite.tiers",

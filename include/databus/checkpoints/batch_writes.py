@@ -17,6 +17,9 @@ from databus.core.errors import CheckpointConflictError, CheckpointError
 from databus.core.plan import Plan
 
 ROUNDS = 4
+"""Writes in a row that are refused or cut off over one and the same state, before the store gives up."""
+_MOST_ROUNDS = 50
+"""Writes of one call in all, however often others change the state between its reads and its writes."""
 
 
 class ZooKeeperBatchWrites:
@@ -114,7 +117,8 @@ class ZooKeeperBatchWrites:
         """Yield what each round of a batch's write goes by: first what the last one left, where it is known.
 
         That spares a read of the server. What else this store writes is forgotten (`_send`); what others wrote since
-        (a claim, a pause) has changed a version that the write checks, and the next round reads.
+        (a claim, a pause) has changed a version that the write checks, and the next round reads. A write that lost to
+        somebody's pauses and resumes is tried again over what they left; only refusals over an unchanged state count.
 
         Args:
             lease: the claim that writes.
@@ -124,5 +128,11 @@ class ZooKeeperBatchWrites:
         left = self._left.pop((flow, self._sink), None)
         if left is not None and left.epoch == lease.epoch and left.plan == in_flight:
             yield left
-        for attempt in range(ROUNDS):
-            yield self._read(flow, sync=attempt > 0 or left is not None)
+        fruitless, former = 0, None
+        for attempt in range(_MOST_ROUNDS):
+            state = self._read(flow, sync=attempt > 0 or left is not None)
+            fruitless = fruitless + 1 if state.versions == former else 1
+            if fruitless > ROUNDS:
+                return
+            former = state.versions
+            yield state

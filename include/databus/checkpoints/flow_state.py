@@ -40,6 +40,11 @@ class FlowState:
     remembered: bool = False
 
     @property
+    def versions(self) -> tuple[int | None, ...]:
+        """Data versions of checkpoint, plan and epoch, None for a node that is not there: equal where nobody wrote."""
+        return tuple(node.version if node else None for node in (self.checkpoint_node, self.plan_node, self.epoch_node))
+
+    @property
     def epoch(self) -> Epoch:
         """Epoch of the latest claim, 0 before the first."""
         return read_epoch(self.epoch_node.data, self.flow) if self.epoch_node else Epoch(0)

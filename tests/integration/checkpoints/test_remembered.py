@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from databus.checkpoints.session import ZooKeeperSession
-from databus.core.errors import StaleEpochError
+from databus.core.errors import CheckpointConflictError, StaleEpochError
 from databus.testing.zookeeper_proxy import Fault, ZooKeeperProxy
 from tests.contract.checkpoint_store import FLOW, commit, moved, outcome, plan_of, wait_until
 from tests.integration.checkpoints.stores import Connect, in_thread, started
@@ -48,6 +48,32 @@ def test_a_batch_of_a_holder_is_two_writes(connect: Connect, asked: list[str]) -
     assert asked == ["write"] * 4
     assert connect().load(FLOW) == outcome(plan, lease.epoch)
     assert [entry.number for entry in store.history(FLOW, 9)] == [4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("rivals", [9, 1_000])
+def test_a_commit_outlasts_pauses_and_resumes_and_gives_up_one_without_end(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, *, rivals: int
+) -> None:
+    store, other = connect(), connect()
+    lease = started(store)
+    plan = plan_of(1, 0, 1)
+    store.write_plan(lease, plan)
+    send, left = store._send, [rivals]
+
+    def beaten(*args: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            (other.resume if other.paused(FLOW) else other.pause)(FLOW, "ada", "again")
+        return send(*args)
+
+    monkeypatch.setattr(store, "_send", beaten)
+    if rivals < 50:
+        commit(store, lease, plan)
+        assert connect().load(FLOW) == outcome(plan, lease.epoch)
+    else:
+        with pytest.raises(CheckpointConflictError, match="refused"):
+            commit(store, lease, plan)
+        assert connect().pending_plan(FLOW) == plan
 
 
 @pytest.mark.parametrize("planned", [False, True])

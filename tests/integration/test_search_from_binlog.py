@@ -7,9 +7,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
-from databus import Batching, Elasticsearch, Flow, MysqlBinlog, __version__
+from databus import Batching, Elasticsearch, Flow, MysqlBinlog, RenameColumns, __version__
 from databus.core.errors import SinkSettingError
 from databus.demo.consumers import index_documents
 from databus.ops import quarantine
@@ -57,6 +58,12 @@ class Indexed:
 
     def documents(self, table: str = "t") -> dict[str, Any]:
         return index_documents(self.world.sandbox.address("opensearch"), f"{self.database}.{table}")
+
+    def fields(self, table: str = "t") -> dict[str, str]:
+        address = self.world.sandbox.address("opensearch")
+        answer = httpx.get(f"http://{address}/{self.database}.{table}/_mapping", timeout=60).raise_for_status().json()
+        (described,) = answer.values()
+        return {name: field["type"] for name, field in described["mappings"]["properties"].items()}
 
     def held(self, flow: Flow) -> dict[str, str]:
         with open_services(flow, self.world.connections, self.world.settings) as services:
@@ -151,3 +158,35 @@ def test_emptied_tables_leave_the_index_in_their_place_in_the_log(shop: Indexed)
         counts = read_ledger(flow, services).ledger.tables["(statements)"]
     assert found.problems == ()
     assert counts.dispatched == counts.read == 4 + 5
+
+
+def test_an_index_has_fields_of_the_columns_and_follows_an_alter(shop: Indexed) -> None:
+    flow = shop.flow().model_copy(update={"transforms": (RenameColumns({"old": "new"}),)})
+    shop.sql(
+        "CREATE TABLE t (id BIGINT UNSIGNED PRIMARY KEY, i TINYINT, f FLOAT, m DECIMAL(12,2), big DECIMAL(40,2), "
+        "day DATE, at DATETIME(6), ts TIMESTAMP(3) NULL, clock TIME, y YEAR, name VARCHAR(20), e ENUM('a','b'), "
+        "doc JSON, raw VARBINARY(20), bits BIT(64), ok BOOL, old INT)",
+        "SET SESSION sql_mode = ''",
+        "INSERT INTO t (id, name, day) VALUES (1, '2024-01-01', '0000-00-00')",
+        "INSERT INTO t VALUES (18446744073709551615, -128, 1.5, 10.50, 12345678901234567890.10, '2024-01-31', "
+        "'2024-01-31 10:00:00.123456', '2024-01-31 10:00:00.5', '-838:59:59', 2024, 'not a date', 'b', '{\"a\": [1]}', "
+        "x'00ff', b'1', TRUE, 7)",
+    )
+    shop.world.run(flow)
+    assert shop.held(flow) == {}
+    assert shop.fields() == {
+        "__flags": "keyword", "id": "unsigned_long", "i": "long", "f": "double", "m": "scaled_float", "big": "keyword",
+        "day": "date", "at": "date", "ts": "date", "clock": "keyword", "y": "long", "name": "text", "e": "keyword",
+        "doc": "text", "raw": "binary", "bits": "unsigned_long", "ok": "long", "new": "long",
+    }  # fmt: skip
+    shop.sql(
+        "ALTER TABLE t ADD late BIGINT UNSIGNED, MODIFY i INT, DROP y",
+        "UPDATE t SET late = 1, i = 100000 WHERE id = 1",
+        "UPDATE t SET late = 18446744073709551615 WHERE id > 1",
+    )
+    shop.world.run(flow)
+    assert shop.held(flow) == {}
+    assert shop.fields()["late"] == "unsigned_long"
+    documents = shop.documents()
+    assert documents["1"] | {"late": 1, "i": 100000, "day": "0000-00-00"} == documents["1"]
+    assert documents["18446744073709551615"]["late"] == 2**64 - 1

@@ -271,7 +271,10 @@ class Sink(Protocol):
         ...
 
     def prepare(self, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]]) -> SinkPlan:
-        """Make missing outputs for (table, route) pairs and pin slots, partitions; idempotent. The path sets `prev`."""
+        """Make missing outputs for (table, route) pairs and pin slots, partitions; idempotent. The path sets `prev`.
+
+        Tables have the columns that the flow's transforms leave, or none where a transform does not tell.
+        """
         ...
 
     def wrote_any_of(self, plan: Plan) -> bool:

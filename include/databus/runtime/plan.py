@@ -17,6 +17,7 @@ from databus.runtime.outage import naming
 from databus.runtime.pace import Pace
 from databus.runtime.purged import note_passed
 from databus.runtime.routing import outputs_of
+from databus.runtime.written_tables import written_tables
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +83,9 @@ def next_plan(
 
 def _new_plan(session: FlowSession, marks: Mapping[str, tuple[int, ...]], proposed: SourcePlan, batch: int) -> Plan:
     sinks: dict[str, SinkPlan] = {}
+    tables = written_tables(session.flow, proposed.tables)
     for name, sink in session.sinks.items():
-        outputs = outputs_of(session.flow, session.sink_spec(name), proposed.tables)
+        outputs = outputs_of(session.flow, session.sink_spec(name), tables)
         with naming(name):
             pinned = sink.prepare(proposed, outputs)
         sinks[name] = pinned.following(marks.get(name, ()), batch - 1)

@@ -57,12 +57,14 @@ def _tasks(session: FlowSession, source: Source, planned: SourcePlan) -> list[Di
     from databus.runtime.relay import task_type
     from databus.runtime.routing import outputs_of
     from databus.runtime.shares import Taker
+    from databus.runtime.written_tables import written_tables
 
     flow = session.flow
     if not is_direct(flow, planned):
         return []
+    tables = written_tables(flow, planned.tables)
     sinks: dict[str, SinkPlan] = {
-        name: sink.prepare(planned, outputs_of(flow, session.sink_spec(name), planned.tables))
+        name: sink.prepare(planned, outputs_of(flow, session.sink_spec(name), tables))
         for name, sink in session.sinks.items()
     }
     plan = Plan(session.settings.installation, flow.name, 0, planned.range, sinks, "", session.clock.now())

@@ -21,6 +21,7 @@ from databus.runtime.read import read
 from databus.runtime.routing import outputs_of
 from databus.runtime.spark_errors import engine_errors
 from databus.runtime.transform import transform
+from databus.runtime.written_tables import written_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -85,8 +86,9 @@ def pinned_sinks(session: FlowSession, source: SourcePlan, marks: Mapping[str, S
         marks: sink → batch that the replay's marker of each slot holds.
     """
     pinned: dict[str, SinkPlan] = {}
+    tables = written_tables(session.flow, source.tables)
     for spec in session.flow.sinks:
-        made = session.sinks[spec.sink_name].prepare(source, outputs_of(session.flow, spec, source.tables))
+        made = session.sinks[spec.sink_name].prepare(source, outputs_of(session.flow, spec, tables))
         known = tuple(marks.get(spec.sink_name, ()))
         # The sink looked at the flow's own markers; of a replay's only its own commits tell.
         pinned[spec.sink_name] = replace(made, prev=known).following(known, 0)

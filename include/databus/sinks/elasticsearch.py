@@ -34,7 +34,14 @@ class Elasticsearch(SinkSpec):
     Attributes:
         conn_id: connection of type elasticsearch or opensearch.
         index: name of the index, lower-cased; may hold {database}, {table}, {route} and {flow}.
-        mapping: mappings an index is created with; existing indices are left as they are.
+        types: what the fields of an index are made of. "source": a binlog table's columns, as the transforms leave
+            them: BIGINT UNSIGNED unsigned_long; other whole numbers long; FLOAT, DOUBLE double; DECIMAL up to 15 digits
+            scaled_float, without fraction up to 18 long, else keyword; DATE, DATETIME, TIMESTAMP date (milliseconds;
+            an invalid date is in the document, not in the field); TIME, ENUM, SET keyword; text text with keyword;
+            BINARY, BLOB binary; JSON text. New columns are added before their first document; fields that are there
+            stay. "dynamic", and any other source: the server decides by the first value.
+        mapping: mappings an index is created with; its fields win over `types`, and one that says `dynamic` stands as
+            it is. Existing indices keep their fields.
         settings: settings an index is created with, besides `gc_deletes`.
         gc_deletes: how long the server remembers the version of a deleted document (index.gc_deletes at creation). A
             replay that comes later than this could bring a deleted document back; see `soft_deletes`.
@@ -65,6 +72,7 @@ class Elasticsearch(SinkSpec):
 
     conn_id: str
     index: str = "{database}.{table}"
+    types: Literal["source", "dynamic"] = "source"
     mapping: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] | None = None
     gc_deletes: str = Field("7d", pattern=r"^\d+(ms|s|m|h|d)$")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from databus.core.errors import SinkSettingError
 from databus.sinks.elasticsearch_client import reason_of, translated
 from databus.sinks.elasticsearch_document import DELETED_FIELD
+from databus.sinks.elasticsearch_mapping import differs, limit_of, sent
 from databus.sinks.envelope import FLAGS_FIELD
 
 if TYPE_CHECKING:
@@ -50,11 +51,17 @@ class Standing:
         owner: the table it was made for; None where tables share it, or something else made it.
         key: names of the owner's key columns; empty where they are not known.
         emptied: table → greatest version of a statement that emptied it.
+        typed: whether its mapping was made of a table's columns.
+        fields: field → mapping.
+        dynamic: the mapping's `dynamic`, "" where it says none.
     """
 
     owner: str | None = None
     key: tuple[str, ...] = ()
     emptied: dict[str, int] = field(default_factory=dict)
+    typed: bool = False
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    dynamic: str = ""
 
 
 @dataclass
@@ -66,21 +73,30 @@ class Indices:
         place: connection for messages.
         body: body of a create request, without the owner.
         shared: whether tables may share an index, because their ids differ or the flow's author says so.
+        typing: whether fields are to be compared with those of columns.
     """
 
     client: OpenSearch
     place: str
     body: Mapping[str, Any]
     shared: bool
+    typing: bool = False
     _known: dict[str, Standing] = field(default_factory=dict)
 
-    def ensure(self, index: str, table: str, key: Callable[[], Sequence[str]] = tuple) -> None:
+    def ensure(
+        self,
+        index: str,
+        table: str,
+        key: Callable[[], Sequence[str]] = tuple,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
         """Make the index when it is missing; asks the server once per index.
 
         Args:
             index: name.
             table: `database.table`.
             key: names the table's key columns, for an index that is made.
+            fields: field → mapping of an index that is made.
 
         Raises:
             SinkSettingError: the index belongs to another table, or the server refuses to make it.
@@ -88,7 +104,7 @@ class Indices:
             SinkAccessError: rights are missing.
         """
         if index not in self._known:
-            self._known[index] = self._read(index) or self._create(index, table, key())
+            self._known[index] = self._read(index) or self._create(index, table, key(), fields or {})
         self._require_own(index, table)
 
     def standing(self, index: str, table: str) -> Standing | None:
@@ -111,6 +127,48 @@ class Indices:
         """Return the version of the last statement that emptied a table; 0 without any, or before `ensure`."""
         known = self._known.get(index)
         return known.emptied.get(table, 0) if known is not None else 0
+
+    def extend(self, index: str, fields: Mapping[str, Any], told: set[tuple[str, str]]) -> None:
+        """Add the fields that an index lacks; idempotent. A refusal is logged: the server then decides by values.
+
+        Fields that are there stay as they are, and so does a mapping that says `dynamic`. A field of a mapping that was
+        made of columns and is of another type than its column is logged: documents that do not fit are refused one by
+        one.
+
+        Args:
+            index: name; `ensure` was called.
+            fields: field → mapping.
+            told: (index, field) of what was logged already.
+
+        Raises:
+            SinkUnavailableError: no answer.
+        """
+        from opensearchpy.exceptions import AuthorizationException, OpenSearchException, RequestError
+
+        known = self._known[index]
+        missing = {name: wanted for name, wanted in fields.items() if name not in known.fields}
+        if known.typed:
+            for name, wanted in fields.items():
+                if name not in missing and (index, name) not in told and differs(wanted, known.fields[name]):
+                    told.add((index, name))
+                    log.warning(
+                        "%s: field %r of index %r is %s, its column now wants %s: documents that do not fit are "
+                        "refused; an index of another name takes the new type",
+                        self.place, name, index, known.fields[name].get("type", "object"), wanted["type"],
+                    )  # fmt: skip
+        if not missing or known.dynamic:
+            return
+        try:
+            sent(lambda given: self.client.indices.put_mapping(index=index, body={"properties": given}), missing)
+        except (AuthorizationException, RequestError) as error:
+            if (index, "") not in told:
+                told.add((index, ""))
+                log.warning(
+                    "%s: index %r does not take mappings of %s, their types are the server's choice: %s",
+                    self.place, index, ", ".join(missing), reason_of(error.info),
+                )  # fmt: skip
+        except OpenSearchException as error:
+            raise translated(error, f"{self.place}: mapping of index {index!r}") from error
 
     def remember(self, index: str, table: str, version: int) -> None:
         """Write down in the index that a table was emptied, so that older rows do not come back; idempotent.
@@ -164,29 +222,50 @@ class Indices:
 
         try:
             # 404 is an expected answer: asked for this way the client does not log it as a failure.
-            params = {"filter_path": "*.mappings._meta,status", "ignore": 404}
+            wanted = "*.mappings" if self.typing else "*.mappings._meta"
+            params = {"filter_path": f"{wanted},status", "ignore": 404}
             found = self.client.indices.get_mapping(index=index, params=params)
         except OpenSearchException as error:
             raise translated(error, f"{self.place}: reading index {index!r}") from error
         if found.get("status") == 404:
             return None
-        for concrete in found.values():
-            ours = concrete["mappings"]["_meta"].get(_META, {})
-            if ours:
-                return Standing(ours.get("table"), tuple(ours.get("key", ())), dict(ours.get("emptied", {})))
-        return Standing()
+        standing = Standing()
+        for mappings in (concrete.get("mappings", {}) for concrete in found.values()):
+            ours = mappings.get("_meta", {}).get(_META, {})
+            if ours and standing.owner is None:
+                standing.owner, standing.key = ours.get("table"), tuple(ours.get("key", ()))
+                standing.emptied, standing.typed = dict(ours.get("emptied", {})), bool(ours.get("typed"))
+            standing.fields = {**standing.fields, **mappings.get("properties", {})}
+            standing.dynamic = standing.dynamic or str(mappings.get("dynamic", ""))
+        return standing
 
-    def _create(self, index: str, table: str, key: Sequence[str]) -> Standing:
+    def _create(self, index: str, table: str, key: Sequence[str], fields: Mapping[str, Any]) -> Standing:
         from opensearchpy.exceptions import OpenSearchException, RequestError
 
-        mappings = dict(self.body.get("mappings", {}))
-        meta = {} if self.shared else {"table": table, "key": list(key)}
+        mappings, settings = dict(self.body.get("mappings", {})), dict(self.body.get("settings", {}))
+        meta: dict[str, Any] = {} if self.shared else {"table": table, "key": list(key)}
+        if fields:
+            meta["typed"] = True
+            settings = {**limit_of(fields), **settings}
         mappings["_meta"] = {**mappings.get("_meta", {}), _META: meta}
+
+        def create(given: Mapping[str, Any]) -> None:
+            ours = {FLAGS_FIELD: {"type": "keyword"}, **given} if given else {}
+            properties = {**ours, **mappings.get("properties", {})}
+            made = {**mappings, "properties": properties} if properties else mappings
+            self.client.indices.create(index=index, body={"settings": settings, "mappings": made})
+
         try:
-            self.client.indices.create(index=index, body={**self.body, "mappings": mappings})
+            taken = sent(create, fields)
         except RequestError as error:
             if error.error == "resource_already_exists_exception":  # another writer was faster
                 return self._read(index) or Standing(table)
+            if fields:
+                log.warning(
+                    "%s: index %r is not made with types of the columns of %s, but with the server's choice: %s",
+                    self.place, index, table, reason_of(error.info),
+                )  # fmt: skip
+                return self._create(index, table, key, {})
             raise SinkSettingError(
                 f"{self.place}: index {index!r} cannot be created: {reason_of(error.info)}",
                 hint="Check the sink's mapping and settings.",
@@ -194,7 +273,8 @@ class Indices:
             ) from error
         except OpenSearchException as error:
             raise translated(error, f"{self.place}: creating index {index!r}") from error
-        return Standing(table, tuple(key))
+        present = {**taken, **mappings.get("properties", {})}
+        return Standing(table, tuple(key), {}, bool(fields), present, str(mappings.get("dynamic", "")))
 
 
 def create_body(

@@ -12,6 +12,7 @@ from databus.core.errors import SinkUnavailableError
 from databus.core.events import Op
 from databus.core.evidence import Evidence, SinkClaim
 from databus.core.findings import Finding
+from databus.core.offsets import BinlogOffset
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder
 from databus.core.tables import TableSchema
@@ -19,6 +20,7 @@ from databus.sinks.elasticsearch import Elasticsearch
 from databus.sinks.elasticsearch_client import connect, silent_refusal, where
 from databus.sinks.elasticsearch_evidence import evidence
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
+from databus.sinks.elasticsearch_mapping import fields_of
 from databus.sinks.elasticsearch_preflight import index_pattern, probe
 from databus.sinks.elasticsearch_writer import ElasticsearchWriter, no_primary_key
 from databus.sinks.envelope import with_flags
@@ -41,6 +43,7 @@ class ElasticsearchSink:
         self._connection = connection
         self._flow = flow
         self._open: OpenSearch | None = None
+        self._told: set[tuple[str, str]] = set()
 
     def accepts(self) -> frozenset[str]:
         """Return the operations it looks at; of statements only those that empty a table do something."""
@@ -61,7 +64,7 @@ class ElasticsearchSink:
         plan: SourcePlan,
         outputs: Sequence[tuple[TableSchema, str]],
     ) -> SinkPlan:
-        """Make the missing indices and pin the slots; idempotent.
+        """Make the missing indices and the fields of new columns, and pin the slots; idempotent.
 
         Args:
             plan: the range to be written. One with statements has one writer: a TRUNCATE stands between the rows
@@ -75,12 +78,19 @@ class ElasticsearchSink:
         """
         spec = self.spec
         body = create_body(spec.mapping, spec.settings, spec.gc_deletes, soft_deletes=spec.soft_deletes)
-        indices = Indices(self._client(), where(self._connection), body, shared=spec.ids is not None)
+        typing = spec.types == "source" and isinstance(plan.range.end, BinlogOffset)
+        indices = Indices(self._client(), where(self._connection), body, spec.ids is not None, typing)
+        targets: dict[str, list[TableSchema]] = {}
         for table, route in outputs:
             if not table.primary_key:
                 raise no_primary_key(spec.sink_name, table.full_name)
             index = index_name(spec.index, flow=self._flow, database=table.database, table=table.table, route=route)
-            indices.ensure(index, table.full_name, partial(tuple, table.primary_key))
+            targets.setdefault(index, []).append(table)
+        for index, tables in targets.items():
+            fields = fields_of(tables, spec.mapping) if typing else {}
+            for table in tables:
+                indices.ensure(index, table.full_name, partial(tuple, table.primary_key), fields)
+            indices.extend(index, fields, self._told)
         slots = 1 if plan.statements and spec.on_truncate != "ignore" else spec.slots
         return SinkPlan(slots=slots, prev=(0,) * slots)
 

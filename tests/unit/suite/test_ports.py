@@ -22,7 +22,7 @@ def asked() -> list[tuple[str, int]]:
     found = [
         (file.relative_to(ROOT / "tests").as_posix(), int(first))
         for file in sorted((ROOT / "tests").rglob("*.py"))
-        for first in {*ASKED.findall(file.read_text(encoding="utf-8"))}
+        for first in sorted({*ASKED.findall(file.read_text(encoding="utf-8"))})
         if file.name != "test_ports.py"
     ]
     assert len(found) > 15

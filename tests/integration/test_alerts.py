@@ -196,7 +196,7 @@ def test_a_state_written_by_hand_is_named_and_stops_no_alert(told: Told, caplog:
         client.close()
     told.evaluate(Observation(AlertKind.FAILURE, Verdict.OVER, "transfer failed", "transfer", run_id="r1"))
     assert told.posted == [("failure", "raised")]
-    assert f"alert lag of flow {told.flow.name} has format version None" in caplog.text
+    assert f"alert lag of flow {told.flow.name}: stored JSON without a format version: None" in caplog.text
     told.shop.writer.run(60)
     for _ in range(2):
         told.evaluate()

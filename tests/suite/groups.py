@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
@@ -18,7 +19,13 @@ _AIRFLOW = "tests/e2e/"
 _PACKAGES = (_AIRFLOW, "tests/spark/")
 """Tests in these share what is costly to start: an Airflow, a Spark session."""
 
+_SERVERS = ("tests/integration/", _AIRFLOW)
+"""Tests in these start servers, which stay for the tests that follow."""
+
 _THIRD = "gw2"
+
+ROOM_GIB = 4.0
+"""Memory that must be available for a third set of servers: the other two still grow. A set comes to 5 to 8 GiB."""
 
 _SECONDS = Path(__file__).with_name("seconds.json")
 """Seconds of each group in the last run that was measured (`python -m tests.suite.profile FOLDER --store`)."""
@@ -30,7 +37,8 @@ class ByFile(LoadScopeScheduling):
     """A file's tests are taken together, and those of some packages.
 
     Of three processes the third takes the tests that wait for Airflow, and then whatever is next: the other two keep
-    the cores busy meanwhile. There are never more than three sets of servers; Airflow's goes with the last test of its.
+    the cores busy meanwhile. There are never more than three sets of servers: Airflow's goes with the last test of its.
+    Where memory gets short, the third takes no more tests of servers: its own go when it ends.
     `xdist_group` marks do not reach the scheduler (pytest-xdist 3.8 writes them into a name that pytest 9.2 computes).
     """
 
@@ -40,7 +48,8 @@ class ByFile(LoadScopeScheduling):
     def _assign_work_unit(self, node: WorkerController) -> None:
         """Hand the next group of this process over; a process that takes none of what is left ends."""
         beside = {other.gateway.id for other in self.nodes if other is not node}
-        group = next_group(node.gateway.id, self.workqueue, beside)
+        roomy = psutil.virtual_memory().available >= ROOM_GIB * 2**30
+        group = next_group(node.gateway.id, self.workqueue, beside, roomy=roomy)
         if group is None:
             node.shutdown()
             return
@@ -48,17 +57,20 @@ class ByFile(LoadScopeScheduling):
         super()._assign_work_unit(node)
 
 
-def next_group(process: str, waiting: Collection[str], beside: Collection[str]) -> str | None:
+def next_group(process: str, waiting: Collection[str], beside: Collection[str], *, roomy: bool = True) -> str | None:
     """Return which group of those that wait, in their order, a process takes next.
 
     Args:
         process: its name, gw0 and so on.
         waiting: groups that no process has taken.
         beside: the processes that run beside it.
+        roomy: whether there is memory for a third set of servers.
     """
-    if process == _THIRD and _AIRFLOW in waiting:
+    if process != _THIRD:
+        return next((group for group in waiting if group != _AIRFLOW or _THIRD not in beside), None)
+    if _AIRFLOW in waiting:
         return _AIRFLOW
-    return next((group for group in waiting if group != _AIRFLOW or _THIRD not in beside), None)
+    return next((group for group in waiting if roomy or not beside or not group.startswith(_SERVERS)), None)
 
 
 def group_of(nodeid: str) -> str:

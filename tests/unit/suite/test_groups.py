@@ -30,7 +30,7 @@ _UNTIL_THE_THIRD_TAKES_ONE = (
     _WHO
     + """
     import time
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while "gw2 integration" not in Path({file!r}).read_text():
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -38,10 +38,10 @@ _UNTIL_THE_THIRD_TAKES_ONE = (
 )
 
 
-def taken(process: str, waiting: tuple[str, ...], beside: tuple[str, ...]) -> tuple[str, ...]:
+def taken(process: str, waiting: tuple[str, ...], beside: tuple[str, ...], *, roomy: bool = True) -> tuple[str, ...]:
     """Return the groups that a process takes one after the other, while the others take none."""
     left, found = list(waiting), []
-    while (group := next_group(process, left, beside)) is not None:
+    while (group := next_group(process, left, beside, roomy=roomy)) is not None:
         left.remove(group)
         found.append(group)
     return tuple(found)
@@ -69,10 +69,17 @@ def test_the_third_process_begins_with_airflow_wherever_it_stands_and_then_takes
     assert taken("gw2", (SERVERS, UNIT, E2E, SPARK), ("gw0", "gw1")) == (E2E, SERVERS, UNIT, SPARK)
 
 
-def test_no_group_is_left_whatever_processes_are_there() -> None:
+def test_where_memory_is_short_the_third_process_takes_no_more_server_tests_than_airflows() -> None:
+    assert taken("gw2", GROUPS, ("gw0", "gw1"), roomy=False) == (E2E, SPARK, UNIT)
+    assert taken("gw0", GROUPS, ("gw1", "gw2"), roomy=False) == (SERVERS, SPARK, UNIT)
+    assert taken("gw2", GROUPS, (), roomy=False) == GROUPS  # nobody else would
+
+
+@pytest.mark.parametrize("roomy", [True, False])
+def test_no_group_is_left_whatever_processes_are_there(*, roomy: bool) -> None:
     for processes in ({"gw0"}, {"gw2"}, {"gw0", "gw1"}, {"gw0", "gw2"}, {"gw1", "gw2"}, {"gw0", "gw1", "gw2"}):
         for group in GROUPS:
-            takes = [p for p in processes if next_group(p, (group,), processes - {p}) == group]
+            takes = [p for p in processes if next_group(p, (group,), processes - {p}, roomy=roomy) == group]
             assert takes, (processes, group)
 
 
@@ -90,14 +97,15 @@ def write_tests(root: Path, folder: str, files: int, test: str) -> None:
         (place / f"test_{folder}_{n}.py").write_text(test.format(n=n, file=str(root / "seen")))
 
 
-def run(root: Path, processes: int) -> list[tuple[str, ...]]:
+def run(root: Path, processes: int, room_gib: float = 0) -> list[tuple[str, ...]]:
     """Run the tests in so many processes; return (process, folder) of each as they ran."""
     (root / "pytest.ini").write_text("[pytest]\n")
+    (root / "conftest.py").write_text(f"from tests.suite import groups\ngroups.ROOM_GIB = {room_gib}\n")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.suite.groups", "--dist=loadscope", "--no-loadscope-reorder",
          "-n", str(processes), "tests"],
         cwd=root, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=60,
+        timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return [tuple(line.split()) for line in (root / "seen").read_text().splitlines()]
@@ -120,4 +128,12 @@ def test_a_third_process_takes_server_tests_once_airflow_is_over(tmp_path: Path)
     ran = run(tmp_path, 3)
     assert [folder for process, folder in ran if process == "gw2"][:5] == ["e2e"] * 4 + ["integration"]
     assert {process for process, folder in ran if folder == "e2e"} == {"gw2"}
+    assert len(ran) == 16
+
+
+def test_without_room_it_takes_none(tmp_path: Path) -> None:
+    write_tests(tmp_path, "e2e", 4, _WHO)
+    write_tests(tmp_path, "integration", 12, _WHO)
+    ran = run(tmp_path, 3, room_gib=2**20)
+    assert {folder for process, folder in ran if process == "gw2"} == {"e2e"}
     assert len(ran) == 16

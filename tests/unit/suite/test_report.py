@@ -95,7 +95,7 @@ def test_a_run_of_only_some_tests_writes_no_report(tmp_path: Path, arguments: li
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.suite.report", "-p", "no:cacheprovider", *arguments],
         cwd=tmp_path, check=False, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), FILE: str(file)}, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT), FILE: str(file)}, timeout=240,
     )  # fmt: skip
     assert file.exists() == bool(told), done.stdout + done.stderr
     if not told:

@@ -151,6 +151,8 @@ FULL = (
     Full("integration/test_sink_search_evidence.py", "", "elasticsearch", "[opensearch]; both: test_sink_search.py"),
     Full("integration/test_sink_search_faults.py", "", "elasticsearch", "[opensearch]; both: test_sink_search.py"),
     Full("integration/test_search_conflicts.py", "", "elasticsearch", "[opensearch]; both: test_sink_search.py"),
+    Full("integration/test_sink_search_partial.py", "", "elasticsearch", "[opensearch]; both: test_sink_search.py"),
+    Full("integration/test_sink_search_truncate.py", "", "elasticsearch", "[opensearch]; both: test_sink_search.py"),
     Full("integration/test_sandbox.py", "test_servers_on_demand", "", "the tests that use them"),
     Full("integration/test_sandbox.py", "test_kafka_keeps_its_messages", "", "kills of brokers in tests of sinks"),
     Full("integration/test_bench_catchup.py", "", "", "a tool's check; test_bench_mirror_link.py"),

@@ -69,7 +69,7 @@ class TestSessions:
         self, connect: Connect, proxy: ZooKeeperProxy
     ) -> None:
         """A lone server that is asked between binding its port and loading its data neither answers nor hangs up."""
-        store = connect(port=proxy.port, session_timeout_s=9)
+        store = connect(port=proxy.port, session_timeout_s=15)  # each silence costs a third of it
         lease = started(store)
         proxy.leave_unanswered(2)
         proxy.cut()

@@ -116,19 +116,20 @@ def test_a_large_segment_that_is_cut_short_or_open_is_refused(monkeypatch: pytes
 
 @pytest.mark.timeout(1200)
 def test_memory_does_not_grow_with_the_transaction(tmp_path: Path) -> None:
-    peaks: dict[str, list[int]] = {"stage": [], "read": []}
+    # Over the level before: without memory, pages of libraries leave, and count in one process only.
+    grown: dict[str, list[int]] = {"stage": [], "read": []}
     for count in (ROWS, 4 * ROWS):
         folder = tmp_path / str(count)
         written = memory_probe.write_rows(folder, count, tables=3)
-        for mode, found in peaks.items():
+        for mode, found in grown.items():
             measured = memory_probe.measure(mode, folder)
             assert measured["rows"] == written
-            found.append(measured["peak_mib"])
+            assert measured["peak_mib"] <= 512, (mode, measured)
+            found.append(measured["peak_mib"] - measured["level_mib"])
         shutil.rmtree(folder)
     more_mib = 3 * ROWS * 103 >> 20
-    for mode, (small, large) in peaks.items():
-        assert large - small < more_mib / 4, (mode, peaks)
-        assert large <= 512, (mode, peaks)
+    for mode, (small, large) in grown.items():
+        assert large - small < more_mib / 4, (mode, grown)
 
 
 @pytest.mark.timeout(1200)

@@ -52,6 +52,13 @@ class ZooKeeperBackfills:
         found = self._kept(paths, paths.backfills, f"backfills of flow {flow}", Backfill.from_json)
         return sorted(found, key=lambda kept: kept.at)
 
+    def backfill(self, flow: str, id_: str) -> Backfill | None:
+        """Return the backfill of an id; None when none was asked for."""
+        paths = self._layout.flow(flow)
+        path = f"{paths.backfills}/{id_}"
+        found = self._nodes.read(paths, path)[0]
+        return decode_as(found.data, path, Backfill.from_json) if found is not None else None
+
     def add(self, flow: str, lease: Lease, backfill: Backfill) -> Backfill:
         """Keep a backfill; one of the same id that is there stands.
 

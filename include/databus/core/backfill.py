@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import BackfillRangeError
@@ -157,6 +157,13 @@ def pieces_moved_by(dag: str) -> str | None:
     return f"{flow}.{PLANNING}-" if flow not in ("", dag) else None
 
 
+def piece_of(name: str) -> tuple[str, str, int] | None:
+    """Return the flow, the backfill's id and the number that a piece's name is made of; None when it is no piece's."""
+    flow, _, rest = name.partition(f".{PLANNING}-")
+    backfill, _, number = rest.rpartition("-")
+    return (flow, backfill, int(number)) if flow and backfill and number.isdecimal() else None
+
+
 def backfill_id(aim: Aim, wanted: OffsetRange) -> str:
     """Return the id of a backfill; places count by what a log calls them, not by what else is known of them."""
     key = [str(aim.mode), aim.suffix, aim.name, _called(wanted.start), _called(wanted.end)]
@@ -198,6 +205,23 @@ class RangedSource(Source, Protocol):
         ...
 
 
+@runtime_checkable
+class FailoverSource(Protocol):
+    """A source whose log may be another server's than the one that places of a flow's past are of."""
+
+    def located(self, place: Offset, standing: Offset) -> Offset:
+        """Return the place of the log that is read now before which exactly the same changes lie.
+
+        Args:
+            place: of any log that the flow has read.
+            standing: where the live flow stands.
+
+        Raises:
+            SourceError: it cannot be told; names why, and nothing was read.
+        """
+        ...
+
+
 class BackfillStore(Protocol):
     """Keeps the backfills of flows and the places of their boundaries."""
 
@@ -211,6 +235,10 @@ class BackfillStore(Protocol):
 
     def backfills(self, flow: str) -> Sequence[Backfill]:
         """Return the backfills that were asked for, by time."""
+        ...
+
+    def backfill(self, flow: str, id_: str) -> Backfill | None:
+        """Return the backfill of an id; None when none was asked for."""
         ...
 
     def add(self, flow: str, lease: Lease, backfill: Backfill) -> Backfill:

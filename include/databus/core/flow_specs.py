@@ -179,9 +179,11 @@ class SinkSpec(Spec):
         name: name of the sink inside the flow; the kind by default. Part of markers and znodes: renaming starts anew.
         routes: patterns (fnmatch) of routes this sink takes; a row's route is `database.table` unless a Route sets it.
         direct: whether the opened sink is a `DirectSink`.
+        newest_by_place: whether it keeps the newest row of each key, by the row's place in the source's log.
     """
 
     direct: ClassVar[bool] = False
+    newest_by_place: ClassVar[bool] = False
 
     name: str = ""
     routes: tuple[str, ...] = ("*",)

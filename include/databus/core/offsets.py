@@ -24,6 +24,9 @@ _FORMS = {"binlog": BINLOG_OFFSET, "kafka": KAFKA_OFFSETS, "sequence": SEQUENCE_
 _MOST_NAMED = 16
 """Partitions that the text of an offset names; the JSON has them all."""
 
+_LOG_HEADER_BYTES = {"mysql": 256, "mariadb": 512}
+"""Before this position of a log's first file no transaction ends: there are only the events that describe the log."""
+
 _FILE = re.compile(r"^(?P<base>.+)\.(?P<number>\d{6,})$")
 
 
@@ -82,7 +85,8 @@ class BinlogOffset:
     Attributes:
         file: name of the log file, e.g. "mysql-bin.000042".
         pos: byte position after the last event, counted in 64 bits (the wire's 32-bit field wraps at 4 GiB).
-        gtids: executed MySQL GTID set or MariaDB GTID position in text form; "" where the server has none.
+        gtids: executed MySQL GTID set or MariaDB GTID position in text form; "" where the server has none, and at the
+            beginning of a log (`knows_gtids`).
         flavor: "mysql" or "mariadb".
         server: server_uuid of MySQL, or "server_id" of MariaDB in text form; "" when unknown.
         timeline: raised by each failover, because file numbers of the new server may be lower.
@@ -116,6 +120,11 @@ class BinlogOffset:
         assert match is not None  # noqa: S101 - checked at construction
         return int(match["number"])
 
+    @property
+    def knows_gtids(self) -> bool:
+        """Whether `gtids` tells what was executed: an empty one does so only where the log itself begins."""
+        return bool(self.gtids) or (self.file_number == 1 and self.pos < _LOG_HEADER_BYTES.get(self.flavor, 0))
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; what was added to offsets later is left out when empty, as in those written before."""
         pending: dict[str, Any] = {"prepared": [p.to_json() for p in self.prepared]} if self.prepared else {}
@@ -145,11 +154,11 @@ class BinlogOffset:
         return self._compare_gtids(other)
 
     def same_gtids(self, other: BinlogOffset) -> bool:
-        """Tell whether exactly the same transactions were executed at both places; False without GTIDs."""
+        """Tell whether exactly the same transactions were executed at both places; False where GTIDs do not tell."""
         return self.flavor == other.flavor and self._compare_gtids(other) is Ordering.EQUAL
 
     def _compare_gtids(self, other: BinlogOffset) -> Ordering:
-        if not self.gtids or not other.gtids:
+        if not self.knows_gtids or not other.knows_gtids:
             return Ordering.DIVERGED
         mine: MysqlGtidSet | MariadbGtidPosition
         theirs: MysqlGtidSet | MariadbGtidPosition

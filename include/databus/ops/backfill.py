@@ -21,13 +21,14 @@ from databus.core.errors import (
 )
 from databus.core.flow import Flow
 from databus.core.offset_ranges import later
-from databus.core.offsets import OffsetRange, Ordering
+from databus.core.offsets import BinlogOffset, OffsetRange, Ordering
 from databus.ops.backfill_missing import missing_pieces
+from databus.ops.backfill_places import require_places
 from databus.ops.backfill_range import Places, standing
 from databus.ops.backfill_status import BackfillState, piece_state, state_of
 from databus.ops.ends import Ends, opened_ends
 from databus.ops.mirror_duties import throttled
-from databus.runtime.backfill import piece_flow, piece_session, piece_source, require_ranged
+from databus.runtime.backfill import locating, piece_flow, piece_session, require_ranged
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.drain import Drain
 from databus.runtime.window import run_window
@@ -97,7 +98,9 @@ def take_up(flow: Flow, services: Services, wanted: Wanted, who: str) -> Backfil
         BackfillRangeError, BackfillFutureError, BackfillOpenError, OffsetPurgedError: see `Places.range`.
         BackfillOpenError: of mode `missing`, the live flow has not come to its end yet, or another backfill that took
             a part of it up is not done.
-        SinkSettingError: a sink refuses older rows after newer ones, and the user did not consent.
+        SourceDivergedError, OffsetInvalidError: after a failover, an end cannot be found in the log that is read now.
+        SinkSettingError: a sink refuses older rows after newer ones, and the user did not consent; or after a failover
+            it could not tell which are the older ones.
         LeaseBusyError: another run plans for longer than a minute.
     """
     store = _store(services)
@@ -154,8 +157,9 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
     _require_aim(flow, wanted.aim)
     places = Places(flow, services, source, checkpoint, store.boundaries(flow.name), lease)
     span = places.range(wanted.start, wanted.end)
-    known = next((b for b in store.backfills(flow.name) if b.id == backfill_id(wanted.aim, span)), None)
+    known = next((b for b in store.backfills(flow.name) if _is_same(b, wanted.aim, span)), None)
     if known is not None:
+        require_places(flow, services, source, checkpoint, known)
         return known
     pieces: tuple[OffsetRange, ...] = () if span.empty else (span,)
     if wanted.aim.mode is Mode.MISSING:
@@ -166,13 +170,22 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
                 hint="Let the live flow run up to there first.",
             )
         pieces = missing_pieces(flow, services, span)
-    if pieces:
-        piece_source(source, pieces[0]).lag(pieces[0].start)  # refuses a place that the source's log no longer has
     backfill = Backfill(flow.name, wanted.aim, span, (wanted.start, wanted.end), pieces, who, services.clock.now())
+    require_places(flow, services, source, checkpoint, backfill)
+    if pieces:  # refuses a place that the source's log no longer has
+        source.lag(locating(source, checkpoint.offset)(pieces[0].start))
     piece_flow(flow, backfill, 0)  # refuses sinks without outputs beside the live ones
     if pieces and not wanted.aim.suffix:
         _require_consent(flow, services, ends, wanted)
     return backfill
+
+
+def _is_same(known: Backfill, aim: Aim, span: OffsetRange) -> bool:
+    """Tell whether a backfill is that of a range, which a former server's places may name as well."""
+    if known.id == backfill_id(aim, span):
+        return True
+    ends = ((known.range.start, span.start), (known.range.end, span.end))
+    return known.aim == aim and all(one.compare(other) is Ordering.EQUAL for one, other in ends)
 
 
 def _require_aim(flow: Flow, aim: Aim) -> None:
@@ -209,9 +222,15 @@ def _in_order(flow: Flow, services: Services, backfill: Backfill, run: Run) -> I
         except LeaseBusyError as error:
             raise BackfillWaitsError(error.message, hint=error.hint) from error
         for other in _store(services).backfills(flow.name):
-            if other.aim == backfill.aim and other.range.end.compare(backfill.range.start) in _NOT_AFTER:
+            if other.aim == backfill.aim and _is_earlier(other, backfill):
                 _require_done(flow, services, backfill, state_of(flow, services, other), run)
         yield
+
+
+def _is_earlier(other: Backfill, backfill: Backfill) -> bool:
+    """Tell whether a range lies before another, or may: GTIDs do not order all places of two servers."""
+    order = other.range.end.compare(backfill.range.start)
+    return order in _NOT_AFTER or (order is Ordering.DIVERGED and isinstance(backfill.range.start, BinlogOffset))
 
 
 def _require_done(flow: Flow, services: Services, backfill: Backfill, earlier: BackfillState, run: Run) -> None:

@@ -18,7 +18,8 @@ from databus.core.errors import (
 )
 from databus.core.flow import Flow
 from databus.core.offset_ranges import earlier, later
-from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, Ordering
+from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering
+from databus.ops.backfill_places import require_one_meaning
 from databus.ops.targets import Target, on_timeline, resolve
 from databus.runtime.context import Services
 
@@ -76,7 +77,7 @@ class Places:
         if order is Ordering.DIVERGED:
             raise SourceDivergedError(
                 f"flow {self.flow.name}: {first} and {last} are not of one log: a failover lies between them",
-                hint="Backfill what lies before and after the failover by itself.",
+                hint="GTIDs do not order them. Backfill what lies before and after the failover by itself.",
             )
         if order is Ordering.BEFORE:
             raise BackfillRangeError(
@@ -95,6 +96,7 @@ class Places:
 
     def _place(self, text: str, when: datetime | None) -> Offset:
         if when is None:
+            require_one_meaning(self.flow, self.services, text, self.checkpoint.offset)
             return resolve(self.flow, self.services, self.source, self.checkpoint, Target(place=text))
         fixed = next((b.offset for b in self.known if b.at == when), None)
         if fixed is not None:
@@ -102,10 +104,19 @@ class Places:
         found = on_timeline(self.flow, self._found(when), self.checkpoint.offset)
         # Neighbours were fixed by what the log told then: moments keep their order whatever clocks did.
         for boundary in self.known:
+            self._require_order(when, found, boundary)
             found = (later if boundary.at < when else earlier)(found, boundary.offset)
         if self.lease is None or self.services.backfills is None:
             return found
         return self.services.backfills.fix(self.flow.name, self.lease, Boundary(when, found)).offset
+
+    def _require_order(self, when: datetime, found: Offset, boundary: Boundary) -> None:
+        if isinstance(found, BinlogOffset) and found.compare(boundary.offset) is Ordering.DIVERGED:
+            raise SourceDivergedError(
+                f"flow {self.flow.name}: {when.isoformat()} lies at {found}, which cannot be ordered with the place of "
+                f"{boundary.at.isoformat()}, {boundary.offset}: a failover lies between them, and GTIDs do not tell",
+                hint="Choose a time further from it, or name the range by GTID.",
+            )
 
     def _found(self, when: datetime) -> Offset:
         found = self.source.boundary_at(when)

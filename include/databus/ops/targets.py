@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from databus.core.backfill import FailoverSource
 from databus.core.checkpoint import Checkpoint, HistoryEntry
 from databus.core.errors import (
     CheckpointFormatError,
@@ -60,6 +61,11 @@ def resolve(flow: Flow, services: Services, source: Source, checkpoint: Checkpoi
     if target.past_gap:
         return _past_gap(flow, source, checkpoint)
     if target.place:
+        given = _of_a_server(flow, target.place)
+        if given is not None and isinstance(source, FailoverSource):
+            found = source.located(given, checkpoint.offset)
+            if found != given:
+                return found
         return on_timeline(flow, _named(flow, services, source, target.place), checkpoint.offset)
     history = services.store.history(flow.name, ALL_HISTORY)
     if target.batches:
@@ -147,13 +153,14 @@ def _start(flow: Flow, services: Services, place: str) -> Offset:
         opened.close()
 
 
+def _of_a_server(flow: Flow, place: str) -> BinlogOffset | None:
+    """Return the offset that a place in JSON is when it names the server whose log it is of."""
+    given = _parsed(flow, place) if place.lstrip().startswith("{") else None
+    return given if isinstance(given, BinlogOffset) and given.server else None
+
+
 def _from_json(flow: Flow, services: Services, source: Source, text: str) -> Offset:
-    try:
-        given = offset_from_json(json.loads(text))
-    except (ValueError, CheckpointFormatError, OffsetInvalidError) as error:
-        raise ConfigError(
-            f"flow {flow.name}: {text} is not an offset: {error}", hint="See `databus checkpoint show -o json`."
-        ) from None
+    given = _parsed(flow, text)
     if not isinstance(given, BinlogOffset):
         source.lag(given)
         return given
@@ -164,6 +171,15 @@ def _from_json(flow: Flow, services: Services, source: Source, text: str) -> Off
             hint="The offset is of another server, or was edited.",
         )
     return replace(found, prepared=given.prepared) if isinstance(found, BinlogOffset) else found
+
+
+def _parsed(flow: Flow, text: str) -> Offset:
+    try:
+        return offset_from_json(json.loads(text))
+    except (ValueError, CheckpointFormatError, OffsetInvalidError) as error:
+        raise ConfigError(
+            f"flow {flow.name}: {text} is not an offset: {error}", hint="See `databus checkpoint show -o json`."
+        ) from None
 
 
 def _not_lower(found: Offset, standing: Offset) -> Offset:

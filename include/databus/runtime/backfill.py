@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
-from databus.core.backfill import Backfill, RangedSource
+from databus.core.backfill import Backfill, FailoverSource, RangedSource
 from databus.core.errors import ConfigError
 from databus.core.flow import Flow
-from databus.core.offsets import OffsetRange
+from databus.core.offsets import Offset, OffsetRange
 from databus.core.protocols import Source
-from databus.runtime.between import between
+from databus.runtime.between import Locate, between, unmoved
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 
 
@@ -40,9 +40,22 @@ def piece_flow(flow: Flow, backfill: Backfill, number: int) -> Flow:
     return flow.model_copy(update={"name": backfill.piece_name(number), "sinks": sinks, "on_zookeeper_loss": "stop"})
 
 
-def piece_source(source: RangedSource, piece: OffsetRange) -> Source:
-    """Return the source as a piece sees it, from one of its ends to the other."""
-    return between(source, piece, source.plan_exactly)
+def locating(source: Source, standing: Offset) -> Locate:
+    """Return what finds places of the flow's past in the log that its source reads now.
+
+    Args:
+        source: open source.
+        standing: where the live flow stands.
+    """
+    if not isinstance(source, FailoverSource):
+        return unmoved
+    found = source
+    return lambda place: found.located(place, standing)
+
+
+def piece_source(source: RangedSource, piece: OffsetRange, standing: Offset) -> Source:
+    """Return the source as a piece sees it, from one of its ends to the other, wherever they lie now."""
+    return between(source, piece, source.plan_exactly, locating(source, standing))
 
 
 @contextmanager
@@ -54,9 +67,10 @@ def piece_session(
     Raises:
         DatabusError: as `open_session`.
     """
-    moved = piece_flow(flow, backfill, number)
+    moved, checkpoint = piece_flow(flow, backfill, number), services.store.load(flow.name)
+    standing = checkpoint.offset if checkpoint else backfill.range.end
     # Turns to dump are for flows at the head of the log.
     with open_session(moved, replace(services, dump_turns=None), *run) as session:
-        session.source = piece_source(require_ranged(flow, session.source), backfill.pieces[number])
+        session.source = piece_source(require_ranged(flow, session.source), backfill.pieces[number], standing)
         session.replays = True
         yield session

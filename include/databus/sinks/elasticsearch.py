@@ -69,6 +69,7 @@ class Elasticsearch(SinkSpec):
 
     kind: ClassVar[str] = "elasticsearch"
     direct: ClassVar[bool] = True
+    newest_by_place: ClassVar[bool] = True
 
     conn_id: str
     index: str = "{database}.{table}"

@@ -34,6 +34,7 @@ from databus.sources.mysql_boundaries import boundary_at
 from databus.sources.mysql_definitions import MysqlDefinitions
 from databus.sources.mysql_dumps import MysqlDumps
 from databus.sources.mysql_failover import MysqlFailover, Resumption
+from databus.sources.mysql_former_places import FormerPlaces
 from databus.sources.mysql_headroom import headroom, headroom_finding
 from databus.sources.mysql_positions import MysqlPositions, request_after
 from databus.sources.mysql_preflight import preflight
@@ -68,6 +69,7 @@ class MysqlBinlogSource:
         self._dumps = MysqlDumps(self._server, context.server_ids)
         self._positions = MysqlPositions(self._server, self._dumps.open)
         self._failover = MysqlFailover(self._server, self._positions)
+        self._former_places = FormerPlaces(self._server, self._positions)
         self._stores = FlowStores(self._server, context.settings.segment_store, context.flow)
         self._relay = SegmentRelay(self._server, context.settings)
         definitions = MysqlDefinitions(self._server, self._capture, self._stores.history, self._logs_after)
@@ -124,6 +126,10 @@ class MysqlBinlogSource:
         head = self._server.head()
         found = boundary_at(self._server, self._positions, self._relay, when)
         return LogMoment(found or head, open=found is None)
+
+    def located(self, place: Offset, standing: Offset) -> Offset:
+        """Return a place as one of this server's log, on the timeline on which the flow stands; see `FormerPlaces`."""
+        return self._former_places.located(self._server.binlog(place), self._server.binlog(standing))
 
     def plan_exactly(self, wanted: OffsetRange) -> SourcePlan:
         """Dump exactly the range between two places, whatever XA is pending at the second one.

@@ -42,8 +42,8 @@ def test_ranges_overlap_where_both_have_a_record(one: OffsetRange, other: Offset
 
 
 def test_two_logs_cannot_be_compared() -> None:
-    one, other = (BinlogOffset("bin.000001", 100 * n, server="a") for n in (1, 2))
-    foreign = OffsetRange(BinlogOffset("bin.000001", 50, server="b"), BinlogOffset("bin.000001", 70, server="b"))
+    one, other = (BinlogOffset("bin.000001", 1000 * n, server="a") for n in (1, 2))
+    foreign = OffsetRange(BinlogOffset("bin.000001", 500, server="b"), BinlogOffset("bin.000001", 700, server="b"))
     with pytest.raises(SourceDivergedError, match="a failover lies between them"):
         without(OffsetRange(one, other), [foreign])
     with pytest.raises(SourceDivergedError, match="a failover lies between them"):

@@ -155,3 +155,21 @@ def test_a_place_of_the_logs_as_they_are_counts_in_the_checkpoints_generations()
     assert (counted.positions, counted.ids) == (found.positions, found.ids)
     # The same log: further back in it is before the checkpoint, which it is not by another count.
     assert KafkaOffsets({"a": {0: 12}}, {"a": "a1"}).of_generations(standing).places()["a", 0] == (2, 12)
+
+
+def across(file: str, pos: int, gtids: str, server: str, flavor: str = "mysql") -> BinlogOffset:
+    return BinlogOffset(file, pos, gtids, flavor, server, timeline=int(server == "new"))
+
+
+@pytest.mark.parametrize(("flavor", "gtids"), [("mysql", f"{A}:1-5"), ("mariadb", "0-1-5")])
+def test_nothing_executed_orders_where_a_log_begins_and_tells_nothing_elsewhere(flavor: str, gtids: str) -> None:
+    begun = across("a.000001", 157, "", "old", flavor)
+    assert begun.knows_gtids
+    assert begun.compare(across("b.000001", 4, "", "new", flavor)) is Ordering.EQUAL
+    assert begun.compare(across("b.000007", 900, gtids, "new", flavor)) is Ordering.BEFORE
+    assert OffsetRange(begun, across("b.000007", 900, gtids, "new", flavor)).empty is False
+    for file, pos in (("a.000001", 900), ("a.000002", 4)):  # a server without GTIDs, as far as can be known
+        place = across(file, pos, "", "old", flavor)
+        assert not place.knows_gtids
+        assert place.compare(across("b.000007", 900, gtids, "new", flavor)) is Ordering.DIVERGED
+        assert not place.same_gtids(across("b.000001", 4, "", "new", flavor))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog
+from databus import Batching, Elasticsearch, Filter, Flow, Kafka, Mask, MysqlBinlog, NotNull
 from databus.core.errors import DatabusError
 from databus.core.findings import Level
 from databus.demo.consumers import index_documents, topic_records
@@ -208,12 +208,71 @@ def test_no_primary_key_is_refused_by_search(bench: Bench) -> None:
         source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{bench.database}.keyless",)),
         sinks=(Elasticsearch(conn_id="opensearch_default", index=bench.database),),
     )
-    bench.world.run(flow)
-    bench.execute("INSERT INTO keyless VALUES (1, 2)")
-    error = refused(bench, flow, "sink_no_primary_key", "key")
+    error = refused(bench, flow, "sink_no_primary_key", "exclude_tables")
     assert "keyless" in error.message
+    assert bench.world.checkpoint(flow) is None
+    diagnosed(bench, flow, "sink_no_primary_key")
+    bench.execute("ALTER TABLE keyless ADD PRIMARY KEY (a)")
+    bench.world.run(flow)
+    # Once it runs, the batch that comes to rows without a key stops in front of them.
+    bench.execute("INSERT INTO keyless VALUES (1, 2)", "ALTER TABLE keyless DROP PRIMARY KEY")
+    bench.world.run(flow)
+    bench.execute("INSERT INTO keyless VALUES (3, 4)")
+    assert "keyless" in refused(bench, flow, "sink_no_primary_key", "key").message
+    assert set(index_documents(bench.world.sandbox.address("opensearch"), bench.database)) == {"1"}
     findings = examine_flow(flow, bench.world.connections)
-    assert any(f.code == "source_no_primary_key" and "keyless" in f"{f.subject} {f.message}" for f in findings)
+    assert [f.level for f in findings if f.code == "sink_no_primary_key"] == [Level.WARN]
+
+
+def test_a_table_that_does_not_exist(bench: Bench) -> None:
+    misspelled = MysqlBinlog(conn_id="mysql_shop", tables=(bench.table, f"{bench.database}.order"))
+    broken = bench.flow(source=misspelled)
+    error = refused(bench, broken, "source_table_missing", f"Did you mean {bench.table}")
+    assert f"{bench.database}.order: the table does not exist" in error.message
+    assert bench.world.checkpoint(broken) is None
+    diagnosed(bench, broken, "source_table_missing")
+    waits = bench.flow(source=misspelled.model_copy(update={"on_missing_table": "wait"}))
+    bench.start(waits)
+    bench.execute("CREATE TABLE `order` (id INT PRIMARY KEY)", "INSERT INTO `order` VALUES (7)")
+    mended(bench, waits, {'{"id":1}'})
+    seen = fold(topic_records(bench.world.sandbox.address("kafka"), bench.database))
+    assert set(seen.state[f"{bench.database}.order"]) == {'{"id":7}'}
+
+
+def test_a_column_that_does_not_exist(bench: Bench) -> None:
+    table = (bench.table,)
+    for transform in (Mask("nota", tables=table), Filter("totla > 1", tables=table), Mask("nota")):
+        broken = bench.flow(transforms=(transform,))
+        error = refused(bench, broken, "column_unknown", "Did you mean")
+        assert bench.world.checkpoint(broken) is None, error
+    diagnosed(bench, broken, "column_unknown")
+    flow = bench.flow(checks=(NotNull("note", tables=table),))
+    bench.start(flow)
+    # A flow that is changed later is compared again, before the first row under its new definition.
+    bench.execute("INSERT INTO orders VALUES (2, 2, 'two')")
+    refused(bench, bench.flow(checks=(NotNull("nota", tables=table),)), "column_unknown", "Did you mean note")
+    mended(bench, flow, {'{"id":1}', '{"id":2}'})
+
+
+def test_a_table_that_is_dropped_or_renamed_stops_no_flow_that_had_it(bench: Bench) -> None:
+    """Its rows lie in the log before the flow."""
+    bench.execute("CREATE TABLE other (id INT PRIMARY KEY)")
+    both = (bench.table, f"{bench.database}.other")
+    flow = bench.flow(source=MysqlBinlog(conn_id="mysql_shop", tables=both))
+    bench.start(flow)
+    bench.execute(
+        "INSERT INTO orders VALUES (2, 2, 'two')",
+        "RENAME TABLE orders TO archive",
+        "INSERT INTO other VALUES (5)",
+        "DROP TABLE other",
+    )
+    changed = bench.flow(source=flow.source, checks=(NotNull("id"),))
+    mended(bench, changed, {'{"id":1}', '{"id":2}'})
+    seen = fold(topic_records(bench.world.sandbox.address("kafka"), bench.database))
+    assert set(seen.state[f"{bench.database}.other"]) == {'{"id":5}'}
+    findings = [f for f in examine_flow(changed, bench.world.connections) if f.code == "source_table_missing"]
+    assert [f.level for f in findings] == [Level.WARN, Level.WARN]
+    bench.world.run(changed)
 
 
 def test_missing_grant(bench: Bench) -> None:

@@ -149,6 +149,35 @@ def test_flows_list_show_graph_validate(cli: Cli) -> None:
         bad.unlink()
 
 
+def test_validate_with_connect_and_run_find_what_is_not_there(cli: Cli, world: World) -> None:
+    told = cli.json("flows", "validate", "--connect")
+    assert [(row["flow"], row["state"]) for row in told] == [("cli_shop", "ok")]
+    wrong = cli.dags / "wrong.py"
+    wrong.write_text(
+        "from databus import Elasticsearch, Flow, Mask, MysqlBinlog\n"
+        "tables = ('shop.orders', 'shop.order')\n"
+        "flow = Flow(name='cli_wrong', source=MysqlBinlog(conn_id='mysql_shop', tables=tables),\n"
+        "            transforms=(Mask('card_nummer', tables=('shop.orders',)),),\n"
+        "            sinks=(Elasticsearch(conn_id='opensearch_default'),))\n"
+    )
+    try:
+        cli("flows", "validate")
+        found = [row for row in cli.json("flows", "validate", "--connect", code=2) if row["flow"] == "cli_wrong"]
+        assert {row["state"] for row in found} == {"error"}
+        missing, unknown = (row["problem"] for row in found)
+        assert missing.endswith("table shop.order: the table does not exist")
+        assert unknown.endswith("shop.orders has no column 'card_nummer'")
+        assert ["shop.orders" in found[0]["hint"], "card_number" in found[1]["hint"]] == [True, True]
+        spark = f"sc://{world.sandbox.address('spark')}"
+        refused = cli("run", "cli_wrong", "--until-caught-up", "--spark", spark, code=2)
+        assert "[source_table_missing]" in refused.stderr.replace("\n", "")
+        assert cli.json("checkpoint", "show", "cli_wrong")["checkpoint"] is None
+        levels = {f["code"]: f["level"] for f in cli.json("doctor", "cli_wrong", code=1)}
+        assert (levels["source_table_missing"], levels["column_unknown"]) == ("error", "error")
+    finally:
+        wrong.unlink()
+
+
 def test_doctor_names_servers_and_settings(cli: Cli) -> None:
     findings = cli.json("doctor", "cli_shop")
     subjects = " ".join(f["subject"] for f in findings)

@@ -96,6 +96,11 @@ class FlowPaths:
         return f"{self.root}/paused"
 
     @property
+    def accepted(self) -> str:
+        """What the flow asks of its tables and was found once."""
+        return f"{self.root}/accepted"
+
+    @property
     def gaps(self) -> str:
         """Parent of the named gaps."""
         return f"{self.root}/gaps"

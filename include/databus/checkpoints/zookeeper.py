@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from databus.checkpoints import entries, transitions
+from databus.checkpoints.accepted_wants import ZooKeeperAcceptedWants
 from databus.checkpoints.alert_states import ZooKeeperAlertBook
 from databus.checkpoints.awaited import AwaitedNode
 from databus.checkpoints.backfills import ZooKeeperBackfills
@@ -102,6 +103,10 @@ class ZooKeeperCheckpoints(ZooKeeperBatchWrites, ZooKeeperHistory, ZooKeeperMedi
     def backfills(self) -> ZooKeeperBackfills:
         """Return where backfills and their boundaries are kept."""
         return ZooKeeperBackfills(self._session, self._layout, self._nodes)
+
+    def accepted_wants(self) -> ZooKeeperAcceptedWants:
+        """Return what remembers which tables and columns each flow was found to have."""
+        return ZooKeeperAcceptedWants(self._session, self._layout)
 
     def dump_turns(self) -> ZooKeeperDumpTurns:
         """Return what gives turns to dump a server's log; they end with this store's session."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from databus.checks.row_check import RowCheck
 from databus.core.errors import ConfigError
 from databus.core.flow import Flow
 from databus.core.tables import TableSchema
+from databus.core.wanted import ColumnsWanted
 from databus.rows.changes import Changes
 from databus.rows.fields import Field, fields_of
 from databus.rows.selection import EVERY_TABLE
@@ -46,6 +48,10 @@ class Decodable(RowCheck):
         mask = np.zeros(len(values.array), np.bool_)
         mask[[row for row, reason in values.reasons.items() if reason in self._reasons]] = True
         return mask & values.present
+
+    def wants(self) -> ColumnsWanted:
+        """Return the column under its name at the source."""
+        return replace(super().wants(), at_source=True)
 
     @property
     def _reasons(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from databus.core.errors import ConfigError
 from databus.core.flow_specs import CheckSpec
 from databus.core.tables import ColumnSchema, TableSchema
+from databus.core.wanted import ColumnsWanted
 from databus.rows.changes import Changes
 from databus.rows.fields import Field
 from databus.rows.selection import EVERY_TABLE, matches
@@ -50,6 +51,10 @@ class RowCheck(CheckSpec):
     def applies_to(self, table: str) -> bool:
         """Tell whether rows of `database.table` are looked at."""
         return matches(table, self.tables)
+
+    def wants(self) -> ColumnsWanted:
+        """Return the column: a table that is meant by name or pattern must have it."""
+        return ColumnsWanted((self.column,), self.tables, in_every=self.tables != EVERY_TABLE)
 
     def violation(self, changes: protocols.Changes) -> Any:
         """Return a boolean Column, never NULL, true where a row violates.

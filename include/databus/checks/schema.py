@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ from databus.checks.batch_check import BatchCheck
 from databus.core.plan import SourcePlan
 from databus.core.report import CheckResult
 from databus.core.tables import TableSchema
+from databus.core.wanted import ColumnsWanted
 
 
 class Schema(BatchCheck):
@@ -49,6 +51,10 @@ class Schema(BatchCheck):
     def arguments(self) -> tuple[str, ...]:
         """Return the table."""
         return (self.table,)
+
+    def wants(self) -> ColumnsWanted:
+        """Return the columns, as the source names them."""
+        return ColumnsWanted(tuple(self.columns), (glob.escape(self.table),), at_source=True)
 
     def evaluate(self, planned: SourcePlan, now: datetime) -> CheckResult:  # noqa: ARG002 - one signature for all
         """Compare each definition of the table that the batch's rows were written under."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from databus.cli.exits import OK, USAGE
-from databus.cli.options import Dags, FlowName, Output
+from databus.cli.exits import OK, UNREACHABLE, USAGE
+from databus.cli.options import Dags, FlowName, Output, connection_source
 from databus.cli.output import ERR, OUT, Format, show_one, show_rows
+from databus.core.errors import DatabusError
+from databus.core.findings import Finding, Level
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
+from databus.core.settings import Settings
 from databus.ops.discovery import discover, find_flow
 from databus.ops.graph import graph_of, mermaid
 from databus.ops.mirror_loops import problems
@@ -45,10 +52,30 @@ def show(flow: FlowName, dags: Dags = None, output: Output = Format.YAML) -> Non
 
 
 @app.command()
-def validate(dags: Dags = None, output: Output = Format.TABLE) -> None:
-    """Read every DAG file and report those that are wrong, and mirrors that go round; exit code 2 when any is."""
+def validate(
+    dags: Dags = None,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Also ask each source for the tables and columns that the flow names.")
+    ] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Read every DAG file and report those that are wrong, and mirrors that go round; exit code 2 when any is.
+
+    With --connect also what flows ask of tables as they are now; a source that does not answer gives exit code 4.
+    """
     found, broken = discover(dags)
-    rows = [{"file": str(f.file), "flow": f.flow.name, "state": "ok", "problem": None, "hint": None} for f in found]
+    findings = [(f, list(_of_tables(f.flow)) if connect else []) for f in found]
+    rows: list[dict[str, Any]] = [
+        {"file": str(f.file), "flow": f.flow.name, "state": "ok", "problem": None, "hint": None}
+        for f, told in findings
+        if not told
+    ]
+    rows += [
+        {"file": str(f.file), "flow": f.flow.name, "state": str(t.level), "problem": f"{t.subject}: {t.message}",
+         "hint": t.hint}
+        for f, told in findings
+        for t in told
+    ]  # fmt: skip
     rows += [
         {"file": str(b.file), "flow": None, "state": "error", "problem": b.error.message, "hint": b.error.hint}
         for b in broken
@@ -59,7 +86,22 @@ def validate(dags: Dags = None, output: Output = Format.TABLE) -> None:
         for p in together
     ]
     show_rows(rows, ("file", "flow", "state", "problem", "hint"), output, empty="no flows")
-    raise typer.Exit(USAGE if broken or together else OK)
+    errors = [t for _, told in findings for t in told if t.level is Level.ERROR]
+    unanswered = bool(errors) and all(t.retryable for t in errors)
+    wrong = USAGE if broken or together or (errors and not unanswered) else OK
+    raise typer.Exit(wrong or (UNREACHABLE if unanswered else OK))
+
+
+def _of_tables(flow: Flow) -> Iterator[Finding]:
+    """Yield what is wrong between a flow and its tables as they are now, whatever it was found to have before."""
+    from databus.ops.flow_tables import compare
+
+    try:
+        source = flow.source.open(connection_source(), FlowContext(flow.name, Settings.from_environment()))
+        with closing(source):
+            yield from (f for f in compare(flow, source).findings if f.level is not Level.OK)
+    except DatabusError as error:
+        yield Finding.of(flow.source.label(), error)
 
 
 @app.command()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from databus.core.report import CheckResult
     from databus.core.tables import TableSchema
     from databus.core.trace import TraceableSink
+    from databus.core.wanted import ColumnsWanted
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,15 @@ class SourceSpec(Spec):
         """Return what it reads, in words: table names or patterns, topics."""
         return ()
 
+    @property
+    def tables_may_come_later(self) -> bool:
+        """Whether names and patterns that no table matches yet are meant so."""
+        return False
+
+    def refusals(self, table: TableSchema) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - most read all rows
+        """Return (row filter in words, why it cannot judge the rows of a table)."""
+        return ()
+
     def row_filter_columns(self, table: TableSchema) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - most read all rows
         """Return (column, filter in words) of the columns by which rows of a table are left out at the source."""
         return ()
@@ -131,6 +141,10 @@ class TransformSpec(Spec):
             raise NotImplementedError
         return self.reshape(changes)
 
+    def wants(self) -> ColumnsWanted | None:
+        """Return which columns it must find, None where it does not say; asked before any row is read."""
+        return None
+
     def judges(self, changes: Changes, table: TableSchema) -> tuple[str, ...]:  # noqa: ARG002 - most keep all rows
         """Return the source's names of the columns by whose values it leaves rows of a table out."""
         return ()
@@ -153,6 +167,10 @@ class CheckSpec(Spec):
     def check_name(self) -> str:
         """Name with its arguments, e.g. "not_null(order_id)"; unique inside a flow."""
         return self.kind
+
+    def wants(self) -> ColumnsWanted | None:
+        """Return which columns it must find, None where it does not say; asked before any row is read."""
+        return None
 
     def violation(self, changes: Changes) -> Any:
         """Return a boolean Column, true where a row violates; None for checks of the whole batch."""
@@ -180,10 +198,12 @@ class SinkSpec(Spec):
         routes: patterns (fnmatch) of routes this sink takes; a row's route is `database.table` unless a Route sets it.
         direct: whether the opened sink is a `DirectSink`.
         newest_by_place: whether it keeps the newest row of each key, by the row's place in the source's log.
+        needs_key: whether it refuses rows of tables without a primary key.
     """
 
     direct: ClassVar[bool] = False
     newest_by_place: ClassVar[bool] = False
+    needs_key: ClassVar[bool] = False
 
     name: str = ""
     routes: tuple[str, ...] = ("*",)

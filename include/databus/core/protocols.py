@@ -16,6 +16,7 @@ from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.core.report import BatchReport
 from databus.core.tables import TableSchema
+from databus.core.wanted import TablesNow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -175,6 +176,15 @@ class SharedLogSource(Source, Protocol):
 
     def rest(self) -> None:
         """Close connections until something is asked again: a server has not enough for all flows that wait."""
+        ...
+
+
+@runtime_checkable
+class DefinedSource(Source, Protocol):
+    """A source whose server tells how the tables that it reads are defined now."""
+
+    def tables_now(self) -> TablesNow:
+        """Ask for the definitions of all tables of the flow at once; changes nothing."""
         ...
 
 

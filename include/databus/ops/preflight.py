@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,8 +11,14 @@ from databus.core.errors import ConfigError, DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
+from databus.core.offsets import Offset
+from databus.core.protocols import DefinedSource, Source
+from databus.ops.flow_tables import accepted_of, compare
+from databus.ops.flow_wants import wants_of
 from databus.runtime.context import Services
 from databus.runtime.probe import AWAY
+
+log = logging.getLogger(__name__)
 
 
 def preflight(flow: Flow, services: Services) -> list[Finding]:
@@ -21,7 +28,7 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
     findings = _probe(
         f"{flow.source.kind} {_conn(flow.source.conn_ids())}",
         lambda: flow.source.open(services.connections, context),
-        lambda source: source.preflight(checkpoint.offset if checkpoint else None),
+        lambda source: _of_source(flow, services, source, checkpoint.offset if checkpoint else None),
     )
     behind = services.store.sinks_behind(flow.name)
     of_sinks = []
@@ -35,6 +42,34 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
             found.append(_behind(flow, services, spec.sink_name))
         of_sinks.append(found)
     return [*findings, *_dead_sinks_stop_only_themselves(of_sinks)]
+
+
+def _of_source(flow: Flow, services: Services, source: Source, start: Offset | None) -> list[Finding]:
+    findings = list(source.preflight(start))
+    try:
+        return [*findings, *compare(flow, source, accepted_of(flow, services)).findings]
+    except DatabusError as error:
+        told = any(f.level is Level.ERROR and f.code == error.code for f in findings)
+        return findings if told else [*findings, Finding.of(f"{flow.source.kind}: tables of the flow", error)]
+
+
+def require_tables(flow: Flow, services: Services, source: Source) -> None:
+    """Compare a flow with its tables unless what it asks for was found already; warnings are logged.
+
+    Raises:
+        ConfigError: of the first finding's code; names each table and column that is not there. Nothing was moved.
+        SourceUnavailableError, SourceAccessError: the source cannot be asked.
+    """
+    if services.accepted is None or not isinstance(source, DefinedSource) or services.store.paused(flow.name):
+        return
+    if services.accepted.load(flow.name) == wants_of(flow):
+        return
+    compared = compare(flow, source, accepted_of(flow, services))
+    for finding in compared.findings:
+        if finding.level is Level.WARN:
+            log.warning("flow %s: %s: %s → %s", flow.name, finding.subject, finding.message, finding.hint)
+    require_passed(flow, compared.findings)
+    services.accepted.keep(flow.name, compared.wants)
 
 
 def _behind(flow: Flow, services: Services, sink: str) -> Finding:

@@ -8,6 +8,7 @@ from typing import Any
 from databus.core.flow import Flow
 from databus.core.lag import duration_text
 from databus.ops.mirror_duties import with_duties
+from databus.ops.preflight import require_tables
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.window import run_window
 from databus.runtime.window_limits import WindowControl
@@ -20,12 +21,14 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
     """Open the flow, run one window, close everything; log what moved and how far behind the flow is.
 
     Raises:
+        ConfigError: a table or column that the flow asks for is not there, see `require_tables`.
         DatabusError: see `run_window`.
     """
     with (
         with_duties(flow, services, control) as (steered, at_the_end),
         open_session(flow, services, spark, identity) as session,
     ):
+        require_tables(flow, services, session.source)
         result = run_window(session, steered)
         at_the_end()
         lag = session.source.lag(result.checkpoint.offset)

@@ -53,6 +53,7 @@ def open_services(
             recorder=recorder,
             clock=clock,
             backfills=store.backfills(),
+            accepted=store.accepted_wants(),
         )
 
 

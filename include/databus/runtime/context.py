@@ -18,6 +18,7 @@ from databus.core.flow_specs import DumpTurns, FlowContext, ServerIds, SinkSpec
 from databus.core.marks import ClaimRegister
 from databus.core.protocols import Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
+from databus.core.wanted import AcceptedWants
 from databus.runtime.column_lineage import ColumnLineage
 from databus.runtime.recorder_breaker import RecorderBreaker
 
@@ -138,6 +139,7 @@ class Services:
         clock: tells the time.
         dump_turns: gives turns to dump a server's log; None where each flow dumps for itself.
         backfills: keeps backfills and their boundaries; None where nothing is backfilled.
+        accepted: remembers what flows were found to have of their tables; None where these are not compared.
     """
 
     settings: Settings
@@ -148,6 +150,7 @@ class Services:
     clock: Clock
     dump_turns: DumpTurns | None = None
     backfills: BackfillStore | None = None
+    accepted: AcceptedWants | None = None
 
 
 def open_ends(

@@ -70,6 +70,7 @@ class Elasticsearch(SinkSpec):
     kind: ClassVar[str] = "elasticsearch"
     direct: ClassVar[bool] = True
     newest_by_place: ClassVar[bool] = True
+    needs_key: ClassVar[bool] = True
 
     conn_id: str
     index: str = "{database}.{table}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _FILE_AND_POSITION = re.compile(r"^(?P<file>.+\.\d{6,}):(?P<pos>\d+)$")
 GTID_PREFIX = "gtid:"
+_SAYS_NOTHING = {"on_missing_table": "fail"}
 
 
 class MysqlBinlog(SourceSpec):
@@ -43,6 +44,8 @@ class MysqlBinlog(SourceSpec):
         claim_over_bytes: most bytes of text and binary values in a row image. Of a larger one the largest values are
             written to the segment store, and the row carries a reference in their place (`databus.binlog.claims`),
             with the flag "claimed". Below a topic's max.message.bytes it spares large rows the quarantine.
+        on_missing_table: "fail" refuses to begin with a name or pattern in `tables` that no table matches; "wait" is
+            for tables that come later. A table that a flow once had stops no flow.
     """
 
     kind: ClassVar[str] = "mysql_binlog"
@@ -58,6 +61,7 @@ class MysqlBinlog(SourceSpec):
     flavor: Literal["auto", "mysql", "mariadb"] = "auto"
     headroom_s: int = Field(6 * 3600, ge=0)
     claim_over_bytes: int = Field(default=CLAIM_OVER_BYTES, ge=1024, le=MOST_BYTES)
+    on_missing_table: Literal["fail", "wait"] = "fail"
 
     @field_validator("tables", "exclude_tables")
     @classmethod
@@ -87,6 +91,15 @@ class MysqlBinlog(SourceSpec):
             ) from None
         return text
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as plain JSON; what came later is left out where it says nothing, and keeps hashes."""
+        return {name: value for name, value in super().to_json().items() if _SAYS_NOTHING.get(name) != value}
+
+    @property
+    def tables_may_come_later(self) -> bool:
+        """Whether tables that are not there yet are waited for."""
+        return self.on_missing_table == "wait"
+
     def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
         """Connect to the server."""
         from databus.sources.mysql_binlog_source import MysqlBinlogSource
@@ -100,6 +113,11 @@ class MysqlBinlog(SourceSpec):
     def datasets(self) -> tuple[str, ...]:
         """Return the table patterns."""
         return self.tables
+
+    def refusals(self, table: TableSchema) -> tuple[tuple[str, str], ...]:
+        """Return the row filters that cannot judge the rows of a table, and why."""
+        concerned = ((type(w).__name__, w.refusal(table)) for w in self.row_filters if w.concerns(table))
+        return tuple((name, why) for name, why in concerned if why)
 
     def row_filter_columns(self, table: TableSchema) -> tuple[tuple[str, str], ...]:
         """Return the columns of the row filters that concern the table."""

@@ -27,6 +27,7 @@ from databus.core.lag import Headroom, Lag
 from databus.core.offsets import BinlogOffset, Offset, OffsetRange, Ordering
 from databus.core.plan import SourcePlan
 from databus.core.protocols import Turns
+from databus.core.wanted import TablesNow
 from databus.sources.claim_rules import ClaimRules
 from databus.sources.flow_stores import FlowStores
 from databus.sources.mysql_binlog import MysqlBinlog
@@ -41,6 +42,7 @@ from databus.sources.mysql_preflight import preflight
 from databus.sources.mysql_purged import purged, purged_at_start
 from databus.sources.mysql_server import MysqlServer
 from databus.sources.mysql_table_changes import changes_of
+from databus.sources.mysql_tables import tables_now
 from databus.sources.range_dumper import RangeDumper
 from databus.sources.row_filters import RowFilters
 from databus.sources.segment_relay import SegmentRelay
@@ -101,6 +103,10 @@ class MysqlBinlogSource:
         except DatabusError as error:
             findings.append(Finding.of(f"{subject}: start", error))
         return findings
+
+    def tables_now(self) -> TablesNow:
+        """Ask information_schema for the tables of the flow."""
+        return tables_now(self._server, self._capture)
 
     def start_offset(self) -> BinlogOffset:
         """Resolve the spec's `start`; raises OffsetPurgedError with what can be done before a flow's first run."""

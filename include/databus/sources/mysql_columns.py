@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from databus.binlog.schema_history.declared_types import type_of_text
@@ -16,6 +17,19 @@ log = logging.getLogger(__name__)
 
 _TABLE_TYPES = ("BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE")
 """What rows events can be of: a sequence of MariaDB is a table of one row."""
+
+
+@dataclass
+class DeclaredTable:
+    """Names alone: what can be told of a table whatever its types are.
+
+    Attributes:
+        columns: name and declared type of each column, in table order.
+        key: names of the key columns in key order, without the end of a row's life in system-versioned tables.
+    """
+
+    columns: list[tuple[str, str]] = field(default_factory=list)
+    key: list[str] = field(default_factory=list)
 
 
 class MysqlColumns:
@@ -43,6 +57,18 @@ class MysqlColumns:
                 raise
             except SourceError as error:  # the table or the right to see it may be gone, or the table is broken
                 log.debug("%s cannot be shown: %s", name, error)
+
+    def declared(self, databases: Sequence[str]) -> Mapping[TableName, DeclaredTable]:
+        """Return names of columns and keys of all tables of some databases, as far as the account can see them."""
+        if not databases:
+            return {}
+        wanted = tuple(databases)
+        keys, found = self._keys(wanted), dict[TableName, DeclaredTable]()
+        for name, facts in self._columns(wanted).items():
+            end = {_text(f[0]) for f in facts if _text(f[5]).upper() == "ROW END"}
+            columns = [(_text(f[0]), _text(f[1]).lower()) for f in facts]
+            found[name] = DeclaredTable(columns, [key for key in keys.get(name, ()) if key not in end])
+        return found
 
     def definitions(self, databases: Sequence[str]) -> dict[TableName, TableDefinition]:
         """Return the tables of some databases; a table with a type that is not known here is left out.

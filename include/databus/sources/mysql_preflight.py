@@ -182,16 +182,6 @@ def _tables(server: MysqlServer, capture: TableCapture, subject: str) -> Iterato
         "FROM information_schema.TABLES t WHERE t.TABLE_TYPE = 'BASE TABLE' ORDER BY 1, 2"
     )
     captured = [(str(d), str(t), bool(key)) for d, t, key in rows if capture(str(d), str(t))]
-    for pattern in capture.include:
-        alone = TableCapture((pattern,), capture.exclude)
-        if not any(alone(database, table) for database, table, _ in captured):
-            yield Finding(
-                f"{subject}: tables",
-                Level.WARN,
-                f"no table that this account can see matches {pattern!r}",
-                "Check the spelling (case matters), create the table, or GRANT SELECT on it.",
-                "source_table_missing",
-            )
     for database, table, has_key in captured:
         if has_key:
             yield Finding(f"{subject}: table {database}.{table}", Level.OK, f"{database}.{table} has a primary key")

@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
+from databus.core.wanted import ColumnsWanted
+from databus.rows.selection import EVERY_TABLE
 from databus.transforms.table_transform import TableTransform
 
 
@@ -22,6 +24,10 @@ class ColumnsTransform(TableTransform):
         if columns:
             options["columns"] = columns
         super().__init__(**options)
+
+    def wants(self) -> ColumnsWanted:
+        """Return the columns: a table that is meant by name or pattern must have them all."""
+        return ColumnsWanted(self.columns, self.tables, in_every=self.tables != EVERY_TABLE)
 
     def label(self) -> str:
         """Return kind and columns."""

@@ -8,8 +8,9 @@ from pydantic import field_validator
 
 from databus.core.events import Op
 from databus.core.tables import TableSchema
+from databus.core.wanted import ColumnsWanted
 from databus.rows.changes import Changes
-from databus.rows.expression import parse_expression
+from databus.rows.expression import PSEUDO_COLUMNS, parse_expression
 from databus.rows.leaving import CROSSES, Crossing, fate, lacking, lacking_names
 from databus.rows.selection import matches
 from databus.transforms.table_transform import TableTransform
@@ -96,6 +97,15 @@ class Filter(TableTransform):
     def columns_after(self, changes: protocols.Changes) -> protocols.Changes:
         """Return the changes: a filter changes no column."""
         return changes
+
+    def wants(self) -> ColumnsWanted:
+        """Return the columns in the condition, which each table that is judged must have."""
+        named = (
+            found.name
+            for found in parse_expression(self.condition).identifiers
+            if found.image != "row" or found.name.lower() not in PSEUDO_COLUMNS
+        )
+        return ColumnsWanted(tuple(dict.fromkeys(named)), self.tables)
 
     def judges(self, changes: protocols.Changes, table: TableSchema) -> tuple[str, ...]:
         """Return the columns in the condition."""

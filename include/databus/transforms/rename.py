@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from databus.core.wanted import ColumnsWanted
 from databus.rows.changes import Changes
-from databus.rows.selection import columns_of
+from databus.rows.selection import EVERY_TABLE, columns_of
 from databus.transforms.table_transform import TableTransform
 
 
@@ -41,6 +42,10 @@ class RenameColumns(TableTransform):
             new = {name: self.mapping.get(name) or by_case[name.casefold()] for name in names}
             changes = changes.with_columns_renamed(schema, new)
         return changes
+
+    def wants(self) -> ColumnsWanted:
+        """Return the columns under their present names: a table meant by name or pattern must have them all."""
+        return ColumnsWanted(tuple(self.mapping), self.tables, in_every=self.tables != EVERY_TABLE)
 
     def label(self) -> str:
         """Return the renamings."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from databus.core.tables import TableSchema
+from databus.core.wanted import ColumnsWanted
 from databus.rows.changes import Changes
 from databus.rows.selection import matches
 from databus.transforms.table_transform import TableTransform
@@ -59,6 +60,10 @@ class Route(TableTransform):
             return route
         found = (target for pattern, target in self.mapping.items() if matches(table, (pattern,)))
         return next(found, route if self.default is None else self.default)
+
+    def wants(self) -> ColumnsWanted:
+        """Return the tables that are routed, and no column."""
+        return ColumnsWanted((), tuple(dict.fromkeys((*self.mapping, *self.tables))))
 
     def label(self) -> str:
         """Return the routes."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from databus.core.errors import TransformError
 from databus.core.flow_specs import TransformSpec
+from databus.core.wanted import ColumnsWanted
 from databus.rows.changes import Changes
 from databus.rows.selection import EVERY_TABLE
 
@@ -32,6 +33,10 @@ class TableTransform(TransformSpec):
         if not isinstance(changes, Changes):
             raise TransformError(f"{self.kind} needs the typed view of rows, got {type(changes).__name__}")
         return self.transform(changes)
+
+    def wants(self) -> ColumnsWanted:
+        """Return the tables that are meant, and no column."""
+        return ColumnsWanted((), self.tables)
 
     @abstractmethod
     def transform(self, changes: Changes) -> Changes:

@@ -137,3 +137,17 @@ def test_counts_and_receipts_come_back_from_history(connect: Connect) -> None:
     store.commit(lease, plan, outcome(plan, lease.epoch), receipts, COUNTS)
     newest = store.history(FLOW, 1)[0]
     assert (list(newest.receipts), newest.counts) == (receipts, COUNTS)
+
+
+def test_accepted_wants_are_replaced_and_told_apart_by_flow(connect: Connect, raw: Any) -> None:
+    kept = connect().accepted_wants()
+    assert kept.load(FLOW) is None
+    kept.keep(FLOW, {"b", "a"})
+    kept.keep(FLOW, {"c", "a"})
+    kept.keep("other", {"d"})
+    assert connect().accepted_wants().load(FLOW) == {"a", "c"}
+    path = f"{connect.root}/flows/{FLOW}/accepted"
+    assert json.loads(raw.get(path)[0]) == {"v": 1, "wants": ["a", "c"]}
+    raw.set(path, b'{"v":2,"wants":[]}')
+    with pytest.raises(CheckpointFormatError, match="accepted wants of flow"):
+        kept.load(FLOW)

@@ -1,0 +1,244 @@
+"""A flow beside the tables of its source: names and columns that are not there are told before its first row (ADR 50).
+
+What a flow asks for is a set of wants: its table patterns, the columns of its transforms and checks, keys for sinks
+that need them. A want that was found once is accepted: a table that is dropped or changed later stops no flow here,
+since rows of its former definition may lie in the log before the flow. The batch that comes to rows it cannot treat
+stops by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from databus.binlog.capture import TableCapture
+from databus.core.errors import DatabusError
+from databus.core.findings import Finding, Level
+from databus.core.flow import Flow
+from databus.core.protocols import DefinedSource, Source
+from databus.core.tables import TableSchema
+from databus.core.wanted import TablesNow
+from databus.ops.flow_wants import Asked, asked_by, asked_by_checks, row_filters_want, table_want, want, wants_of
+from databus.rows.changes import Changes
+from databus.rows.fields import fields_of
+from databus.rows.selection import EVERY_TABLE, matches
+from databus.runtime.context import Services
+from databus.runtime.routing import route_of, takes
+
+TABLE_MISSING, COLUMN_UNKNOWN, NO_KEY = "source_table_missing", "column_unknown", "sink_no_primary_key"
+PARTLY_SHOWN = "source_partly_shown"
+_SHOWN = 20
+
+
+def accepted_of(flow: Flow, services: Services) -> frozenset[str]:
+    """Return the wants of a flow that are not refused any more; all of them for one that ran before these were kept."""
+    accepted = services.accepted.load(flow.name) if services.accepted is not None else None
+    if accepted is None and services.store.load(flow.name) is not None:
+        return wants_of(flow)
+    return accepted or frozenset()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a comparison told.
+
+    Attributes:
+        findings: what was found; none for a source that cannot tell.
+        wants: what the flow asks for, without names of tables that never were there.
+    """
+
+    findings: tuple[Finding, ...]
+    wants: frozenset[str]
+
+
+def compare(flow: Flow, source: Source, accepted: frozenset[str] = frozenset()) -> Compared:
+    """Ask a source for its tables and compare the flow with them.
+
+    Args:
+        flow: the flow.
+        source: its source, open.
+        accepted: wants that are told as warnings.
+
+    Raises:
+        SourceUnavailableError, SourceAccessError: the source cannot be asked.
+    """
+    wants = wants_of(flow)
+    if not isinstance(source, DefinedSource):
+        return Compared((), wants)
+    now = source.tables_now()
+    yet_to_come = frozenset(map(table_want, now.unmatched)) - accepted
+    return Compared(tuple(_Comparison(flow, now, accepted).findings()), wants - yet_to_come)
+
+
+class _Comparison:
+    """A flow beside what its source's server says now."""
+
+    def __init__(self, flow: Flow, now: TablesNow, accepted: frozenset[str]):
+        self._flow, self._now, self._accepted = flow, now, accepted
+        self._told = tuple(t for t in now.captured if t.full_name not in now.partly_shown)
+        self._compared = 0
+
+    def findings(self) -> Iterator[Finding]:
+        found = [*self._missing(), *self._partly_shown(), *self._row_filters(), *self._columns(), *self._keys()]
+        yield from found
+        if all(f.level is Level.OK for f in found):
+            text = f"{len(self._now.captured)} tables have what the flow asks for ({self._compared} columns compared)"
+            yield Finding(f"{self._now.place}: tables of the flow", Level.OK, text)
+
+    def _missing(self) -> Iterator[Finding]:
+        later = self._flow.source.tables_may_come_later
+        for pattern in self._now.unmatched:
+            what = "table" if _is_name(pattern) else "pattern"
+            subject = f"{self._now.place}: {what} {pattern}"
+            if not self._now.tells(pattern):
+                message = "this account is shown no such table, and may lack the right to see it"
+                hint = f"{_near(pattern, self._now.known)}Check the spelling (case matters), or GRANT SELECT on it."
+                yield Finding(subject, Level.WARN, message, hint, TABLE_MISSING)
+                continue
+            message = "the table does not exist" if what == "table" else "no table matches"
+            hint = (
+                f"{_near(pattern, self._now.known)}Correct `tables` of the source (case matters) or create the table; "
+                'on_missing_table="wait" is for tables that come later.'
+            )
+            level = Level.WARN if later else self._level(table_want(pattern))
+            yield Finding(subject, level, message, hint, TABLE_MISSING)
+
+    def _partly_shown(self) -> Iterator[Finding]:
+        for name in sorted(self._now.partly_shown):
+            message = f"the account may be shown single columns or no key of {name}: its columns are not compared"
+            subject = f"{self._now.place}: table {name}"
+            yield Finding(subject, Level.WARN, message, f"GRANT SELECT on all of {name}.", PARTLY_SHOWN)
+
+    def _row_filters(self) -> Iterator[Finding]:
+        wanted = row_filters_want(self._flow)
+        for table in self._told:
+            for label, why in self._flow.source.refusals(table):
+                message = f"{table.full_name} {why}"
+                hint = f"{_columns_of(table)} Correct the filter, or narrow its `tables` to those that have it."
+                yield self._of_table(table, f"row filter {label}", message, hint, "row_filter", wanted)
+
+    def _columns(self) -> Iterator[Finding]:
+        plain = Changes(None, self._told, {t.schema_id: fields_of(t) for t in self._told})
+        changes: Changes | None = plain
+        for spec in self._flow.transforms:
+            asked = asked_by(spec)
+            if asked is not None:
+                yield from self._patterns(asked)
+            if changes is None:
+                continue
+            wrong = [] if asked is None else list(self._unknown(asked, changes))
+            yield from (finding for _, finding in wrong)
+            changes = _without(changes, {number for number, _ in wrong})
+            try:
+                changes = spec.columns_after(changes)  # type: ignore[assignment] # the only implementation
+            except Exception as error:  # noqa: BLE001 - of any user's transform, which does not say what it leaves
+                if asked is not None and isinstance(error, DatabusError):
+                    yield Finding.of(asked.label, error, self._level(asked.want))
+                changes = None  # what comes after it cannot be told
+        for asked in asked_by_checks(self._flow):
+            yield from self._patterns(asked)
+            left = plain if asked.columns.at_source else changes
+            if left is not None:
+                yield from (finding for _, finding in self._unknown(asked, left))
+
+    def _unknown(self, asked: Asked, changes: Changes) -> Iterator[tuple[int | None, Finding]]:
+        """Yield a finding per table that lacks a column, with the table's number; None where no table has it."""
+        meant = [t for t in changes.tables if matches(t.full_name, asked.columns.tables)]
+        for name in asked.columns.names:
+            have = [t for t in meant if _has(changes, t, name, exactly=asked.columns.at_source)]
+            self._compared += len(meant)
+            if not asked.columns.in_every:
+                if meant and not have and self._all_told(asked.columns.tables, changes):
+                    known = sorted({column.name for table in meant for column in table.columns})
+                    message = f"no table of the flow has a column {name!r}"
+                    hint = f"{_near(name, known)}Correct the name, or take it out."
+                    yield None, Finding(asked.label, self._level(asked.want), message, hint, COLUMN_UNKNOWN)
+                continue
+            for table in meant:
+                if table not in have:
+                    near = _near(name, [column.name for column in table.columns])
+                    hint = f"{near}{_columns_of(table)} Correct the name, or narrow `tables` to those that have it."
+                    message = f"{table.full_name} has no column {name!r}"
+                    yield (
+                        table.schema_id,
+                        self._of_table(table, asked.label, message, hint, COLUMN_UNKNOWN, asked.want),
+                    )
+
+    def _patterns(self, asked: Asked) -> Iterator[Finding]:
+        """Name the tables that a transform or check means and the flow does not have."""
+        own = self._flow.source.datasets()
+        captured = [t.full_name for t in self._now.captured]
+        for pattern in asked.columns.tables:
+            if (pattern,) == EVERY_TABLE or pattern in own or any(matches(name, (pattern,)) for name in captured):
+                continue
+            hint = f"{_near(pattern, captured)}Correct `tables` of it."
+            if not _is_name(pattern) or pattern in self._now.known or not self._now.tells(pattern):
+                message = f"its tables {pattern!r} are none of the flow's"
+                yield Finding(asked.label, Level.WARN, message, hint, TABLE_MISSING)
+                continue
+            level = Level.WARN if self._flow.source.tables_may_come_later else self._level(asked.want)
+            yield Finding(asked.label, level, f"there is no table {pattern!r}", hint, TABLE_MISSING)
+
+    def _all_told(self, patterns: Sequence[str], changes: Changes) -> bool:
+        """Tell whether no table that is meant may be hidden from the account, come later, or was found wrong before."""
+        if len(changes.tables) < len(self._told) or any(matches(name, patterns) for name in self._now.partly_shown):
+            return False
+        later = bool(self._now.unmatched) and self._flow.source.tables_may_come_later
+        return not later and all(map(self._now.tells, self._flow.source.datasets()))
+
+    def _keys(self) -> Iterator[Finding]:
+        for spec in self._flow.sinks:
+            if not spec.needs_key:
+                continue
+            for table in self._told:
+                if not table.primary_key and takes(spec, route_of(self._flow, table)):
+                    message = f"table {table.full_name} has no primary key, and the sink keeps rows by their key"
+                    hint = (
+                        f"Give {table.full_name} a primary key, take it out by `exclude_tables` of the source, "
+                        "or leave it out of the sink's `routes`."
+                    )
+                    wanted = want("key", spec.sink_name)
+                    yield self._of_table(table, f"sink {spec.sink_name}", message, hint, NO_KEY, wanted)
+
+    def _of_table(self, table: TableSchema, subject: str, message: str, hint: str, code: str, wanted: str) -> Finding:
+        """Return a finding about one table; a warning where both the table and what is asked of it were found once."""
+        patterns = self._flow.source.datasets()
+        found = any(table_want(p) in self._accepted for p in patterns if _means(p, table))
+        level = self._level(wanted) if found else Level.ERROR
+        return Finding(subject, level, message, hint, code)
+
+    def _level(self, wanted: str) -> Level:
+        return Level.WARN if wanted in self._accepted else Level.ERROR
+
+
+def _means(pattern: str, table: TableSchema) -> bool:
+    return TableCapture((pattern,))(table.database, table.table)
+
+
+def _has(changes: Changes, table: TableSchema, name: str, *, exactly: bool) -> bool:
+    if exactly:
+        return any(column.name == name for column in table.columns)
+    return changes.field(name, table) is not None
+
+
+def _without(changes: Changes, numbers: set[int | None]) -> Changes:
+    """Return the changes without tables that a transform cannot treat: the next ones are not judged by them."""
+    return replace(changes, tables=tuple(t for t in changes.tables if t.schema_id not in numbers))
+
+
+def _is_name(pattern: str) -> bool:
+    return not pattern.startswith("re:") and not set(pattern) & set("*?[")
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    """Return "Did you mean …? " for the nearest names, "" where none is near."""
+    by_case = {each.casefold(): each for each in known}
+    near = get_close_matches(name.casefold(), by_case, n=3, cutoff=0.7)
+    return f"Did you mean {' or '.join(by_case[each] for each in near)}? " if near else ""
+
+
+def _columns_of(table: TableSchema) -> str:
+    names = [column.name for column in table.columns]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"Columns of {table.full_name}: {', '.join(names[:_SHOWN])}{more}."

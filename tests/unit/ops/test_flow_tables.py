@@ -1,0 +1,314 @@
+"""A flow beside its tables as the server tells them: what is missing, under which names, and what is no error."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from databus import (
+    DropColumns,
+    Elasticsearch,
+    Expectations,
+    Filter,
+    Flow,
+    Hash,
+    HashPartition,
+    Kafka,
+    Mask,
+    ModuloPartition,
+    MysqlBinlog,
+    NotNull,
+    Project,
+    RenameColumns,
+    Route,
+    Schema,
+)
+from databus.connections.environment import EnvironmentConnections
+from databus.core.errors import ConfigError
+from databus.core.findings import Finding, Level
+from databus.core.settings import Settings
+from databus.core.wanted import TablesNow, wants_from_json, wants_to_json
+from databus.observe.clock import SystemClock
+from databus.ops.flow_tables import compare
+from databus.ops.flow_wants import wants_of
+from databus.ops.preflight import require_tables
+from databus.runtime.context import Services
+from databus.sources.mock import Mock
+from databus.sources.mock_source import MockSource
+from databus.testing.memory_store import MemoryCheckpoints
+from databus.testing.table_batches import table
+
+ORDERS = table("shop.orders", {"id": "bigint", "Amount": "decimal(12,2)", "email": "varchar(80)"})
+CUSTOMERS = table("shop.customers", {"id": "bigint", "phone": "varchar(20)", "scan": "blob"}, schema_id=1)
+KEYLESS = table("shop.log", {"line": "text"}, (), schema_id=2)
+TOPIC = Kafka(conn_id="k", topic="t")
+INDEX = Elasticsearch(conn_id="e")
+
+
+class Told(MockSource):
+    """A source whose server says of its tables what the test says."""
+
+    def __init__(self, now: TablesNow):
+        super().__init__(Mock(rows=0))
+        self.now, self.asked = now, 0
+
+    def tables_now(self) -> TablesNow:
+        self.asked += 1
+        return self.now
+
+
+class Kept:
+    """Accepted wants in memory."""
+
+    def __init__(self) -> None:
+        self.wants: frozenset[str] | None = None
+
+    def load(self, flow: str) -> frozenset[str] | None:
+        return self.wants
+
+    def keep(self, flow: str, wants: Collection[str]) -> None:
+        self.wants = wants_from_json(wants_to_json(wants))
+
+
+def now(*tables: Any, **facts: Any) -> TablesNow:
+    captured = tables or (ORDERS, CUSTOMERS)
+    numbered = tuple(replace(t, schema_id=number) for number, t in enumerate(captured))
+    return TablesNow("shop (db:3306)", numbered, facts.pop("known", tuple(t.full_name for t in captured)), **facts)
+
+
+def flow(*transforms: Any, tables: tuple[str, ...] = ("shop.*",), **parts: Any) -> Flow:
+    source = MysqlBinlog(conn_id="m", tables=tables, **parts.pop("source", {}))
+    return Flow(name="shop", source=source, transforms=transforms, **{"sinks": (TOPIC,), **parts})
+
+
+def wrong(spec: Flow, told: TablesNow | None = None, accepted: frozenset[str] = frozenset()) -> list[Finding]:
+    return [f for f in compare(spec, Told(told or now()), accepted).findings if f.level is not Level.OK]
+
+
+def only(spec: Flow, told: TablesNow | None = None, accepted: frozenset[str] = frozenset()) -> Finding:
+    (finding,) = wrong(spec, told, accepted)
+    return finding
+
+
+def test_a_flow_that_finds_all_it_asks_for_says_so() -> None:
+    spec = flow(
+        Filter("amount > 1 AND _op <> 'd'", tables=("shop.orders",)),
+        RenameColumns({"amount": "total"}, tables=("shop.orders",)),
+        Mask("EMAIL"),
+        checks=(NotNull("Total"), Schema("shop.orders", {"Amount": "decimal"})),
+        sinks=(INDEX,),
+    )
+    (finding,) = compare(spec, Told(now())).findings
+    assert (finding.level, finding.code) == (Level.OK, "")
+    assert "2 tables have what the flow asks for" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("transform", "column"),
+    [
+        (Filter("emial = 'x'", tables=("shop.orders",)), "emial"),
+        (Filter("before.emial <> after.email", tables=("shop.o*",)), "emial"),
+        (Mask("emial", tables=("shop.orders",)), "emial"),
+        (Hash("emial", tables=("shop.orders",)), "emial"),
+        (Project("id", "emial", tables=("shop.orders",)), "emial"),
+        (DropColumns("emial", tables=("shop.orders",)), "emial"),
+        (RenameColumns({"emial": "mail"}, tables=("shop.orders",)), "emial"),
+    ],
+    ids=lambda part: getattr(part, "kind", part),
+)
+def test_an_unknown_column_of_a_transform_is_an_error(transform: Any, column: str) -> None:
+    finding = only(flow(transform))
+    assert (finding.level, finding.code) == (Level.ERROR, "column_unknown")
+    assert finding.message == f"shop.orders has no column {column!r}"
+    assert finding.hint.startswith("Did you mean email? Columns of shop.orders: id, Amount, email.")
+
+
+def test_a_filter_of_all_tables_needs_its_column_in_each() -> None:
+    finding = only(flow(Filter("amount > 1")))
+    assert finding.message == "shop.customers has no column 'amount'"
+
+
+@pytest.mark.parametrize("transform", [Mask("mail"), Hash("mail"), DropColumns("mail"), Project("mail")])
+def test_a_column_that_no_table_has_would_do_nothing_in_silence(transform: Any) -> None:
+    finding = only(flow(transform))
+    assert (finding.level, finding.message) == (Level.ERROR, "no table of the flow has a column 'mail'")
+    assert "Did you mean email?" in finding.hint
+
+
+def test_a_column_has_the_name_that_the_transforms_before_gave_it() -> None:
+    renamed = RenameColumns({"email": "mail"})
+    assert not wrong(flow(renamed, Mask("mail"), checks=(NotNull("mail", tables=("shop.orders",)),)))
+    assert only(flow(renamed, Mask("email", tables=("shop.orders",)))).subject == "transform mask email"
+    assert only(flow(Mask("mail", tables=("shop.orders",)), renamed)).message == "shop.orders has no column 'mail'"
+    dropped = only(flow(DropColumns("email"), checks=(NotNull("email", tables=("shop.o*",)),)))
+    assert (dropped.level, dropped.subject) == (Level.ERROR, "check not_null(email)@shop.o*")
+
+
+def test_checks_and_expectations_are_compared() -> None:
+    assert only(flow(checks=(NotNull("mail"),))).message == "no table of the flow has a column 'mail'"
+    drift = only(flow(checks=(Schema("shop.orders", {"amount": "decimal"}),)))
+    assert drift.message == "shop.orders has no column 'amount'"  # the log's own case counts there
+    by_row = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "mail"}}
+    over_rows = {"type": "expect_column_mean_to_be_between", "kwargs": {"column": "sum", "min_value": 1}}
+    found = wrong(flow(expectations=Expectations([by_row, over_rows], tables=("shop.orders",))))
+    assert [f.message for f in found] == [
+        "shop.orders has no column 'mail'",
+        "no table of the flow has a column 'sum'",
+    ]
+
+
+def test_a_transform_that_does_not_tell_ends_what_can_be_compared() -> None:
+    class Other(Mask):
+        kind = "other"
+
+        def columns_after(self, changes: Any) -> Any:
+            raise NotImplementedError
+
+    assert not wrong(flow(Other("email"), Mask("nothing")))
+    assert only(flow(Mask("nothing"), Other("email"))).subject == "transform mask nothing"
+
+
+def test_other_refusals_of_a_transform_are_told_too() -> None:
+    assert only(flow(Mask("id", tables=("shop.orders",)))).code == "key_column_hidden"
+    binary = only(flow(Mask("scan", keep_last=2)))
+    assert (binary.level, "binary" in binary.message) == (Level.ERROR, True)
+
+
+def test_row_filters_of_the_source_are_compared() -> None:
+    filters = (
+        ModuloPartition(tables="shop.orders", column="email", modulus=2, remainders=(0,)),
+        HashPartition(tables="shop.log", partitions=2, keep=(0,)),
+    )
+    found = wrong(flow(source={"row_filters": filters}), now(ORDERS, KEYLESS))
+    assert {f.code for f in found} == {"row_filter"}
+    assert ["only integers" in found[0].message, "no primary key" in found[1].message] == [True, True]
+
+
+def test_a_table_without_a_key_is_an_error_where_a_sink_needs_one() -> None:
+    told = now(ORDERS, KEYLESS)
+    finding = only(flow(sinks=(TOPIC, INDEX)), told)
+    assert (finding.level, finding.code) == (Level.ERROR, "sink_no_primary_key")
+    assert "shop.log" in finding.message
+    assert "exclude_tables" in finding.hint
+    assert not wrong(flow(), told)
+    assert not wrong(flow(sinks=(INDEX.model_copy(update={"routes": ("shop.orders",)}),)), told)
+    assert not wrong(flow(Route({"shop.log": "away"}), sinks=(INDEX.model_copy(update={"routes": ("shop.*",)}),)), told)
+
+
+def test_a_table_that_does_not_exist_is_an_error_with_the_nearest_names() -> None:
+    told = now(ORDERS, known=("shop.customers", "shop.orders", "crm.people"), unmatched=("shop.custmers",))
+    spec = flow(tables=("shop.orders", "shop.custmers"))
+    finding = only(spec, told)
+    assert (finding.level, finding.code) == (Level.ERROR, "source_table_missing")
+    assert finding.subject == "shop (db:3306): table shop.custmers"
+    assert finding.hint.startswith("Did you mean shop.customers?")
+    assert 'on_missing_table="wait"' in finding.hint
+    waits = flow(tables=("shop.orders", "shop.custmers"), source={"on_missing_table": "wait"})
+    assert only(waits, told).level is Level.WARN
+    hidden = replace(told, tells=lambda _: False)
+    assert (only(spec, hidden).level, "GRANT SELECT" in only(spec, hidden).hint) == (Level.WARN, True)
+
+
+def test_tables_of_a_transform_that_the_flow_does_not_have() -> None:
+    told = now(known=("shop.orders", "shop.customers", "crm.people"))
+    missing = only(flow(Mask("email", tables=("shop.orders", "shop.order"))), told)
+    assert (missing.level, missing.message) == (Level.ERROR, "there is no table 'shop.order'")
+    assert "Did you mean shop.orders?" in missing.hint
+    routed = only(flow(Route({"shop.ordres": "orders"})), told)
+    assert (routed.level, routed.code) == (Level.ERROR, "source_table_missing")
+    for elsewhere in ("crm.people", "crm.*"):
+        assert only(flow(Mask("email", tables=("shop.orders", elsewhere))), told).level is Level.WARN
+
+
+def test_tables_of_which_single_columns_are_shown_are_not_compared() -> None:
+    told = now(partly_shown=frozenset({"shop.customers"}))
+    finding = only(flow(Mask("phone_number"), Filter("nothing > 1", tables=("shop.customers",))), told)
+    assert (finding.level, finding.code) == (Level.WARN, "source_partly_shown")
+
+
+def services(store: Any, kept: Kept) -> Services:
+    recorder: Any = None
+    return Services(
+        Settings("test", "", ""), EnvironmentConnections({}), store, None, recorder, SystemClock(), accepted=kept
+    )
+
+
+def started(store: MemoryCheckpoints, source: Told) -> None:
+    lease = store.claim("shop", "test", 0)
+    store.start("shop", lease, source.start_offset(), "test")
+    lease.release()
+
+
+def test_a_flow_is_compared_again_only_where_it_asks_for_something_else() -> None:
+    source, kept, store = Told(now()), Kept(), MemoryCheckpoints()
+    require_tables(flow(Mask("email")), services(store, kept), source)
+    require_tables(flow(Mask("email")), services(store, kept), source)
+    assert source.asked == 1
+    with pytest.raises(ConfigError, match="no table of the flow has a column 'mail'") as refused:
+        require_tables(flow(Mask("mail")), services(store, kept), source)
+    assert refused.value.code == "column_unknown"
+    assert kept.wants == wants_of(flow(Mask("email")))
+
+
+def test_what_was_found_once_stops_no_flow_later(caplog: pytest.LogCaptureFixture) -> None:
+    """Its rows may lie in the log before the flow: the table dropped or renamed, the column renamed, the key gone."""
+    both, kept, store = flow(tables=("shop.orders", "shop.log"), sinks=(INDEX,)), Kept(), MemoryCheckpoints()
+    with_key = replace(KEYLESS, primary_key=("line",))
+    require_tables(both, services(store, kept), Told(now(ORDERS, with_key)))
+    started(store, Told(now()))
+    gone = now(ORDERS, known=("shop.orders",), unmatched=("shop.log",))
+    more = both.model_copy(update={"transforms": (Mask("email"),)})
+    require_tables(more, services(store, kept), Told(gone))
+    assert "table shop.log: the table does not exist" in caplog.text
+    assert only(more, now(ORDERS, KEYLESS), kept.wants or frozenset()).level is Level.WARN
+    column_gone = now(replace(ORDERS, columns=ORDERS.columns[:2]), with_key)
+    assert only(more, column_gone, kept.wants or frozenset()).level is Level.WARN
+    # What is asked for anew is refused all the same.
+    added = more.model_copy(update={"source": MysqlBinlog(conn_id="m", tables=("shop.orders", "shop.log", "shop.x"))})
+    with pytest.raises(ConfigError, match=r"shop\.x: the table does not exist"):
+        require_tables(added, services(store, kept), Told(replace(gone, unmatched=("shop.log", "shop.x"))))
+
+
+def test_a_flow_that_ran_before_wants_were_kept_goes_on() -> None:
+    source, kept, store = Told(now(unmatched=("shop.gone",))), Kept(), MemoryCheckpoints()
+    spec = flow(tables=("shop.*", "shop.gone"))
+    with pytest.raises(ConfigError, match=r"shop\.gone"):
+        require_tables(spec, services(store, kept), source)
+    started(store, source)
+    require_tables(spec, services(store, kept), source)
+    assert kept.wants == wants_of(spec)
+
+
+def test_a_table_that_is_waited_for_is_accepted_once_it_came() -> None:
+    kept, store = Kept(), MemoryCheckpoints()
+    waits = flow(tables=("shop.orders", "shop.log"), source={"on_missing_table": "wait"})
+    absent = Told(now(ORDERS, unmatched=("shop.log",)))
+    require_tables(waits, services(store, kept), absent)
+    require_tables(waits, services(store, kept), absent)
+    assert absent.asked == 2
+    strict = flow(tables=("shop.orders", "shop.log"))
+    with pytest.raises(ConfigError, match=r"shop\.log"):
+        require_tables(strict, services(store, kept), absent)
+    require_tables(strict, services(store, kept), Told(now(ORDERS, KEYLESS)))
+    require_tables(strict, services(store, kept), absent)
+
+
+def test_a_paused_flow_and_a_source_that_cannot_tell_are_left_alone() -> None:
+    kept, store = Kept(), MemoryCheckpoints()
+    spec = flow(tables=("shop.nothing",))
+    require_tables(spec, services(store, kept), MockSource(Mock(rows=0)))
+    started(store, Told(now()))
+    store.pause("shop", "me", "for now")
+    source = Told(now(unmatched=("shop.nothing",)))
+    require_tables(spec, services(store, kept), source)
+    assert (source.asked, kept.wants) == (0, None)
+
+
+def test_the_new_option_changes_no_hash_where_it_says_nothing() -> None:
+    plain = MysqlBinlog(conn_id="m", tables=("shop.*",))
+    assert "on_missing_table" not in plain.to_json()
+    waits = MysqlBinlog(conn_id="m", tables=("shop.*",), on_missing_table="wait")
+    assert waits.to_json()["on_missing_table"] == "wait"

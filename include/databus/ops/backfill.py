@@ -23,7 +23,7 @@ from databus.core.flow import Flow
 from databus.core.offset_ranges import later
 from databus.core.offsets import OffsetRange, Ordering
 from databus.ops.backfill_missing import missing_pieces
-from databus.ops.backfill_range import Places, standing
+from databus.ops.backfill_range import Places, moment, standing
 from databus.ops.backfill_status import BackfillState, piece_state, state_of
 from databus.ops.ends import Ends, opened_ends
 from databus.ops.mirror_duties import throttled
@@ -133,6 +133,7 @@ def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> Ba
             f"flow {flow.name}: backfill {backfill.id} {backfill.range} is not done: {state.left()}",
             hint=f"Run it again: it goes on where it stands. `databus backfill {flow.name} --status` shows all.",
         )
+    _store(services).note_finished(flow.name, backfill.id)
     log.info("flow %s: backfill %s %s is done: %s", flow.name, backfill.id, backfill.range, state.line())
     return state
 
@@ -152,9 +153,10 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
     store, checkpoint = _store(services), standing(flow, services)
     source = require_ranged(flow, ends.source)
     _require_aim(flow, wanted.aim)
-    places = Places(flow, services, source, checkpoint, store.boundaries(flow.name), lease)
+    moments = [when for when in (moment(wanted.start), moment(wanted.end)) if when is not None]
+    places = Places(flow, services, source, checkpoint, store.boundaries(flow.name, *moments), lease)
     span = places.range(wanted.start, wanted.end)
-    known = next((b for b in store.backfills(flow.name) if b.id == backfill_id(wanted.aim, span)), None)
+    known = store.backfill(flow.name, backfill_id(wanted.aim, span))
     if known is not None:
         return known
     pieces: tuple[OffsetRange, ...] = () if span.empty else (span,)
@@ -208,9 +210,12 @@ def _in_order(flow: Flow, services: Services, backfill: Backfill, run: Run) -> I
             stack.enter_context(_claimed(services, f"{flow.name}.{PLANNING}-order", run.identity.run_id, wait_s))
         except LeaseBusyError as error:
             raise BackfillWaitsError(error.message, hint=error.hint) from error
-        for other in _store(services).backfills(flow.name):
+        store, mode = _store(services), f"{backfill.aim.mode}-"
+        finished = store.finished(flow.name)  # their ledgers were read once, and need not be again
+        for other in store.backfills(flow.name, lambda one: one.startswith(mode) and one not in finished):
             if other.aim == backfill.aim and other.range.end.compare(backfill.range.start) in _NOT_AFTER:
                 _require_done(flow, services, backfill, state_of(flow, services, other), run)
+                store.note_finished(flow.name, other.id)
         yield
 
 

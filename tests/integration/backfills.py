@@ -176,7 +176,7 @@ def _nodes(client: Any, path: str) -> Iterable[tuple[str, tuple[bytes, int]]]:
     data, stat = client.get(path)
     yield path, (data, stat.version)
     for name in sorted(client.get_children(path)):
-        if name not in {"replays", "backfills", "boundaries"}:
+        if name not in {"replays", "backfills", "backfills_finished", "boundaries"}:
             yield from _nodes(client, f"{path}/{name}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
+from databus.checkpoints.session import start_client
 from databus.core.backfill import Aim, Mode
 from databus.core.errors import (
     BackfillFutureError,
@@ -21,12 +22,15 @@ from databus.core.errors import (
     CheckpointConflictError,
     SinkUnavailableError,
 )
-from databus.ops import mediation
+from databus.core.flow import Flow
+from databus.ops import backfill_status, mediation
 from databus.ops.backfill import Wanted, preview, take_up
 from databus.ops.backfill_status import status
+from databus.ops.ledger import LedgerState, read_ledger
 from databus.ops.mediation import Said
 from databus.ops.services import open_services
 from databus.ops.targets import Target
+from databus.runtime.context import Services
 from databus.runtime.drain import Drain
 from tests.integration.backfill_task import TaskRuns
 from tests.integration.backfills import BackfillShop, at_once, cut_off_twice
@@ -247,3 +251,47 @@ def test_in_order_waits_for_the_earlier_range(world: World) -> None:
     arrived = list(shop.ids(".replay"))
     assert set(arrived[: len(expected[0])]) == expected[0]
     assert set(arrived[len(expected[0]) :]) == expected[1]
+
+
+def test_in_order_reads_no_ledger_of_ranges_that_are_known_to_be_done(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = BackfillShop.of(world, "bf_known")
+    for minute in range(4):
+        shop.commit_at(minute, 2)
+    shop.live()
+    done = [shop.backfill(shop.at(minute), shop.at(minute + 1), in_order=True).backfill for minute in range(2)]
+    read: list[str] = []
+
+    def reading(flow: Flow, services: Services) -> LedgerState:
+        read.append(flow.name)
+        return read_ledger(flow, services)
+
+    monkeypatch.setattr(backfill_status, "read_ledger", reading)
+
+    def moved(minute: int, aim: Aim = REPLAY) -> set[str]:
+        """Return which ledgers a range in order reads beside its own."""
+        read.clear()
+        state = shop.backfill(shop.at(minute), shop.at(minute + 1), aim, in_order=True)
+        assert state.done
+        return set(read) - {piece.name for piece in state.pieces}
+
+    assert moved(2) == set()
+    # One that a former databus moved is looked at once.
+    with shop.services() as services:
+        assert services.backfills.finished(shop.name) >= {one.id for one in done}
+    client = start_client(world.connections.get("zookeeper_default"))
+    try:
+        client.delete(f"/databus/flows/{shop.name}/backfills_finished/{done[0].id}")
+    finally:
+        client.stop()
+        client.close()
+    assert moved(3) == {done[0].piece_name(0)}
+    assert moved(3, Aim(Mode.REPLAY, ".replay")) == set()
+    with shop.services() as services:
+        # Moments are told by their neighbours; what is far away is not read.
+        at = [shop.base + timedelta(minutes=minute) for minute in range(5)]
+        assert [b.at for b in services.backfills.boundaries(shop.name)] == []
+        assert [b.at for b in services.backfills.boundaries(shop.name, at[2])] == at[1:4]
+        assert [b.at for b in services.backfills.boundaries(shop.name, at[0])] == at[:2]
+        assert [b.at for b in services.backfills.boundaries(shop.name, at[4] + timedelta(hours=1))] == at[4:]

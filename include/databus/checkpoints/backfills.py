@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from databus.checkpoints import transitions
@@ -29,10 +30,16 @@ class ZooKeeperBackfills:
         self._layout = layout
         self._nodes = nodes
 
-    def boundaries(self, flow: str) -> Sequence[Boundary]:
-        """Return the places that are fixed, by moment."""
+    def boundaries(self, flow: str, *moments: datetime) -> Sequence[Boundary]:
+        """Return the places that are fixed for some moments, and for the nearest before and after each, by moment."""
         paths = self._layout.flow(flow)
-        found = self._kept(paths, paths.boundaries, f"boundaries of flow {flow}", Boundary.from_json)
+        names = self._session.children(paths.boundaries) if moments else []
+        near: set[str] = set()
+        for name in map(_moment, moments):
+            begin, end = bisect_left(names, name), bisect_right(names, name)
+            near.update(names[max(0, begin - 1) : end + 1])
+        nodes = self._nodes.read(paths, *(f"{paths.boundaries}/{name}" for name in sorted(near)))
+        found = [decode_as(node.data, f"boundaries of flow {flow}", Boundary.from_json) for node in nodes if node]
         return sorted(found, key=lambda kept: kept.at)
 
     def fix(self, flow: str, lease: Lease, boundary: Boundary) -> Boundary:
@@ -42,22 +49,27 @@ class ZooKeeperBackfills:
             StaleEpochError: another run plans backfills now.
         """
         paths = self._layout.flow(flow)
-        path = f"{paths.boundaries}/{boundary.at.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}"
+        path = f"{paths.boundaries}/{_moment(boundary.at)}"
         self._session.ensure(paths.boundaries)
         return self._once(paths, flow, lease, (path, boundary.to_json()), Boundary.from_json)
 
-    def backfills(self, flow: str) -> Sequence[Backfill]:
-        """Return the backfills that were asked for, by time."""
+    def backfills(self, flow: str, among: Callable[[str], bool] = lambda _id: True) -> Sequence[Backfill]:
+        """Return the backfills that were asked for, by time; of ids that are not among the wanted ones none is read."""
         paths = self._layout.flow(flow)
-        found = self._kept(paths, paths.backfills, f"backfills of flow {flow}", Backfill.from_json)
+        found = self._read(flow, *filter(among, self._session.children(paths.backfills)))
         return sorted(found, key=lambda kept: kept.at)
 
-    def backfill(self, flow: str, id_: str) -> Backfill | None:
-        """Return the backfill of an id; None when none was asked for."""
-        paths = self._layout.flow(flow)
-        path = f"{paths.backfills}/{id_}"
-        found = self._nodes.read(paths, path)[0]
-        return decode_as(found.data, path, Backfill.from_json) if found is not None else None
+    def backfill(self, flow: str, wanted: str) -> Backfill | None:
+        """Return the backfill of an id, None when it was not asked for."""
+        return next(iter(self._read(flow, wanted)), None)
+
+    def finished(self, flow: str) -> frozenset[str]:
+        """Return the ids of the backfills that were noted as done; one that was just now may be missing."""
+        return frozenset(self._session.children(self._layout.flow(flow).backfills_finished))
+
+    def note_finished(self, flow: str, wanted: str) -> None:
+        """Remember that a backfill is done; idempotent, and true for good, so that no lease is needed."""
+        self._session.ensure(f"{self._layout.flow(flow).backfills_finished}/{wanted}")
 
     def add(self, flow: str, lease: Lease, backfill: Backfill) -> Backfill:
         """Keep a backfill; one of the same id that is there stands.
@@ -70,8 +82,10 @@ class ZooKeeperBackfills:
         node = f"{paths.backfills}/{backfill.id}"
         return self._once(paths, flow, lease, (node, backfill.to_json()), Backfill.from_json)
 
-    def _kept(self, paths: FlowPaths, folder: str, what: str, build: Callable[[Mapping[str, Any]], T]) -> list[T]:
-        return [decode_as(node.data, what, build) for node in self._nodes.children(paths, folder) if node]
+    def _read(self, flow: str, *ids: str) -> list[Backfill]:
+        paths = self._layout.flow(flow)
+        nodes = self._nodes.read(paths, *(f"{paths.backfills}/{one}" for one in ids))
+        return [decode_as(node.data, f"backfills of flow {flow}", Backfill.from_json) for node in nodes if node]
 
     def _once(
         self,
@@ -96,3 +110,8 @@ class ZooKeeperBackfills:
         if found is not None:
             return decode_as(found.data, path, build)
         raise CheckpointUnavailableError(f"{path} could not be written in {_ROUNDS} attempts: {cause}") from cause
+
+
+def _moment(at: datetime) -> str:
+    """Return the name of a moment's node; names sort as moments."""
+    return f"{at.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}"

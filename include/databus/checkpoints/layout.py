@@ -119,6 +119,11 @@ class FlowPaths:
         """Parent of the backfills that were asked for."""
         return f"{self.root}/backfills"
 
+    @property
+    def backfills_finished(self) -> str:
+        """Parent of one empty node for each backfill whose ledger was seen to show all of its range."""
+        return f"{self.root}/backfills_finished"
+
 
 @dataclass(frozen=True)
 class Layout:

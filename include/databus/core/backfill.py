@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
@@ -225,20 +225,28 @@ class FailoverSource(Protocol):
 class BackfillStore(Protocol):
     """Keeps the backfills of flows and the places of their boundaries."""
 
-    def boundaries(self, flow: str) -> Sequence[Boundary]:
-        """Return the places that are fixed, by moment."""
+    def boundaries(self, flow: str, *moments: datetime) -> Sequence[Boundary]:
+        """Return the places that are fixed for some moments, and for the nearest before and after each, by moment."""
         ...
 
     def fix(self, flow: str, lease: Lease, boundary: Boundary) -> Boundary:
         """Fix the place of a moment, under the planning lease; returns what was fixed before, if anything was."""
         ...
 
-    def backfills(self, flow: str) -> Sequence[Backfill]:
-        """Return the backfills that were asked for, by time."""
+    def backfills(self, flow: str, among: Callable[[str], bool] = ...) -> Sequence[Backfill]:
+        """Return the backfills that were asked for, by time; of ids that are not among the wanted ones none is read."""
         ...
 
-    def backfill(self, flow: str, id_: str) -> Backfill | None:
-        """Return the backfill of an id; None when none was asked for."""
+    def backfill(self, flow: str, wanted: str) -> Backfill | None:
+        """Return the backfill of an id, None when it was not asked for."""
+        ...
+
+    def finished(self, flow: str) -> frozenset[str]:
+        """Return the ids of the backfills that were noted as done; one that was just now may be missing."""
+        ...
+
+    def note_finished(self, flow: str, wanted: str) -> None:
+        """Remember that a backfill is done, as its ledger shows: for good, since nothing sets a piece back."""
         ...
 
     def add(self, flow: str, lease: Lease, backfill: Backfill) -> Backfill:

@@ -21,10 +21,10 @@ from databus.core.errors import (
 )
 from databus.core.flow import Flow
 from databus.core.offset_ranges import later
-from databus.core.offsets import BinlogOffset, OffsetRange, Ordering
+from databus.core.offsets import BinlogOffset, Offset, OffsetRange, Ordering
 from databus.ops.backfill_missing import missing_pieces
 from databus.ops.backfill_places import require_places
-from databus.ops.backfill_range import Places, standing
+from databus.ops.backfill_range import Places, moment, standing
 from databus.ops.backfill_status import BackfillState, piece_state, state_of
 from databus.ops.ends import Ends, opened_ends
 from databus.ops.mirror_duties import throttled
@@ -136,6 +136,7 @@ def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> Ba
             f"flow {flow.name}: backfill {backfill.id} {backfill.range} is not done: {state.left()}",
             hint=f"Run it again: it goes on where it stands. `databus backfill {flow.name} --status` shows all.",
         )
+    _store(services).note_finished(flow.name, backfill.id)
     log.info("flow %s: backfill %s %s is done: %s", flow.name, backfill.id, backfill.range, state.line())
     return state
 
@@ -155,9 +156,10 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
     store, checkpoint = _store(services), standing(flow, services)
     source = require_ranged(flow, ends.source)
     _require_aim(flow, wanted.aim)
-    places = Places(flow, services, source, checkpoint, store.boundaries(flow.name), lease)
+    moments = [when for when in (moment(wanted.start), moment(wanted.end)) if when is not None]
+    places = Places(flow, services, source, checkpoint, store.boundaries(flow.name, *moments), lease)
     span = places.range(wanted.start, wanted.end)
-    known = next((b for b in store.backfills(flow.name) if _is_same(b, wanted.aim, span)), None)
+    known = _known(flow.name, store, checkpoint.offset, wanted.aim, span)
     if known is not None:
         require_places(flow, services, source, checkpoint, known)
         return known
@@ -180,10 +182,17 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
     return backfill
 
 
+def _known(flow: str, store: BackfillStore, standing: Offset, aim: Aim, span: OffsetRange) -> Backfill | None:
+    """Return the backfill of a range that was asked for before; after a failover, its id may name a former server's."""
+    known = store.backfill(flow, backfill_id(aim, span))
+    if known is not None or not (isinstance(standing, BinlogOffset) and standing.timeline):
+        return known
+    kept = store.backfills(flow, lambda one: one.startswith(f"{aim.mode}-"))
+    return next((backfill for backfill in kept if _is_same(backfill, aim, span)), None)
+
+
 def _is_same(known: Backfill, aim: Aim, span: OffsetRange) -> bool:
     """Tell whether a backfill is that of a range, which a former server's places may name as well."""
-    if known.id == backfill_id(aim, span):
-        return True
     ends = ((known.range.start, span.start), (known.range.end, span.end))
     return known.aim == aim and all(one.compare(other) is Ordering.EQUAL for one, other in ends)
 
@@ -221,9 +230,12 @@ def _in_order(flow: Flow, services: Services, backfill: Backfill, run: Run) -> I
             stack.enter_context(_claimed(services, f"{flow.name}.{PLANNING}-order", run.identity.run_id, wait_s))
         except LeaseBusyError as error:
             raise BackfillWaitsError(error.message, hint=error.hint) from error
-        for other in _store(services).backfills(flow.name):
+        store, mode = _store(services), f"{backfill.aim.mode}-"
+        finished = store.finished(flow.name)  # their ledgers were read once, and need not be again
+        for other in store.backfills(flow.name, lambda one: one.startswith(mode) and one not in finished):
             if other.aim == backfill.aim and _is_earlier(other, backfill):
                 _require_done(flow, services, backfill, state_of(flow, services, other), run)
+                store.note_finished(flow.name, other.id)
         yield
 
 

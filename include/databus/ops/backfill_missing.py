@@ -14,11 +14,14 @@ from databus.core.offset_ranges import overlap, without
 from databus.core.offsets import Offset, OffsetRange
 from databus.ops.backfill_range import moment
 from databus.ops.backfill_status import PieceState, piece_state
-from databus.ops.ledger import read_ledger
+from databus.ops.ledger_range import spans_over
 from databus.runtime.context import Services
 
 _DELIVERED = {SpanState.DISPATCHED, SpanState.QUARANTINED, SpanState.FILTERED}
 """States of a span of which nothing is missing: it was moved, held back in the quarantine, or is not for this flow."""
+
+_Taken = tuple[Backfill, OffsetRange, PieceState | None]
+"""A backfill, one of its pieces, and what that one's ledger shows; None where the backfill is known to be done."""
 
 
 def missing_pieces(flow: Flow, services: Services, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
@@ -31,27 +34,30 @@ def missing_pieces(flow: Flow, services: Services, wanted: OffsetRange) -> tuple
         BackfillOpenError: a part of what is missing was taken up by a backfill that is not done; names it.
         SourceDivergedError: the ranges are not of one log.
     """
-    spans = read_ledger(flow, services).ledger.spans
+    spans = spans_over(flow, services, wanted)
     moved = [OffsetRange(span.start, span.end) for span in spans if span.state in _DELIVERED]
     taken = list(_taken_up(flow, services, without(wanted, moved)))
-    left = without(wanted, [*moved, *(piece.range for _, piece in taken if piece.done)])
+    left = without(wanted, [*moved, *(piece for _, piece, state in taken if state is None or state.done)])
     _refuse_open(flow, taken, left)
     return left
 
 
-def _taken_up(flow: Flow, services: Services, ranges: Sequence[OffsetRange]) -> Iterator[tuple[Backfill, PieceState]]:
-    """Yield the state of each piece that a backfill of mode `missing` took up of some ranges; others are not read."""
-    for other in services.backfills.backfills(flow.name) if services.backfills else ():
-        if other.aim.mode is not Mode.MISSING:
-            continue
+def _taken_up(flow: Flow, services: Services, ranges: Sequence[OffsetRange]) -> Iterator[_Taken]:
+    """Yield each piece that a backfill of mode `missing` took up of some ranges; ledgers of others are not read."""
+    store = services.backfills
+    if store is None or not ranges:
+        return
+    finished = store.finished(flow.name)
+    for other in store.backfills(flow.name, lambda one: one.startswith(f"{Mode.MISSING}-")):
         for number, piece in enumerate(other.pieces):
             if any(overlap(piece, one) for one in ranges):
-                yield other, piece_state(flow, services, other, number)
+                state = None if other.id in finished else piece_state(flow, services, other, number)
+                yield other, piece, state
 
 
-def _refuse_open(flow: Flow, taken: Sequence[tuple[Backfill, PieceState]], left: Sequence[OffsetRange]) -> None:
-    for other, piece in taken:
-        if piece.done or not any(overlap(piece.range, one) for one in left):
+def _refuse_open(flow: Flow, taken: Sequence[_Taken], left: Sequence[OffsetRange]) -> None:
+    for other, _, piece in taken:
+        if piece is None or piece.done or not any(overlap(piece.range, one) for one in left):
             continue
         start, end = (_again(*place) for place in zip(other.wanted, (other.range.start, other.range.end), strict=True))
         raise BackfillOpenError(

@@ -106,6 +106,26 @@ class LedgerPages:
             wanted = _of(flow, generation).where(c.number < number).order_by(c.number.desc()).limit(last)
             return [_read(generation, *row) for row in connection.execute(wanted)]
 
+    def amendments(self, flow: str, generation: int) -> list[Page]:
+        """Return the pages of a generation that hold something else than a commit, ascending; only these are read."""
+        wanted = _of(flow, generation).where(t.AMENDED).order_by(t.ledger.c.number)
+        with self.store.transaction() as connection:
+            return [_read(generation, *row) for row in connection.execute(wanted)]
+
+    def within(self, flow: str, generation: int, first: int, last: int) -> list[Page]:
+        """Return the pages of a generation from one number to another, both inclusive, ascending."""
+        wanted = _of(flow, generation).where(t.ledger.c.number.between(first, last)).order_by(t.ledger.c.number)
+        with self.store.transaction() as connection:
+            return [_read(generation, *row) for row in connection.execute(wanted)]
+
+    def from_on(self, flow: str, generation: int, number: int) -> Page | None:
+        """Return the first page of a generation from a number on, None behind the newest."""
+        c = t.ledger.c
+        wanted = _of(flow, generation).where(c.number >= number).order_by(c.number).limit(1)
+        with self.store.transaction() as connection:
+            row = connection.execute(wanted).one_or_none()
+            return None if row is None else _read(generation, *row)
+
     def newest(self, flow: str) -> Page | None:
         """Return the newest page of the flow's newest generation, None without any."""
         with self.store.transaction() as connection:

@@ -137,6 +137,9 @@ quality_results = sa.Table(
     sa.UniqueConstraint("flow", "run_id"),
 )
 
+AMENDED = sa.text("action <> 'commit'")
+"""Pages that hold something else than a commit: few, and found by an index of their own. Not a parameter, for that."""
+
 ledger = sa.Table(
     "databus_ledger",
     metadata,
@@ -150,6 +153,9 @@ ledger = sa.Table(
     sa.Column("entry", Json, nullable=False),  # the history entry as it stands in ZooKeeper
     sa.Column("paged_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("flow", "generation", "number"),
+    sa.Index(
+        "ix_databus_ledger_amended", "flow", "generation", "number", sqlite_where=AMENDED, postgresql_where=AMENDED
+    ),
 )
 
 quarantine_decisions = sa.Table(

@@ -39,6 +39,7 @@ from databus.binlog.xa import XaEvent, walk_prepared
 from databus.core.errors import DecodeError, OffsetInvalidError
 from databus.core.offsets import PreparedTransaction
 from databus.core.tables import TableSchema
+from databus.core.unlogged import UnloggedChange, head_of
 
 Ints = npt.NDArray[np.int64]
 
@@ -100,6 +101,7 @@ class Stretch:
         table_events: indices of transactions that truncate a captured table or change its definition or database.
         open: whether a transaction has begun and not ended.
         xa: XA phases among the transactions.
+        unlogged: (index of its transaction, statement) of those that change captured rows without row events.
         taken_back: `schema_id` → row changes, counted as open in earlier stretches, that their transaction took back.
     """
 
@@ -115,6 +117,7 @@ class Stretch:
     table_events: tuple[int, ...]
     open: bool
     xa: Sequence[XaEvent] = ()
+    unlogged: Sequence[tuple[int, UnloggedChange]] = ()
     taken_back: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -161,6 +164,7 @@ def part(piece: Stretch, first: int, last: int) -> Stretch:
         tuple(i - first for i in piece.table_events if first <= i < last),
         piece.open and last == n,
         [replace(x, transaction=x.transaction - first) for x in piece.xa if first <= x.transaction < last],
+        [(i - first, change) for i, change in piece.unlogged if first <= i < last],
         piece.taken_back if first == 0 else {},
     )  # fmt: skip
 
@@ -252,6 +256,7 @@ class LogWalk:
             tuple(sorted({s.transaction for s in walk.statements if self._concerns(s)})),
             walk.open,
             walk.xa,
+            [found for logged in walk.statements for found in self._unlogged(logged, walk.transactions)],
             taken_back,
         )
 
@@ -305,6 +310,18 @@ class LogWalk:
         walker = Walker(prepared.file, prepared.start_pos, prepared=True, definitions=definitions)
         walk = walk_prepared(walker, data, prepared.xid)
         return walk, recorder.recorded if recorder is not None else kept or ()
+
+    def _unlogged(self, logged: LoggedStatement, ended: Transactions) -> Iterator[tuple[int, UnloggedChange]]:
+        """Yield the change that a statement makes to captured tables without row events, if it makes one."""
+        at, default = logged.transaction, logged.query.database
+        if not logged.statement.unlogged or at >= len(ended):
+            return
+        names = dict.fromkeys((name.database or default, name.table) for name in logged.statement.objects)
+        captured = tuple(f"{database}.{table}" for database, table in names if self._capture(database, table))
+        if captured:
+            text = head_of(logged.query.statement)
+            start, end = int(ended.start_pos[at]), int(ended.end_pos[at])
+            yield at, UnloggedChange(captured, text, ended.file, start, end)
 
     def _concerns(self, logged: LoggedStatement) -> bool:
         """Whether a statement is delivered to the flow."""

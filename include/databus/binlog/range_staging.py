@@ -20,9 +20,10 @@ from databus.binlog.pending_xa import FetchPrepare, PendingXa, StagedPrepare, in
 from databus.binlog.segments import TARGET_BYTES, PinnedPrepare, RangeIndex, Segment, segment_name
 from databus.binlog.store_space import writing
 from databus.binlog.xa import CommitPlace, XaEvent, XaPhase
-from databus.core.errors import OffsetInvalidError
+from databus.core.errors import OffsetInvalidError, UnloggedChangeError
 from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 from databus.core.private_files import private_opener
+from databus.core.unlogged import UnloggedChange
 
 Ints = npt.NDArray[np.int64]
 
@@ -38,6 +39,8 @@ class RangeBounds:
         segment_bytes: a segment ends at the first boundary after this many bytes, counted as if nothing were
             compressed: that is what reading it takes.
         without: transactions to leave out: they are passed over, and lie in no segment. None for none.
+        stops: whether it ends before a statement that changes captured rows without row events. One that it would begin
+            with, or that lies before a given `end`, is refused.
         fetch_prepare: finds the events of XA transactions that were prepared before the range and committed in it.
     """
 
@@ -46,6 +49,7 @@ class RangeBounds:
     end: BinlogOffset | None = None
     segment_bytes: int = TARGET_BYTES
     without: Delivered | None = None
+    stops: bool = False
     fetch_prepare: FetchPrepare = nowhere_to_fetch
 
 
@@ -73,6 +77,7 @@ class RangeStager:
 
         Raises:
             OffsetInvalidError: the wanted end is no transaction boundary of this log.
+            UnloggedChangeError: the range is to stop before a statement that it begins with.
         """
         if isinstance(piece, FileStart):
             self._check_file(piece)
@@ -87,6 +92,26 @@ class RangeStager:
             return self._full
         for schema, count in piece.taken_back.items():
             self._open_rows[schema] -= count
+        stops_at = self._stops_at(piece)
+        if stops_at is None:
+            return self._take_all(piece)
+        number, change = stops_at
+        if self._bounds.end is not None or not (number or self.transactions):
+            raise _unlogged(change)
+        if number and self._take_all(part(piece, 0, number)):
+            return True
+        self._full = True
+        self._end_segment()
+        return True
+
+    def _stops_at(self, piece: Stretch) -> tuple[int, UnloggedChange] | None:
+        """Return the first statement that the range is to stop before, with the number of its transaction."""
+        if not self._bounds.stops or not piece.unlogged:
+            return None
+        left_out = self._left_out(piece)
+        return next(((number, change) for number, change in piece.unlogged if not left_out[number]), None)
+
+    def _take_all(self, piece: Stretch) -> bool:
         if not piece.xa:
             return self._take(piece)
         # An XA phase is a part of its own: what it does shows before the next transaction is looked at.
@@ -248,6 +273,7 @@ class RangeStager:
             self._open_rows = {}
         writer.boundary(log.ts_ms[first:last], int(log.end_pos[last - 1]))
         writer.table_events.extend(int(log.end_pos[i]) for i in piece.table_events if first <= i < last)
+        writer.unlogged.extend(change for i, change in piece.unlogged if first <= i < last)
         self._written = writer.staged()
         self._gtids.add(log.gtid[first:last])
         self._end = (log.file, int(log.end_pos[last - 1]))
@@ -289,6 +315,16 @@ class RangeStager:
             raise OffsetInvalidError(f"{wanted} is past the end of its log file", hint="Reset the checkpoint or plan.")
 
 
+def _unlogged(change: UnloggedChange) -> UnloggedChangeError:
+    return UnloggedChangeError(
+        f"{change.file}:{change.start_pos}: {change.statement}: changes rows of {', '.join(change.tables)} that no row "
+        'event tells (on_partition_ddl="fail")',
+        hint="What came before it is delivered. Set the sinks right, then go on behind it: `databus checkpoint skip "
+        f"FLOW {change.file}:{change.end_pos} --reason … --execute`. Where reading follows a failover: let one run "
+        'pass it with on_partition_ddl="event".',
+    )
+
+
 class _SegmentWriter:
     """One segment file while it is written."""
 
@@ -304,6 +340,7 @@ class _SegmentWriter:
         self._stamps: list[Ints] = []
         self.rows: dict[int, int] = {}
         self.table_events: list[int] = []
+        self.unlogged: list[UnloggedChange] = []
 
     def append(self, events: npt.NDArray[np.uint8]) -> None:
         """Write raw events."""
@@ -337,5 +374,5 @@ class _SegmentWriter:
             self._path.name, self._log.name, self._start_pos, self._end_pos, size, len(stamps),
             dict(sorted(self.rows.items())),
             int(stamps[0]), int(stamps[-1]), int(stamps.max()), self._log.checksum, tuple(self.table_events),
-            min_ts_ms=int(stamps.min()), gtids_before=self._gtids,
+            min_ts_ms=int(stamps.min()), gtids_before=self._gtids, unlogged=tuple(self.unlogged),
         )  # fmt: skip

@@ -18,16 +18,18 @@ from databus.core.errors import CheckpointFormatError
 from databus.core.offsets import OffsetRange, PreparedTransaction
 from databus.core.stored_form import VERSION, Form
 from databus.core.tables import TableSchema
+from databus.core.unlogged import UnloggedChange
 
 SEGMENT = Form(
     "segment",
     "name file start_pos end_pos size_bytes transactions rows first_ts_ms last_ts_ms max_ts_ms checksum table_events "
     "commits min_ts_ms gtids_before",
     "definitions",
+    "unlogged",
     part=True,
 )
-RANGE_INDEX = Form("segment index", "range capture tables segments bytes more definitions", "")
-"""Version 2 has a segment of version 2: an older databus looks at the version of the index alone."""
+RANGE_INDEX = Form("segment index", "range capture tables segments bytes more definitions", "", "")
+"""Version 2 or 3 has a segment of that version: an older databus looks at the version of the index alone."""
 
 TARGET_BYTES = 32 << 20
 """A segment ends at the first transaction boundary after this many bytes: small enough to keep all cores busy."""
@@ -57,6 +59,7 @@ class Segment:
         gtids_before: GTIDs executed at `start_pos`, "" when unknown.
         definitions: of a prepared transaction, what its TABLE_MAP events left open at their own place; None where the
             range's definitions hold.
+        unlogged: its statements that change rows of captured tables without row events.
     """
 
     name: str
@@ -75,15 +78,18 @@ class Segment:
     min_ts_ms: int = 0
     gtids_before: str = ""
     definitions: tuple[PinnedDefinition, ...] | None = None
+    unlogged: tuple[UnloggedChange, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        values = asdict(replace(self, definitions=None))
-        del values["definitions"]
+        values = asdict(replace(self, definitions=None, unlogged=()))
+        del values["definitions"], values["unlogged"]
         if self.commits is None:
             del values["commits"]
         if self.definitions is not None:
             values["definitions"] = [d.to_json() for d in self.definitions]
+        if self.unlogged:
+            values["unlogged"] = [change.to_json() for change in self.unlogged]
         rows, events = {str(k): v for k, v in self.rows.items()}, list(self.table_events)
         return SEGMENT.write({**values, "rows": rows, "table_events": events})
 
@@ -97,6 +103,7 @@ class Segment:
             values["commits"] = CommitPlace.from_json(values["commits"])
         if "definitions" in values:
             values["definitions"] = tuple(PinnedDefinition.from_json(d) for d in values["definitions"])
+        values["unlogged"] = tuple(map(UnloggedChange.from_json, values.get("unlogged", ())))
         return cls(**values)
 
 

@@ -55,6 +55,8 @@ class Statement:
         objects: all tables and databases that a definition statement or TRUNCATE changes.
         empties: whether all rows of its tables are gone after it: TRUNCATE, DROP TABLE, CREATE OR REPLACE TABLE; never
             of temporary tables.
+        unlogged: whether it takes rows of its tables away, or brings some, that no row event tells: DROP, TRUNCATE,
+            EXCHANGE and CONVERT PARTITION, DISCARD and IMPORT TABLESPACE.
     """
 
     kind: StatementKind
@@ -63,6 +65,7 @@ class Statement:
     rows_follow: bool = False
     objects: tuple[ObjectName, ...] = ()
     empties: bool = False
+    unlogged: bool = False
 
 
 _TOKEN = re.compile(
@@ -77,6 +80,12 @@ _FILLER = {"TEMPORARY", "IF", "NOT", "EXISTS", "OR", "REPLACE", "ONLINE", "OFFLI
 _MANY_TABLES = {"RENAME", "DROP"}
 _NAMES_BEHIND = {*_MANY_TABLES, "ALTER"}
 """Statements that may name tables anywhere."""
+_UNLOGGED = {
+    *((verb, "PARTITION") for verb in ("DROP", "TRUNCATE", "EXCHANGE", "CONVERT", "DISCARD", "IMPORT")),
+    *((verb, "TABLESPACE") for verb in ("DISCARD", "IMPORT")),
+    ("CONVERT", "TABLE"),
+}
+"""First words of what ALTER TABLE does to rows without logging them."""
 _DATABASE_OPTIONS = {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT", "ENCRYPTION", "READ", "COMMENT"}
 """What follows ALTER DATABASE where it names none."""
 
@@ -204,7 +213,8 @@ def _definition(tokens: list[_Token], words: list[str]) -> Statement:
         several = verb in _MANY_TABLES and any(t.text == "," for t in tokens[after:])
         if several:
             return Statement(StatementKind.DEFINITION, objects=objects, empties=empties)
-        return Statement(StatementKind.DEFINITION, database, table, objects=objects, empties=empties)
+        unlogged = verb == "ALTER" and _is_unlogged(tokens, words, after)
+        return Statement(StatementKind.DEFINITION, database, table, objects=objects, empties=empties, unlogged=unlogged)
     if "INDEX" in words[at : at + 3] and "ON" in words:
         database, table, _ = _qualified(tokens, words.index("ON") + 1)
         return Statement(StatementKind.DEFINITION, database, table, objects=(ObjectName(database, table),))
@@ -218,8 +228,23 @@ def _definition(tokens: list[_Token], words: list[str]) -> Statement:
     return Statement(StatementKind.DEFINITION)
 
 
+def _is_unlogged(tokens: list[_Token], words: list[str], at: int) -> bool:
+    """Tell whether one of the changes that ALTER TABLE lists behind its table is one that no row event tells."""
+    at += (words[at : at + 1] == ["NOWAIT"]) + 2 * (words[at : at + 1] == ["WAIT"])
+    depth = 0
+    for place in range(at, len(tokens)):
+        depth += (tokens[place].text == "(") - (tokens[place].text == ")")
+        begins = place == at or (depth == 0 and tokens[place - 1].text == ",")
+        if begins and tuple(words[place : place + 2]) in _UNLOGGED:
+            return True
+    return False
+
+
 def _further_tables(tokens: list[_Token], at: int, verb: str) -> Iterator[ObjectName]:
-    """Yield the tables that DROP and RENAME list, those that tables are renamed to, and one that is exchanged."""
+    """Yield the tables that DROP and RENAME list, those that tables are renamed to, and one that a partition becomes.
+
+    That is one that is exchanged with it, or converted to it or from it.
+    """
     depth = 0
     for place in range(at, len(tokens)):
         token, following = tokens[place], [t.word for t in tokens[place + 1 : place + 3]]
@@ -231,7 +256,7 @@ def _further_tables(tokens: list[_Token], at: int, verb: str) -> Iterator[Object
             name_at = place + 1
         elif verb == "ALTER" and token.word == "RENAME" and following[:1] not in (["COLUMN"], ["INDEX"], ["KEY"]):
             name_at = place + 1 + (following[:1] in (["TO"], ["AS"]) or tokens[place + 1 : place + 2] == [_EQUALS])
-        elif verb == "ALTER" and token.word == "WITH" and following[:1] == ["TABLE"]:
+        elif verb == "ALTER" and token.word in ("WITH", "TO", "CONVERT") and following[:1] == ["TABLE"]:
             name_at = place + 2
         if name_at:
             database, table, _ = _qualified(tokens, name_at)

@@ -179,6 +179,12 @@ class SourceDivergedError(SourceError):
     code = "source_diverged"
 
 
+class UnloggedChangeError(SourceError):
+    """The log goes on with a statement that changes rows without row events, and the flow is to stop before it."""
+
+    code = "source_partition_ddl"
+
+
 class DecodeError(SourceError):
     """A byte, event or column of the log that is not understood: reading stops there, nothing is skipped."""
 

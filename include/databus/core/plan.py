@@ -13,6 +13,7 @@ from databus.core.offsets import OffsetRange
 from databus.core.stored_form import VERSION, Form
 from databus.core.stored_json import canonical_json
 from databus.core.tables import TableSchema
+from databus.core.unlogged import UnloggedChange
 
 SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids names", part=True)
 PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode")
@@ -33,6 +34,7 @@ class SourcePlan:
         statements: transactions that truncate or redefine captured tables.
         bound: whether `rows` is an upper bound only: the offsets of a Kafka log have holes that no request tells of
             (control records, aborted transactions, compaction).
+        unlogged: statements in the range that change rows without row events.
         passed: why the range is passed over unread by the source's own policy; "" for a range to read.
     """
 
@@ -46,6 +48,7 @@ class SourcePlan:
     statements: int = 0
     bound: bool = False
     passed: str = ""
+    unlogged: tuple[UnloggedChange, ...] = ()
 
     @property
     def empty(self) -> bool:

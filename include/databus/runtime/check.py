@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from databus.checks.decodable import decodable_checks
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 VIOLATIONS = "violations"
 STATE = "state"
+PARTITION_DDL = "partition_ddl"
+"""Kind of the result that tells of statements on partitions, whose rows are not in the log."""
+_SHOWN = 3
 
 
 def row_checks(flow: Flow) -> list[CheckSpec]:
@@ -54,8 +57,25 @@ def check(flow: Flow, changes: Changes, taken: Column) -> DataFrame:
 
 
 def evaluate_batch_checks(flow: Flow, planned: SourcePlan, now: Any) -> tuple[CheckResult, ...]:
-    """Return the results of checks that look at the batch as a whole."""
-    return tuple(c.evaluate(planned, now) for c in flow.checks if not c.looks_at_rows)
+    """Return the results of checks that look at the batch as a whole, and a warning per table of unlogged changes."""
+    return (*(c.evaluate(planned, now) for c in flow.checks if not c.looks_at_rows), *_unlogged(planned))
+
+
+def _unlogged(planned: SourcePlan) -> Iterator[CheckResult]:
+    """Yield what tells a run of statements that changed a table's rows without row events."""
+    for table in dict.fromkeys(table for change in planned.unlogged for table in change.tables):
+        changes = [str(change) for change in planned.unlogged if table in change.tables]
+        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+        yield CheckResult(
+            check=f"{PARTITION_DDL}({table})",
+            kind=PARTITION_DDL,
+            column=None,
+            table=table,
+            severity="warn",
+            evaluated=len(changes),
+            violations=len(changes),
+            observed=f"rows changed that no row event tells: {'; '.join(changes[:_SHOWN])}{more}",
+        )
 
 
 def enforce(flow: Flow, results: Sequence[CheckResult]) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _FILE_AND_POSITION = re.compile(r"^(?P<file>.+\.\d{6,}):(?P<pos>\d+)$")
 GTID_PREFIX = "gtid:"
-_SAYS_NOTHING = {"on_missing_table": "fail"}
+_SAYS_NOTHING = {"on_missing_table": "fail", "on_partition_ddl": "event"}
 
 
 class MysqlBinlog(SourceSpec):
@@ -46,6 +46,10 @@ class MysqlBinlog(SourceSpec):
             with the flag "claimed". Below a topic's max.message.bytes it spares large rows the quarantine.
         on_missing_table: "fail" refuses to begin with a name or pattern in `tables` that no table matches; "wait" is
             for tables that come later. A table that a flow once had stops no flow.
+        on_partition_ddl: what to do at a statement that takes rows of a captured table away, or brings some, without
+            row events: DROP, TRUNCATE, EXCHANGE, CONVERT PARTITION, DISCARD and IMPORT TABLESPACE. "event" delivers it
+            as an event of op "m" and warns in the log and the run; "fail" stops before it, with all rows up to it
+            delivered (`databus checkpoint skip` goes on behind it). A backfill over it always takes it as an event.
     """
 
     kind: ClassVar[str] = "mysql_binlog"
@@ -62,6 +66,7 @@ class MysqlBinlog(SourceSpec):
     headroom_s: int = Field(6 * 3600, ge=0)
     claim_over_bytes: int = Field(default=CLAIM_OVER_BYTES, ge=1024, le=MOST_BYTES)
     on_missing_table: Literal["fail", "wait"] = "fail"
+    on_partition_ddl: Literal["event", "fail"] = "event"
 
     @field_validator("tables", "exclude_tables")
     @classmethod

@@ -162,6 +162,7 @@ class MysqlBinlogSource:
             SourceDivergedError, OffsetPurgedError, OffsetInvalidError: `after` is no place of this server's log (also
                 not of one that replaced it under the same names), and reading cannot go on there by GTID either.
             DecodeError: the log holds something that cannot be decoded; nothing is planned past it.
+            UnloggedChangeError: it goes on with a statement on partitions before which the flow is to stop.
             SourceUnavailableError: the connection was lost.
         """
         start = self._server.binlog(after)
@@ -170,10 +171,11 @@ class MysqlBinlogSource:
         switch = None if follows else self._continued(start)
         if switch is None and not follows and start != self._history_known:
             self._check_history(start)
-        bounds = RangeBounds(limit.max_rows, limit.max_bytes)
+        stops = self._spec.on_partition_ddl == "fail"
+        bounds = RangeBounds(limit.max_rows, limit.max_bytes, stops=stops)
         if switch is not None:
             log.warning("flow %s: %s", self._context.flow, switch)
-            bounds = RangeBounds(end=switch.until) if switch.until else bounds
+            bounds = RangeBounds(end=switch.until, stops=stops) if switch.until else bounds
         place, deadline = switch.place if switch else start, time.monotonic() + limit.max_seconds
 
         def to_head() -> RangeIndex | None:

@@ -17,7 +17,10 @@ def source_plan(index: RangeIndex) -> SourcePlan:
 
     statements = sum(len(segment.table_events) for segment in index.segments)
     first, newest = at(index.first_ts_ms), at(index.max_ts_ms)
-    return SourcePlan(index.range, index.tables, index.rows, index.bytes, first, newest, index.more, statements)
+    unlogged = tuple(change for segment in index.segments for change in segment.unlogged)
+    return SourcePlan(
+        index.range, index.tables, index.rows, index.bytes, first, newest, index.more, statements, unlogged=unlogged
+    )
 
 
 def shared_out(index: RangeIndex, count: int) -> Sequence[Sequence[Segment]]:

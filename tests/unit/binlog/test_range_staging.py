@@ -18,8 +18,10 @@ from databus.binlog.range_staging import RangeBounds, RangeStager
 from databus.binlog.segment_store import SegmentStore, load_segment
 from databus.binlog.segments import RangeIndex
 from databus.binlog.table_batch import TableBatch
-from databus.core.errors import DecodeError, OffsetInvalidError
+from databus.core.errors import DecodeError, OffsetInvalidError, UnloggedChangeError
 from databus.core.offsets import BinlogOffset
+from databus.core.unlogged import UnloggedChange
+from databus.sources.staged_range import source_plan
 from tests.unit.binlog.log_encoder import SOURCE, Log, int_col
 
 FILE = "mysql-bin.000007"
@@ -186,3 +188,71 @@ def test_an_end_that_is_no_boundary_is_refused(tmp_path: Path) -> None:
     for end in (log.ends[8] + 4 + 1, log.position + 10):
         with pytest.raises(OffsetInvalidError):
             stage(tmp_path, batches(log, 3), RangeBounds(end=BinlogOffset(FILE, end, "", "mysql", "uuid")))
+
+
+def partitioned(sql: str = "ALTER TABLE t DROP PARTITION p0") -> tuple[Log, int, int]:
+    """Three transactions, a statement on a partition, two more; with the places where the statement begins and ends."""
+    log = log_of(3)
+    begins = log.position
+    log.gtid().query(sql)
+    ends = log.position
+    for t in (3, 4):
+        log.transaction(9, "t", COLUMNS, [[number(t * 3 + r)] for r in range(3)])
+    return log, begins, ends
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
+def test_a_statement_on_a_partition_is_told_with_its_segment(tmp_path: Path, step: int) -> None:
+    log, begins, ends = partitioned("ALTER TABLE\n  shop.t DROP PARTITION p0")
+    index, store = stage(tmp_path, batches(log, step), RangeBounds())
+    assert index is not None
+    told = UnloggedChange(("shop.t",), "ALTER TABLE shop.t DROP PARTITION p0", FILE, begins, ends)
+    assert [s.unlogged for s in index.segments if s.unlogged] == [(told,)]
+    assert read(store, index) == list(range(15))
+    assert store.find(index.range) == index
+    assert source_plan(index).unlogged == (told,)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 7, 1000])
+def test_a_range_stops_before_it_and_does_not_begin_with_it(tmp_path: Path, step: int) -> None:
+    log, begins, _ = partitioned()
+    index, store = stage(tmp_path, batches(log, step), RangeBounds(stops=True))
+    assert index is not None
+    assert (index.range.end.to_json()["pos"], read(store, index)) == (begins, list(range(9)))
+    assert not any(s.unlogged for s in index.segments)
+    rest = Log()
+    begins = rest.position
+    rest.gtid().query("ALTER TABLE t DROP PARTITION p0")
+    ends = rest.position
+    rest.transaction(9, "t", COLUMNS, [[number(9)]])
+    told = rf"{FILE}:{begins}: ALTER TABLE t DROP PARTITION p0: .* shop\.t"
+    with pytest.raises(UnloggedChangeError, match=told) as stopped:
+        stage(tmp_path / "stopped", batches(rest, step), RangeBounds(stops=True))
+    assert f"checkpoint skip FLOW {FILE}:{ends} " in stopped.value.hint
+
+
+def test_one_before_a_given_end_is_refused_only_where_ranges_stop(tmp_path: Path) -> None:
+    log, _, _ = partitioned()
+    end = BinlogOffset(FILE, log.position, "", "mysql", "uuid")
+    index, _ = stage(tmp_path, batches(log, 3), RangeBounds(end=end))
+    assert index is not None
+    assert index.rows == 15
+    with pytest.raises(UnloggedChangeError):
+        stage(tmp_path / "stopped", batches(log, 3), RangeBounds(end=end, stops=True))
+
+
+@pytest.mark.parametrize(
+    "sql", ["ALTER TABLE other DROP PARTITION p0", "ALTER TABLE t ADD x INT", "ALTER TABLE other.t DROP PARTITION p0"]
+)
+def test_other_statements_stop_nothing(tmp_path: Path, sql: str) -> None:
+    log, _, _ = partitioned(sql)
+    index, _ = stage(tmp_path, batches(log, 3), RangeBounds(stops=True))
+    assert index is not None
+    assert (index.rows, index.to_json()["v"]) == (15, 1)
+
+
+def test_a_captured_table_that_a_partition_is_exchanged_with_is_concerned(tmp_path: Path) -> None:
+    log, begins, _ = partitioned("ALTER TABLE archive EXCHANGE PARTITION p0 WITH TABLE t")
+    index, _ = stage(tmp_path, batches(log, 3), RangeBounds(stops=True))
+    assert index is not None
+    assert index.range.end.to_json()["pos"] == begins

@@ -200,3 +200,49 @@ def test_short_query_events_are_refused() -> None:
     for size in range(len(whole) - 1):
         with pytest.raises(ValueError, match="cut short"):
             parse_query(whole[:size])
+
+
+@pytest.mark.parametrize(
+    ("sql", "unlogged"),
+    [
+        ("ALTER TABLE t DROP PARTITION p0", True),
+        ("alter table `my db`.`a``b` drop partition p0, p1", True),
+        ("ALTER TABLE IF EXISTS d.t NOWAIT DROP PARTITION IF EXISTS p0", True),
+        ("ALTER TABLE d.t WAIT 5 TRUNCATE PARTITION ALL", True),
+        ("ALTER ONLINE TABLE t /* why */ TRUNCATE -- now\n PARTITION p0", True),
+        ("ALTER TABLE t /*!50100 EXCHANGE PARTITION p0 WITH TABLE u */", True),
+        ("ALTER TABLE t /*M!100700 CONVERT PARTITION p0 TO TABLE u */", True),
+        ("ALTER TABLE t CONVERT TABLE u TO PARTITION p9 VALUES LESS THAN (9)", True),
+        ("ALTER TABLE t ALGORITHM=INPLACE, LOCK=NONE, DROP PARTITION p0", True),
+        ("ALTER TABLE t DISCARD PARTITION p0 TABLESPACE", True),
+        ("ALTER TABLE t IMPORT TABLESPACE", True),
+        ("ALTER TABLE t ADD PARTITION (PARTITION p9 VALUES LESS THAN (9))", False),
+        ("ALTER TABLE t REORGANIZE PARTITION p0 INTO (PARTITION a VALUES LESS THAN (1))", False),
+        ("ALTER TABLE t COALESCE PARTITION 2", False),
+        ("ALTER TABLE t REBUILD PARTITION p0", False),
+        ("ALTER TABLE t REMOVE PARTITIONING", False),
+        ("ALTER TABLE t DROP `partition`", False),
+        ("ALTER TABLE t DROP COLUMN a COMMENT 'DROP PARTITION p0'", False),
+        ("ALTER TABLE t ADD a INT COMMENT ', DROP PARTITION p0'", False),
+        ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", False),
+        ("ALTER TABLE t RENAME TO `table`", False),
+        ("TRUNCATE TABLE t", False),
+        ("DROP TABLE t", False),
+        ("CREATE TABLE t (a INT) PARTITION BY HASH (a) PARTITIONS 4", False),
+        ("CREATE PROCEDURE p() ALTER TABLE t DROP PARTITION p0", False),
+    ],
+)
+def test_what_changes_rows_without_row_events(sql: str, unlogged: bool) -> None:
+    assert classify(sql).unlogged is unlogged
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE part EXCHANGE PARTITION p0 WITH TABLE d.other",
+        "ALTER TABLE part CONVERT PARTITION p0 TO TABLE d.other",
+        "ALTER TABLE part CONVERT TABLE d.other TO PARTITION p9 VALUES LESS THAN (9)",
+    ],
+)
+def test_the_table_that_a_partition_becomes_is_one_of_its_objects(sql: str) -> None:
+    assert [(name.database, name.table) for name in classify(sql).objects] == [("", "part"), ("d", "other")]

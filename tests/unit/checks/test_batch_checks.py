@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from databus import Flow, Mock, Noop
 from databus.checks.freshness import Freshness
 from databus.checks.volume import Volume
 from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.plan import SourcePlan
+from databus.core.unlogged import UnloggedChange
+from databus.runtime.check import enforce, evaluate_batch_checks
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -48,3 +52,19 @@ def test_freshness(age_s: float | None, expected: tuple[int, int, str]) -> None:
 def test_no_row_violates_a_check_of_the_batch() -> None:
     assert Freshness(300).violation(object()) is None
     assert Freshness(300).severity == "warn"
+
+
+def test_statements_that_change_rows_without_row_events_are_a_warning_per_table() -> None:
+    def change(pos: int, *tables: str) -> UnloggedChange:
+        return UnloggedChange(tables, f"ALTER TABLE t DROP PARTITION p{pos}", "binlog.000001", pos, pos + 1)
+
+    changes = (change(4, "shop.t"), *(change(pos, "shop.t", "shop.archive") for pos in (5, 6, 7)))
+    flow = Flow(name="shop", source=Mock(rows=1), sinks=(Noop(),))
+    batch = replace(planned(), unlogged=changes)
+    of_t, of_archive = evaluate_batch_checks(flow, batch, NOW)
+    assert (of_t.check, of_t.table, of_t.severity, of_t.violations) == ("partition_ddl(shop.t)", "shop.t", "warn", 4)
+    assert "ALTER TABLE t DROP PARTITION p4 (binlog.000001:4); " in of_t.observed
+    assert of_t.observed.endswith("(binlog.000001:6) and 1 more")
+    assert (of_archive.table, of_archive.violations) == ("shop.archive", 3)
+    enforce(flow, (of_t, of_archive))
+    assert evaluate_batch_checks(flow, planned(), NOW) == ()

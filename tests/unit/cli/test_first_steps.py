@@ -76,3 +76,22 @@ def test_status_finds_the_demo_below_its_home_and_says_its_logins(
     assert "--home" in done.stderr
     empty = CliRunner().invoke(app, ["sandbox", "status", "--home", ".sandbox", "-o", "json"])
     assert json.loads(empty.stdout) == []
+
+
+def test_validate_asks_no_server_unless_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "from databus import Flow, MysqlBinlog, Noop\nsource = MysqlBinlog(conn_id='away', tables=('shop.orders',))\n"
+    )
+    (tmp_path / "away.py").write_text(f"{text}flow = Flow(name='away', source=source, sinks=(Noop(),))\n")
+    (tmp_path / "mock.py").write_text(FLOW.format(name="mock"))
+    nobody = {"conn_type": "mysql", "host": "127.0.0.1", "port": 1, "login": "root"}
+    monkeypatch.setenv("AIRFLOW_CONN_AWAY", json.dumps(nobody))
+    words = ["flows", "validate", "--dags", str(tmp_path), "-o", "json"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    asked = CliRunner().invoke(app, [*words, "--connect"])
+    told = {row["flow"]: row["state"] for row in json.loads(asked.stdout)}
+    assert (asked.exit_code, told) == (4, {"away": "error", "mock": "ok"})
+    (tmp_path / "lost.py").write_text((tmp_path / "away.py").read_text().replace("away", "lost"))
+    lost = CliRunner().invoke(app, [*words, "--connect"])
+    assert lost.exit_code == 2
+    assert any("lost" in str(row["problem"]) for row in json.loads(lost.stdout))

@@ -16,6 +16,7 @@ from databus.core.errors import CheckpointFormatError, MarkerDivergedError
 from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange, offset_from_json
 from databus.core.plan import Plan, SinkPlan
 from databus.core.stored_form import Form
+from databus.core.unlogged import UnloggedChange
 from databus.sinks.kafka.markers import Marker
 
 _SEGMENT = Segment("a", "bin.000001", 4, 90, 100, 1, {0: 1}, 1, 1, 1, checksum=True)
@@ -70,6 +71,10 @@ class TestLowestVersion:
         newer = replace(index, segments=(replace(_SEGMENT, definitions=()),))
         assert newer.to_json()["v"] == 2
         assert RangeIndex.from_json(newer.to_json()) == newer
+        dropped = UnloggedChange(("shop.t",), "ALTER TABLE t DROP PARTITION p0", "bin.000001", 4, 90)
+        newest = replace(index, segments=(replace(_SEGMENT, unlogged=(dropped,)),))
+        assert (newest.to_json()["v"], newest.to_json()["segments"][0]["v"]) == (3, 3)
+        assert RangeIndex.from_json(newest.to_json()) == newest
 
     def test_of_a_plan_of_a_sink(self) -> None:
         before = SinkPlan(1, (0,), {"t": 1})

@@ -64,6 +64,7 @@ class FlowSession:
         replays: whether all it moves may have been moved before, and sinks may hold newer rows.
         live: the live lane, None where every batch is a Spark job of its own.
         column_lineage: tells what the outputs are made of; shared by all views.
+        backfills: knows what was asked for of the flow's past; None where nothing is backfilled.
     """
 
     flow: Flow
@@ -83,6 +84,7 @@ class FlowSession:
     replays: bool = False
     live: LiveLane | None = None
     column_lineage: ColumnLineage = field(default_factory=ColumnLineage, repr=False)
+    backfills: BackfillStore | None = None
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __post_init__(self) -> None:
@@ -195,5 +197,6 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
             sinks=sinks,
             reopen_sink=reopen,
             reopen_source=reopen_source,
+            backfills=services.backfills,
             _stack=stack.pop_all(),
         )

@@ -12,13 +12,21 @@ import pytest
 import databus.runtime.batch as batch_module
 from databus import Batching, Flow, Kafka, MysqlBinlog
 from databus.binlog.segment_store import LEFT_AGE_S
+from databus.core.backfill import Aim, Mode
+from databus.sources.mysql_binlog_source import MysqlBinlogSource
+from tests.integration.backfills import past_services, run_range
 from tests.integration.conftest import World
+from tests.integration.one_process import run_locally
 
 pytestmark = pytest.mark.integration
 
 
 class KilledError(Exception):
     """The run is cut off."""
+
+
+def _killed(*_: Any, **__: Any) -> Any:
+    raise KilledError
 
 
 def _age(home: Path) -> None:
@@ -42,11 +50,8 @@ def test_leftovers_go_and_the_plan_in_flight_stays(
         batching=Batching(max_seconds=0.2),
     )
 
-    def killed(*_: Any, **__: Any) -> Any:
-        raise KilledError
-
     with monkeypatch.context() as patched:
-        patched.setattr(batch_module, "_move_direct", killed)
+        patched.setattr(batch_module, "_move_direct", _killed)
         with pytest.raises(KilledError):
             world.run(flow)
     (planned,) = Path(world.settings.segment_store, flow.name).glob("*/*-*")
@@ -69,3 +74,56 @@ def test_leftovers_go_and_the_plan_in_flight_stays(
     assert seen == [True]  # the planned range was there still, not dumped again
     assert result.tables[f"{database}.orders"] == 2
     assert list(home.glob("*-*")) == []
+
+
+def test_leftovers_of_backfills_and_rehearsals_go_and_an_unfinished_one_keeps_its_plan(
+    world: World, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world.sql(database) as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW MASTER STATUS")
+        file, position = cursor.fetchone()[:2]
+        cursor.execute("CREATE TABLE orders (id INT PRIMARY KEY)")
+        cursor.execute("INSERT INTO orders VALUES (1), (2)")
+    flow = Flow(
+        name=f"{database}_beside",
+        source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{database}.*",), start=f"{file}:{position}"),
+        sinks=(Kafka(conn_id="kafka_east", topic=f"{database}_beside"),),
+        batching=Batching(max_seconds=0.2),
+    )
+    run_locally(world, flow)
+    place = world.checkpoint(flow).offset
+    wanted = (f"{file}:{position}", str(place))
+    with monkeypatch.context() as patched:  # killed between commit and release
+        patched.setattr(MysqlBinlogSource, "release", lambda *_: None)
+        done = run_range(world, flow, *wanted)
+    cut = Aim(Mode.REPLAY, ".cut")
+    with monkeypatch.context() as patched:
+        patched.setattr(batch_module, "_move_direct", _killed)
+        with pytest.raises(KilledError):
+            run_range(world, flow, *wanted, cut)
+    with past_services(world, flow) as services:
+        (begun,) = (b for b in services.backfills.backfills(flow.name) if b.aim == cut)  # type: ignore[union-attr]
+    store = Path(world.settings.segment_store)
+    (planned,) = (store / begun.piece_name(0)).glob("*/*-*")
+    (planned.parent / ".staging-of-a-kill").mkdir()
+    (store / f"{flow.name}.rehearsal" / "server" / "a-b").mkdir(parents=True)
+    left = {path.name for path in store.glob(f"{flow.name}.*")}
+    assert left == {done.pieces[0].name, begun.piece_name(0), f"{flow.name}.rehearsal"}
+    run_locally(world, flow)
+    assert {path.name for path in store.glob(f"{flow.name}.*")} == left  # somebody may be at it still
+    for path in store.glob(f"{flow.name}.*"):
+        _age(path)
+    run_locally(world, flow)
+    assert {path.name for path in store.glob(f"{flow.name}.*")} == {begun.piece_name(0)}
+    assert [path.name for path in planned.parent.iterdir() if path.name != "prepared"] == [planned.name]
+    read = planned.joinpath("index.json").stat().st_ino
+    seen: list[bool] = []
+    move = batch_module._move_direct
+
+    def looks(*args: Any, **named: Any) -> Any:
+        seen.append(planned.joinpath("index.json").stat().st_ino == read)
+        return move(*args, **named)
+
+    monkeypatch.setattr(batch_module, "_move_direct", looks)
+    assert run_range(world, flow, *wanted, cut).rows.dispatched == 2
+    assert seen == [True]

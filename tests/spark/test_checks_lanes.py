@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
+from databus import Flow, HashPartition, MysqlBinlog, Noop
 from databus.binlog.table_batch import TableBatch
 from databus.checks.accepted_values import AcceptedValues
 from databus.checks.expected_rules import Between, IsNull, Matches, RefusedValues, TextLength, is_shared
@@ -19,6 +21,9 @@ from databus.rows.emit import emit
 from databus.rows.image_form import json_form
 from databus.rows.mark_bits import MARKS
 from databus.rows.marks import ImageMarks
+from databus.rows.murmur2 import murmur2
+from databus.runtime.check import check, row_checks
+from databus.sources.row_filters import RowFilters
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 from tests.spark.test_direct_lane import TYPES, changes, value
 
@@ -119,3 +124,30 @@ def test_both_lanes_judge_alike(spark: Any, changes_of: Callable[..., Changes]) 
 
     differing = [check.model_dump() for n, check in enumerate(checks) if marked(check, rows) != set(found[n])]
     assert not differing, seed
+
+
+def test_both_lanes_hold_back_what_a_row_filter_could_not_judge(spark: Any, changes_of: Callable[..., Changes]) -> None:
+    from pyspark.sql import functions as f
+
+    by_hash = HashPartition(tables="shop.orders", columns=("v",), partitions=3, keep=(1,))
+    source = MysqlBinlog(conn_id="m", tables=("shop.*",), row_filters=(by_hash,))
+    flow = Flow(name="orders", source=source, sinks=(Noop(),))
+    schema = table("shop.orders", {"id": "int", "v": "text", "n": "int"})
+    rows: list[tuple[Any, Any]] = [(None, {"id": 0, "n": 1}), ({"id": 1}, None), ({"id": 2}, {"n": 2})]
+    rows += [({"id": n}, {"v": f"v{n}"}) for n in range(3, 30)]  # MINIMAL
+    rows += [({"id": n, "v": f"v{n}", "n": 1}, {"id": n, "n": 2}) for n in range(30, 60)]  # NOBLOB
+    rows += [({"id": n, "v": f"v{n}"}, {"id": n, "v": f"w{n}"}) for n in range(60, 90)]  # FULL
+    narrowed = RowFilters((by_hash,)).narrow(batch(schema, rows))
+    (judged,) = row_checks(flow)
+    marks = ImageMarks({schema.schema_id: ((0, "v", cast("RowCheck", judged)),)})
+    direct = pa.Table.from_batches(emit(narrowed, transactions(1), "srv", json_form({}, marks)))
+    held = {o for o, mark in zip(direct["ordinal"].to_pylist(), direct[MARKS].to_pylist(), strict=True) if mark}
+
+    checked = check(flow, changes_of(narrowed), f.col("op") != "f")
+    states = {row.ordinal: row.state for row in checked.select("ordinal", "state", "violations").collect()}
+    causes = {tuple(row.violations) for row in checked.collect() if row.state == "quarantined"}
+    assert causes == {("row_filter_lacks(v)",)}
+    assert {number for number, state in states.items() if state == "quarantined"} == held
+    there = {n for n in range(3, 30) if murmur2(f'{{"v":"v{n}"}}'.encode()) % 2**31 % 3 == 1}
+    assert held == {0, 1, 2, *range(3, 30)} - there
+    assert {states[n] for n in there} == {"dispatched"}

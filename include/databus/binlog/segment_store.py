@@ -71,9 +71,7 @@ class SegmentStore:
         import fsspec.core
 
         self._files, path = fsspec.core.url_to_fs(root)
-        self._local = "file" in (
-            self._files.protocol if isinstance(self._files.protocol, tuple) else (self._files.protocol,)
-        )
+        self._local = is_local(self._files)
         self._home = f"{path.rstrip('/')}/{flow}/{server}"
 
     def stage(self) -> Staging:
@@ -224,8 +222,7 @@ class SegmentStore:
         Raises:
             SourceUnavailableError: the store cannot be used.
         """
-        kept = {self._folder(wanted) for wanted in planned}
-        gone = [folder for folder in leftovers if folder not in kept]
+        gone = self.unplanned(leftovers, planned)
         try:
             for folder in gone:
                 with contextlib.suppress(FileNotFoundError):
@@ -234,13 +231,16 @@ class SegmentStore:
             raise self._unusable(error) from error
         return gone
 
+    def unplanned(self, leftovers: Sequence[str], planned: Collection[OffsetRange]) -> Sequence[str]:
+        """Return the leftovers but those of ranges that are planned."""
+        kept = {self._folder(wanted) for wanted in planned}
+        return [folder for folder in leftovers if folder not in kept]
+
     def _written_at(self, folder: str, now: float) -> float:
         """Return when something was written in a folder last; now where the store does not tell."""
         self._files.invalidate_cache(folder)
         entries = [*self._files.ls(folder, detail=True), *([self._files.info(folder)] if self._local else [])]
-        stamps = [e.get("mtime") or e.get("LastModified") or e.get("created") for e in entries]
-        times = [t.timestamp() if isinstance(t, datetime) else t for t in stamps]
-        return max((t if isinstance(t, (int, float)) else now for t in times), default=now)
+        return max((written_at(entry, now) for entry in entries), default=now)
 
     def _folder(self, planned: OffsetRange) -> str:
         start, end = planned.start, planned.end
@@ -249,10 +249,23 @@ class SegmentStore:
         return f"{self._home}/{start.file}.{start.pos}-{end.file}.{end.pos}"
 
     def _unusable(self, error: OSError) -> SourceUnavailableError:
-        return _unusable(self._home, error)
+        return unusable(self._home, error)
 
 
-def _unusable(home: str, error: OSError) -> SourceUnavailableError:
+def is_local(files: Any) -> bool:
+    """Tell whether an fsspec file system is that of this machine."""
+    return "file" in (files.protocol if isinstance(files.protocol, tuple) else (files.protocol,))
+
+
+def written_at(entry: Mapping[str, Any], now: float) -> float:
+    """Return when an entry of an fsspec listing was written, seconds since the epoch; now where it is unknown."""
+    stamp = entry.get("mtime") or entry.get("LastModified") or entry.get("created")
+    stamp = stamp.timestamp() if isinstance(stamp, datetime) else stamp
+    return stamp if isinstance(stamp, (int, float)) else now
+
+
+def unusable(home: str, error: OSError) -> SourceUnavailableError:
+    """Return the error for a store that refused something."""
     return store_full(home, error) or SourceUnavailableError(
         f"the segment store {home} cannot be used: {error}",
         hint="Check space and rights there, or point DATABUS_SEGMENT_STORE elsewhere.",
@@ -274,7 +287,7 @@ def servers_with_segments(root: str, flow: str) -> Sequence[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise _unusable(f"{path.rstrip('/')}/{flow}", error) from error
+        raise unusable(f"{path.rstrip('/')}/{flow}", error) from error
     folders = (str(entry["name"]) for entry in found if entry["type"] == "directory")
     return sorted(name.rstrip("/").rpartition("/")[2] for name in folders)
 

@@ -76,6 +76,7 @@ class TableBatch:
             where values over a size were asked to be left out.
         partial: column → image rows whose document the log does not hold, because only its differences were logged
             (PARTIAL_JSON) and the before-image lacks it; the column is absent there, though it changed.
+        unjudged: column → image rows of changes that a row filter could not judge, because they do not carry it.
     """
 
     schema: TableSchema
@@ -89,6 +90,7 @@ class TableBatch:
     presence_sets: tuple[npt.NDArray[np.bool_], ...]
     exceptions: Mapping[int, Mapping[int, str | bytes | LargeValue]] = field(default_factory=dict)
     partial: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    unjudged: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.op)

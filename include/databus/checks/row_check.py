@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from databus.core.errors import ConfigError
 from databus.core.flow_specs import CheckSpec
@@ -28,7 +28,10 @@ class RowCheck(CheckSpec):
         column: name after all transforms; case does not matter where that is unambiguous.
         tables: fnmatch patterns of `database.table`. A table meant by them must have the column; for "*" tables
             without it are passed over.
+        ops: operations of the rows that are looked at; of a delete the before-image.
     """
+
+    ops: ClassVar[tuple[str, ...]] = ("c", "u", "r")
 
     column: str
     tables: tuple[str, ...] = EVERY_TABLE
@@ -73,7 +76,7 @@ class RowCheck(CheckSpec):
             field = self._field(changes, schema)
             return None if field is None else F.coalesce(F.expr(self.violated_when(field)), F.lit(False))
 
-        looked_at = F.col("op").isin("c", "u", "r") & ~F.col("filtered")
+        looked_at = F.col("op").isin(*self.ops) & ~F.col("filtered")
         return F.coalesce(looked_at, F.lit(False)) & changes.per_table(violated, otherwise=False)
 
     def source_column(self, changes: Changes, schema: TableSchema) -> str | None:

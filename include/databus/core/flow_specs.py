@@ -111,6 +111,10 @@ class SourceSpec(Spec):
         """Return (column, filter in words) of the columns by which rows of a table are left out at the source."""
         return ()
 
+    def judged_columns(self) -> tuple[str, ...]:
+        """Return the columns that row filters name: a change that lacks one is flagged as unjudged, and held back."""
+        return ()
+
 
 class TransformSpec(Spec):
     """Base of all transform specs.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -180,6 +182,35 @@ class SharedLogSource(Source, Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Needed:
+    """What is needed of that which was staged under a name.
+
+    Attributes:
+        ranges: of the plans in flight.
+        over: whether nothing is moved under the name any more, so that nothing kept for it is needed.
+    """
+
+    ranges: Collection[OffsetRange] = ()
+    over: bool = False
+
+
+class StagedPlans(Protocol):
+    """Tells what is still needed of that which a flow's source staged, for itself or beside it."""
+
+    def in_flight(self) -> Collection[OffsetRange]:
+        """Return the ranges of all plans of the flow that are in flight, those of sinks behind included."""
+        ...
+
+    def beside(self, name: str) -> Needed | None:
+        """Return what is needed of what was staged under a name beside the flow's; None when that cannot be told."""
+        ...
+
+    def held(self, name: str) -> AbstractContextManager[bool]:
+        """Keep others from beginning to move anything under such a name; False when somebody does just now."""
+        ...
+
+
 @runtime_checkable
 class DefinedSource(Source, Protocol):
     """A source whose server tells how the tables that it reads are defined now."""
@@ -193,11 +224,11 @@ class DefinedSource(Source, Protocol):
 class StagingSource(Protocol):
     """A source that stages what it plans, and may leave it when it is killed."""
 
-    def sweep(self, planned: Callable[[], Collection[OffsetRange]]) -> None:
+    def sweep(self, plans: StagedPlans) -> None:
         """Delete what was staged long ago and is in no plan; only under the flow's lease.
 
         Args:
-            planned: returns the ranges of all plans in flight, those of sinks behind included.
+            plans: tells what is planned.
 
         Raises:
             SourceUnavailableError: the store cannot be used.

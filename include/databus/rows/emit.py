@@ -192,8 +192,9 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         "absent": _absent(batch, np.where(named, batch.after_row[rows.change], np.int32(-1))),
         "other_key": _other_keys(batch, encoder, rows),
     }
-    if origin.marks is not None:
-        columns[MARKS] = pa.array(np.where(rows.after < 0, 0, origin.marks[rows.after]))
+    if origin.marks is not None and origin.form.marks is not None:
+        gone = origin.marks[rows.before] & origin.form.marks.of_deletes(batch.schema.schema_id)
+        columns[MARKS] = pa.array(np.where(rows.after < 0, gone, origin.marks[rows.after]))
     place = rows.change
     columns |= _provenance(
         origin.transactions, origin.server, batch.transaction[place], batch.ordinal[place], rows.part

@@ -6,7 +6,8 @@ A flag is "IMAGE.COLUMN:REASON", the image `before` or `after`, the column as th
 `schema_unknown`, the same because they name a schema that the registry does not have, or not of the format;
 `invalid_date`, it stands as the text of a date that no calendar has;
 `claimed`, it stands as the text of a JSON object that says where in the segment store it is (`databus.binlog.claims`);
-`partial`, it is absent although it changed: the log holds only the differences of the document.
+`partial`, it is absent although it changed: the log holds only the differences of the document;
+`unjudged`, a row filter goes by it, and the change does not carry it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ UNDECODABLE = "undecodable"
 INVALID_DATE = "invalid_date"
 PARTIAL = "partial"
 CLAIMED = "claimed"
+UNJUDGED = "unjudged"
 
 
 class RefusedBytes(bytes):
@@ -73,12 +75,14 @@ def flag_reason(value: str | bytes | LargeValue) -> str:
 
 
 def _image_flags(batch: TableBatch) -> dict[int, list[str]]:
-    """Return the image rows that have exceptions or partial documents, with their flags in column order."""
+    """Return the image rows that have exceptions, partial documents or columns to be judged by, in column order."""
     found: dict[int, list[str]] = {}
-    for column in sorted({*batch.exceptions, *batch.partial}):
+    for column in sorted({*batch.exceptions, *batch.partial, *batch.unjudged}):
         name = batch.schema.columns[column].name
         for row, value in batch.exceptions.get(column, {}).items():
             found.setdefault(row, []).append(f"{name}:{flag_reason(value)}")
         for row in batch.partial.get(column, ()):
             found.setdefault(row, []).append(f"{name}:{PARTIAL}")
+        for row in batch.unjudged.get(column, ()):
+            found.setdefault(row, []).append(f"{name}:{UNJUDGED}")
     return found

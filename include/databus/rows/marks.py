@@ -30,6 +30,7 @@ class ColumnValues:
         present: bool[images], whether the image carries the column.
         untyped: bool[images], whether it holds a value that its type cannot express: a zero date, undecodable text.
         reasons: image → why it is untyped, as flags name it.
+        unjudged: images of changes that a row filter could not judge for want of it.
     """
 
     array: pa.Array
@@ -37,6 +38,7 @@ class ColumnValues:
     present: Mask
     untyped: Mask
     reasons: Mapping[int, str]
+    unjudged: frozenset[int] = frozenset()
 
     @property
     def given(self) -> Mask:
@@ -52,11 +54,17 @@ class ColumnValues:
         exceptions = batch.exceptions.get(number, {})
         untyped[list(exceptions)] = True
         reasons = {row: flag_reason(value) for row, value in exceptions.items()}
-        return cls(array, batch.schema.columns[number], present, untyped & present, reasons)
+        unjudged = batch.unjudged.get(number, frozenset())
+        return cls(array, batch.schema.columns[number], present, untyped & present, reasons, unjudged)
 
 
 class ImageCheck(Protocol):
     """Tells which values of a column violate; the same as the check's Column in the other lane."""
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """Operations of the rows that are looked at."""
+        ...
 
     def violated_by(self, values: ColumnValues) -> Mask:
         """Return bool[images], true where a value violates."""
@@ -73,8 +81,12 @@ class ImageMarks:
 
     checks: Mapping[int, tuple[tuple[int, str, ImageCheck], ...]]
 
+    def of_deletes(self, schema_id: int) -> int:
+        """Return the bits of the checks that look at before-images of deletes."""
+        return sum(1 << bit for bit, _, check in self.checks.get(schema_id, ()) if "d" in check.ops)
+
     def of(self, batch: TableBatch) -> Ints:
-        """Return int64[images], the marks of each image if it is an after-image."""
+        """Return int64[images], the marks of each image if it is looked at."""
         marks = np.zeros(batch.images.num_rows, np.int64)
         places = {column.name: number for number, column in enumerate(batch.schema.columns)}
         for bit, name, check in self.checks.get(batch.schema.schema_id, ()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.binlog.table_batch import TableBatch
-from databus.core.errors import DecodeError
 from databus.rows.columns import text
 from databus.rows.keys import key_encoder
 from databus.rows.murmur2 import key_hashes
@@ -60,15 +59,19 @@ def hash_mask(batch: TableBatch, columns: Sequence[str], partitions: int, keep: 
     Raises:
         ValueError: the table has no primary key and no columns are named, or it has none of a name.
     """
-    unknown = [name for name in columns if name not in {c.name for c in batch.schema.columns}]
-    if unknown:
-        raise ValueError(f"has no column {unknown[0]!r}")
+    missing = [name for name in columns if name not in {c.name for c in batch.schema.columns}]
+    if missing:
+        raise ValueError(f"has no column {missing[0]!r}")
     schema = dataclasses.replace(batch.schema, primary_key=tuple(columns) or batch.schema.primary_key)
     encoder = key_encoder(dataclasses.replace(batch, schema=schema))
     if encoder is None:
         raise ValueError("has no primary key: name the columns to hash")
     null = pa.scalar("null")
     encoder = dataclasses.replace(encoder, literals=tuple(pc.fill_null(x, null) for x in encoder.literals))
+    if columns:  # whether a change says what they were is asked for itself, see `unknown`
+        everywhere = np.ones(batch.images.num_rows, np.bool_)
+        said = tuple(np.where(unknown(batch, name), everywhere, carried(batch, name)[1]) for name in columns)
+        encoder = dataclasses.replace(encoder, carried=said)
     images = np.arange(batch.images.num_rows, dtype=np.int32)
     hashes = key_hashes(*text(encoder.keys(images, partners(batch))))
     return np.isin(hashes % np.int32(partitions), np.array(keep, np.int32))
@@ -97,21 +100,66 @@ def carried(batch: TableBatch, column: str) -> tuple[pa.Array, Mask]:
     return batch.images.column(place), sets[batch.presence]
 
 
-def completed(batch: TableBatch, column: str, mask: Mask, present: Mask) -> Mask:
-    """Judge an image without the column (row image MINIMAL, NOBLOB) as its partner: the column did not change.
+def unknown(batch: TableBatch, column: str) -> Mask:
+    """Return where the log does not say what a column was in an image.
+
+    An after-image without it (row image MINIMAL, NOBLOB) left it as its before-image has it. What a before-image lacks
+    stands nowhere: an after-image that carries the column may have changed it.
 
     Raises:
-        DecodeError: neither image of a change carries the column.
+        ValueError: the table has no such column.
     """
+    _, present = carried(batch, column)
     if present.all():
-        return mask
-    other = partners(batch)
-    if not (present | present[other]).all():
-        raise DecodeError(
-            f"a row change of {batch.schema.full_name} does not carry {column}, by which its rows are filtered",
-            hint="SET GLOBAL binlog_row_image='FULL', or filter by columns of the primary key.",
-        )
-    return np.where(present, mask, mask[other])
+        return ~present
+    after = np.zeros(len(present), np.bool_)
+    after[batch.after_row[batch.after_row >= 0]] = True
+    partial = np.zeros(len(present), np.bool_)
+    partial[list(batch.partial.get(batch.images.schema.names.index(column), ()))] = True
+    return ~present & ~(after & present[partners(batch)] & ~partial)
+
+
+def completed(batch: TableBatch, mask: Mask, present: Mask) -> Mask:
+    """Judge an image without the column as its partner; where that says nothing of it either, see `unknown`."""
+    return mask if present.all() else np.where(present, mask, mask[partners(batch)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """What row filters say of the images of a batch.
+
+    Attributes:
+        out: bool[images], some filter leaves the image out for certain.
+        unknown: column's name → bool[images], where a filter could not tell for want of it.
+    """
+
+    out: Mask
+    unknown: dict[str, Mask]
+
+    def narrow(self, batch: TableBatch) -> TableBatch:
+        """Return the batch with the images to keep.
+
+        A change stays whole and is marked as unjudged where nothing tells whether its new row, or its only one, is in,
+        and where its new row is out and nothing tells whether the old one was in. A new row that is in goes on as an
+        update with an old one of which nothing is told: that is right whatever it was.
+        """
+        keep = ~self.out
+        if not self.unknown:
+            return narrowed(batch, keep)
+        open_ = np.logical_or.reduce(list(self.unknown.values())) & keep
+        before, after = batch.before_row, batch.after_row
+        last = np.where(after >= 0, after, before)
+        leaves = (after >= 0) & (before >= 0) & self.out[last] & open_[before]
+        held = open_[last] | leaves
+        rows = np.zeros(len(keep), np.bool_)
+        for side in (before, after):
+            rows[side[held & (side >= 0)]] = True
+        names, unjudged = batch.images.schema.names, dict[int, frozenset[int]]()
+        for column, lacking in self.unknown.items():
+            either = rows & (lacking | lacking[partners(batch)])
+            if either.any():
+                unjudged[names.index(column)] = frozenset(np.flatnonzero(either).tolist())
+        return narrowed(dataclasses.replace(batch, unjudged=unjudged), keep | rows)
 
 
 def narrowed(batch: TableBatch, keep: Mask) -> TableBatch:
@@ -127,6 +175,10 @@ def narrowed(batch: TableBatch, keep: Mask) -> TableBatch:
         column: {int(index[row]): value for row, value in rows.items() if keep[row]}
         for column, rows in batch.exceptions.items()
     }
+
+    def moved(rows: Mapping[int, frozenset[int]]) -> dict[int, frozenset[int]]:
+        return {column: frozenset(int(index[row]) for row in found if keep[row]) for column, found in rows.items()}
+
     return dataclasses.replace(
         batch,
         images=batch.images.filter(pa.array(keep)),
@@ -134,6 +186,8 @@ def narrowed(batch: TableBatch, keep: Mask) -> TableBatch:
         after_row=index[batch.after_row],
         presence=batch.presence[keep],
         exceptions={column: rows for column, rows in exceptions.items() if rows},
+        partial=moved(batch.partial),
+        unjudged=moved(batch.unjudged),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -34,11 +34,13 @@ def sliced(batch: TableBatch, changes: int) -> Iterator[TableBatch]:
                 column: {row - low: value for row, value in found.items() if low <= row < high}
                 for column, found in batch.exceptions.items()
             },
-            partial={
-                column: frozenset(row - low for row in found if low <= row < high)
-                for column, found in batch.partial.items()
-            },
+            partial=_moved_rows(batch.partial, low, high),
+            unjudged=_moved_rows(batch.unjudged, low, high),
         )
+
+
+def _moved_rows(rows: Mapping[int, frozenset[int]], low: int, high: int) -> dict[int, frozenset[int]]:
+    return {column: frozenset(row - low for row in found if low <= row < high) for column, found in rows.items()}
 
 
 def _moved(rows: npt.NDArray[np.int32], by: int) -> npt.NDArray[np.int32]:

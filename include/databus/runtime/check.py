@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from databus.checks.decodable import decodable_checks
 from databus.checks.expected import expected_checks
+from databus.checks.judged import judged_checks
 from databus.core.errors import QualityGateError
 from databus.core.events import RowState
 from databus.core.flow import Flow
@@ -27,7 +28,8 @@ _SHOWN = 3
 
 def row_checks(flow: Flow) -> list[CheckSpec]:
     """Return the checks that look at single rows, and those that the flow's expectations and its source ask for."""
-    return [*(c for c in flow.checks if c.looks_at_rows), *expected_checks(flow), *decodable_checks(flow)]
+    asked = (*expected_checks(flow), *decodable_checks(flow), *judged_checks(flow))
+    return [*(c for c in flow.checks if c.looks_at_rows), *asked]
 
 
 def check(flow: Flow, changes: Changes, taken: Column) -> DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
+from databus.checks.judged import Judged
 from databus.checks.row_check import RowCheck
 from databus.core.column_lineage import ColumnStep, FieldLineage, TableLineage
 from databus.core.errors import DatabusError
@@ -82,7 +83,8 @@ class _Walk:
             self._rewritten(after, ColumnStep(spec.label(), spec.masking))  # type: ignore[arg-type] # the only one
             self._changes = after  # type: ignore[assignment]
         for check in row_checks(flow):
-            if isinstance(check, RowCheck) and check.severity == "quarantine":
+            # What a row filter is in want of was told with the filter.
+            if isinstance(check, RowCheck) and check.severity == "quarantine" and not isinstance(check, Judged):
                 for table in self._changes.tables:
                     name = check.source_column(self._changes, table)
                     self._judged(f"check {check.check_name}", table, () if name is None else (name,))

@@ -67,6 +67,7 @@ class FlowSession:
         live_standing: checkpoint of the live flow, of what moves rows beside it to the same outputs; else None.
         live: the live lane, None where every batch is a Spark job of its own.
         column_lineage: tells what the outputs are made of; shared by all views.
+        backfills: knows what was asked for of the flow's past; None where nothing is backfilled.
     """
 
     flow: Flow
@@ -87,6 +88,7 @@ class FlowSession:
     live_standing: Checkpoint | None = None
     live: LiveLane | None = None
     column_lineage: ColumnLineage = field(default_factory=ColumnLineage, repr=False)
+    backfills: BackfillStore | None = None
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __post_init__(self) -> None:
@@ -201,5 +203,6 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
             sinks=sinks,
             reopen_sink=reopen,
             reopen_source=reopen_source,
+            backfills=services.backfills,
             _stack=stack.pop_all(),
         )

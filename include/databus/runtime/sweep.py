@@ -1,12 +1,15 @@
-"""Sweep: under a new claim, what a killed holder staged and nobody planned is deleted."""
+"""Sweep: under a new claim, what a killed holder staged and nobody planned is deleted, also beside the flow's own."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from databus.core.errors import DatabusError
-from databus.core.offsets import OffsetRange
-from databus.core.protocols import StagingSource
+from databus.core.backfill import piece_of
+from databus.core.errors import DatabusError, LeaseBusyError
+from databus.core.offsets import OffsetRange, Ordering
+from databus.core.protocols import Needed, StagingSource
 from databus.runtime.context import FlowSession
 from databus.runtime.zookeeper_loss import is_detached
 
@@ -18,15 +21,54 @@ def sweep(session: FlowSession) -> None:
 
     While ZooKeeper is away nothing is deleted: which plans are in flight cannot be told.
     """
-    flow, store = session.flow.name, session.store
-
-    def planned() -> list[OffsetRange]:
-        views = [store, *(store.of_sink(sink) for sink in store.sinks_behind(flow))]
-        plans = [view.pending_plan(flow) for view in views]
-        return [plan.range for plan in plans if plan is not None]
-
     if isinstance(session.source, StagingSource) and not is_detached(session):
         try:
-            session.source.sweep(planned)
+            session.source.sweep(_Plans(session))
         except DatabusError as error:
-            log.warning("flow %s: leftovers in the segment store stay: %s", flow, error)
+            log.warning("flow %s: leftovers in the segment store stay: %s", session.flow.name, error)
+
+
+class _Plans:
+    """Implements `StagedPlans` by the checkpoint store and the backfills that were asked for."""
+
+    def __init__(self, session: FlowSession):
+        self._session = session
+
+    def in_flight(self) -> list[OffsetRange]:
+        return self._planned(self._session.flow.name)
+
+    def beside(self, name: str) -> Needed | None:
+        """Return what a piece of a backfill needs until it is done; rehearsals and looks at the log need nothing."""
+        piece = piece_of(name)
+        if piece is None:
+            return Needed(over=True)
+        flow, id_, number = piece
+        found = self._session.backfills.backfill(flow, id_) if self._session.backfills else None
+        if found is None or number >= len(found.pieces):
+            return None  # of another installation, or older than this ZooKeeper
+        ranges, checkpoint = self._planned(name), self._session.store.load(name)
+        reached = checkpoint and checkpoint.offset.compare(found.pieces[number].end) is Ordering.EQUAL
+        behind = self._session.store.sinks_behind(name)
+        return Needed(ranges, over=bool(reached) and not ranges and not behind)
+
+    @contextmanager
+    def held(self, name: str) -> Iterator[bool]:
+        """Hold the lease of a piece."""
+        if piece_of(name) is None:
+            yield True
+            return
+        try:
+            lease = self._session.store.claim(name, self._session.identity.run_id, 0)
+        except LeaseBusyError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lease.release()
+
+    def _planned(self, name: str) -> list[OffsetRange]:
+        store = self._session.store
+        views = [store, *(store.of_sink(sink) for sink in store.sinks_behind(name))]
+        plans = [view.pending_plan(name) for view in views]
+        return [plan.range for plan in plans if plan is not None]

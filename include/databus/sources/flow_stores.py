@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 
 from databus.binlog.schema_history.store import HistoryStore
 from databus.binlog.segment_store import SegmentStore, servers_with_segments
-from databus.core.offsets import OffsetRange
+from databus.binlog.staged_beside import StagedBeside
+from databus.core.protocols import StagedPlans
 from databus.sources.mysql_server import MysqlServer
 
 log = logging.getLogger(__name__)
+
+_MOST_BESIDE = 50
+"""Folders beside a flow's own that one claim clears: it is not to wait for years of them."""
 
 
 class FlowStores:
@@ -40,19 +44,47 @@ class FlowStores:
         known = servers_with_segments(self._root, self._flow)
         return [self.segments(server) for server in known if server != self._server.identity]
 
-    def sweep(self, planned: Callable[[], Collection[OffsetRange]]) -> None:
+    def sweep(self, plans: StagedPlans) -> None:
         """Delete ranges that a kill left and nobody planned; only under the flow's lease.
 
+        What pieces of its backfills, rehearsals and looks at the log left beside its folder goes too.
+
         Args:
-            planned: returns the ranges of all plans in flight, those of sinks behind included; asked only where
-                something is left.
+            plans: tells what is planned; asked only where something is left.
         """
         stores = [self.segments(server) for server in servers_with_segments(self._root, self._flow)]
         left = [(store, found) for store in stores if (found := store.leftovers(time.time()))]
-        kept = planned() if left else ()
+        kept = plans.in_flight() if left else ()
         for store, found in left:
             for folder in store.sweep(found, kept):
                 log.info("flow %s: %s was left by a kill and is in no plan: deleted", self._flow, folder)
+        self._sweep_beside(plans)
+
+    def _sweep_beside(self, plans: StagedPlans) -> None:
+        beside, cleared = StagedBeside(self._root, self._flow), 0
+        for name in beside.left(time.time()):
+            if cleared >= _MOST_BESIDE:
+                return
+            if not self._unneeded(name, plans):
+                continue
+            cleared += 1
+            with plans.held(name) as alone:
+                # Somebody may have gone on with it since it was cleared at.
+                unneeded = self._unneeded(name, plans) if alone else []
+                for store, folders in unneeded:
+                    gone = store.sweep(folders, ()) if store else beside.delete(name)
+                    log.info("flow %s: %s is needed no more: deleted", self._flow, ", ".join(gone))
+
+    def _unneeded(self, name: str, plans: StagedPlans) -> list[tuple[SegmentStore | None, Sequence[str]]]:
+        """Return what of a folder beside the flow's is needed no more: ranges of its stores, or (None) all of it."""
+        needed = plans.beside(name)
+        if needed is None:
+            return []
+        if needed.over:
+            return [(None, (name,))]
+        stores = [SegmentStore(self._root, name, server) for server in servers_with_segments(self._root, name)]
+        found = [(store, store.unplanned(store.leftovers(time.time()), needed.ranges)) for store in stores]
+        return [(store, folders) for store, folders in found if folders]
 
     def history(self) -> HistoryStore:
         """Return the store of its tables' definitions; a backfill of a flow knows the tables as the flow does."""

@@ -129,6 +129,10 @@ class MysqlBinlog(SourceSpec):
         concerned = [wanted for wanted in self.row_filters if wanted.concerns(table)]
         return tuple((column, type(w).__name__) for w in concerned for column in w.judged(table))
 
+    def judged_columns(self) -> tuple[str, ...]:
+        """Return the columns that the row filters name, each once."""
+        return tuple(dict.fromkeys(column for wanted in self.row_filters for column in wanted.named()))
+
     def label(self) -> str:
         """Return kind and tables."""
         return f"{self.kind} {', '.join(self.tables)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from databus.binlog.capture import TableCapture
@@ -26,7 +26,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.lag import Headroom, Lag
 from databus.core.offsets import BinlogOffset, Offset, OffsetRange, Ordering
 from databus.core.plan import SourcePlan
-from databus.core.protocols import Turns
+from databus.core.protocols import StagedPlans, Turns
 from databus.core.wanted import TablesNow
 from databus.sources.claim_rules import ClaimRules
 from databus.sources.flow_stores import FlowStores
@@ -249,9 +249,9 @@ class MysqlBinlogSource:
                 former.unpin(prepared, named=True)
         self._relay.prune()
 
-    def sweep(self, planned: Callable[[], Collection[OffsetRange]]) -> None:
-        """Delete staged ranges that a kill left and nobody planned."""
-        self._stores.sweep(planned)
+    def sweep(self, plans: StagedPlans) -> None:
+        """Delete staged ranges that a kill left and nobody planned, also beside the flow's own."""
+        self._stores.sweep(plans)
 
     def lag(self, committed: Offset) -> Lag:
         """Measure bytes to the head, and the age of the first transaction that is not committed."""

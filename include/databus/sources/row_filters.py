@@ -2,7 +2,7 @@
 
 What a filter leaves out is not encoded and not sent on; it is counted as filtered. Each image of an update is judged on
 its own: one that moves into the partition is an insert, one that moves out of it a delete, as a sink that holds only
-this partition needs it.
+this partition needs it. A change that does not carry what a filter goes by is flagged, and held back in the quarantine.
 """
 
 from __future__ import annotations
@@ -63,8 +63,23 @@ class RowFilter(Spec):
         raise NotImplementedError
 
     def mask(self, batch: TableBatch) -> np.ndarray:
-        """Return bool[images], which row images to keep."""
+        """Return bool[images], which row images to keep; anything where `unknown`."""
         raise NotImplementedError
+
+    def named(self) -> tuple[str, ...]:
+        """Return the columns that it names itself."""
+        raise NotImplementedError
+
+    def unknown(self, batch: TableBatch) -> dict[str, np.ndarray]:
+        """Return column → bool[images], where the log does not say what a column was that it names; none where it does.
+
+        Raises:
+            ValueError: the table has no such column.
+        """
+        from databus.rows.partitions import unknown
+
+        found = {column: unknown(batch, column) for column in self.named()}
+        return {column: lacking for column, lacking in found.items() if lacking.any()}
 
 
 class _ColumnFilter(RowFilter):
@@ -79,6 +94,10 @@ class _ColumnFilter(RowFilter):
         """Return the one column."""
         return (self.column,)
 
+    def named(self) -> tuple[str, ...]:
+        """Return the one column."""
+        return (self.column,)
+
     def _values(self, values: Any) -> np.ndarray:
         raise NotImplementedError
 
@@ -87,7 +106,7 @@ class _ColumnFilter(RowFilter):
         from databus.rows.partitions import carried, completed
 
         values, present = carried(batch, self.column)
-        return completed(batch, self.column, self._values(values), present)
+        return completed(batch, self._values(values), present)
 
 
 class RangePartition(_ColumnFilter):
@@ -96,7 +115,8 @@ class RangePartition(_ColumnFilter):
     NULL lies in no range, and neither do values that no calendar has ('0000-00-00'). Text is compared by code points.
 
     Attributes:
-        column: any column; with `binlog_row_image` other than FULL one of the primary key.
+        column: any column; a change that does not carry it (`binlog_row_image` other than FULL) is held back. Those of
+            the primary key are in each.
         lower: first value kept; None for no bound. Decimals and times may be written as text, in ISO 8601.
         upper: first value no longer kept; None for no bound.
     """
@@ -163,7 +183,7 @@ class HashPartition(RowFilter):
 
     Attributes:
         columns: columns to hash; by default the primary key, and then partition p of n is what a Kafka topic of n
-            partitions has in p. NULL is hashed as null.
+            partitions has in p. NULL is hashed as null. A change that does not carry them is held back.
         partitions: number of partitions, at least 1.
         keep: partitions kept, 0 … partitions − 1.
     """
@@ -188,6 +208,10 @@ class HashPartition(RowFilter):
     def judged(self, schema: TableSchema) -> tuple[str, ...]:
         """Return the columns that are hashed."""
         return self.columns or schema.primary_key
+
+    def named(self) -> tuple[str, ...]:
+        """Return the columns, none for the primary key."""
+        return self.columns
 
     def mask(self, batch: TableBatch) -> np.ndarray:
         """Judge by the hash."""
@@ -221,24 +245,30 @@ class RowFilters:
     def narrow(self, batch: TableBatch) -> TableBatch:
         """Return a batch with the images that all filters keep; every change stays, also one without images.
 
+        A change that does not carry what a filter goes by stays whole, as one that is not judged (`Judgement`).
+
         Raises:
             ConfigError: a filter cannot judge the table's rows.
-            DecodeError: an image does not carry the column.
         """
-        keep = None
+        out, unknown = None, dict[str, Any]()
         for wanted in self.filters:
             if not wanted.concerns(batch.schema):
                 continue
             try:
-                mask = wanted.mask(batch)
+                lacking = wanted.unknown(batch)
+                outside = ~wanted.mask(batch)
             except ValueError as error:
                 raise self._refused(wanted, batch.schema, str(error)) from None
-            keep = mask if keep is None else keep & mask
-        if keep is None:
+            for mask in lacking.values():
+                outside = outside & ~mask
+            out = outside if out is None else out | outside
+            for column, mask in lacking.items():
+                unknown[column] = unknown[column] | mask if column in unknown else mask
+        if out is None:
             return batch
-        from databus.rows.partitions import narrowed
+        from databus.rows.partitions import Judgement
 
-        return narrowed(batch, keep)
+        return Judgement(out, unknown).narrow(batch)
 
     def _refused(self, wanted: RowFilter, schema: TableSchema, why: str) -> ConfigError:
         return ConfigError(

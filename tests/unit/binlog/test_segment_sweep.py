@@ -118,10 +118,10 @@ class _Source:
     fails: bool = False
     left: bool = True
 
-    def sweep(self, planned: Any) -> None:
+    def sweep(self, plans: Any) -> None:
         if self.fails:
             raise SourceUnavailableError("no store")
-        self.found += planned() if self.left else ()
+        self.found += plans.in_flight() if self.left else ()
 
 
 @dataclass

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
+import json
 import pickle
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databus import HashPartition, ModuloPartition, MysqlBinlog, RangePartition
-from databus.core.errors import ConfigError, DecodeError
+from databus.core.errors import ConfigError
 from databus.registry import flow_from_json, spec_class
 from databus.rows.emit import emit
 from databus.rows.murmur2 import murmur2
@@ -140,12 +142,88 @@ def test_all_filters_of_a_table_must_pass_and_other_tables_do() -> None:
     assert [r["op"] for r in rows((LOW, even, other), *inserts)] == ["f", "c", "f", "f"]
 
 
-def test_an_image_without_the_column_is_judged_as_its_partner() -> None:
+def test_a_new_image_without_the_column_is_as_the_old_one() -> None:
     minimal = rows((LOW,), ({"id": 1}, {"v": "b"}), ({"id": 11}, {"v": "b"}))
     assert [r["op"] for r in minimal] == ["u", "f"]
-    by_value = RangePartition(tables=TABLE, column="v", lower="a")
-    with pytest.raises(DecodeError, match=r"shop.orders does not carry v.*filtered"):
-        rows((by_value,), ({"id": 1}, None))
+    by_value = RangePartition(tables=TABLE, column="v", lower="m")
+    noblob = rows((by_value,), ({"id": 1, "v": "z"}, {"id": 1}), ({"id": 2, "v": "a"}, {"id": 2}))
+    assert [(r["op"], r["flags"]) for r in noblob] == [("u", None), ("f", None)]
+
+
+class TestUnjudged:
+    """The log does not say what the column was: no partition may guess."""
+
+    COUNT: ClassVar = 3
+
+    @staticmethod
+    def partition(value: str) -> int:
+        return (murmur2(json.dumps({"v": value}, separators=(",", ":")).encode()) & 0x7FFFFFFF) % TestUnjudged.COUNT
+
+    def found(self, before: Image | None, after: Image | None, count: int = COUNT) -> list[list[dict[str, Any]]]:
+        """Return the rows of each partition's flow."""
+        specs = [HashPartition(tables=TABLE, columns=("v",), partitions=count, keep=(n,)) for n in range(count)]
+        return [rows((spec,), (before, after)) for spec in specs]
+
+    def test_an_old_value_that_is_not_logged_is_held_where_the_row_may_leave(self) -> None:
+        found = self.found({"id": 1}, {"v": "a"})
+        here = self.partition("a")
+        (kept,) = found.pop(here)
+        assert (kept["op"], kept["flags"], kept["after"] is None) == ("u", None, False)
+        for (held,) in found:
+            assert (held["op"], held["key"]) == ("u", b'{"id":1}')
+            assert held["flags"] == ["before.v:unjudged", "after.v:unjudged"]
+
+    @pytest.mark.parametrize(
+        ("before", "after", "op", "flags"),
+        [
+            (None, {"id": 1}, "c", ["after.v:unjudged"]),
+            ({"id": 1}, None, "d", ["before.v:unjudged"]),
+            ({"id": 1}, {"id": 1}, "u", ["before.v:unjudged", "after.v:unjudged"]),
+        ],
+    )
+    def test_a_change_without_the_column_is_held_in_each(
+        self, before: Image | None, after: Image | None, op: str, flags: list[str]
+    ) -> None:
+        for (held,) in self.found(before, after):
+            assert (held["op"], held["flags"]) == (op, flags)
+
+    def test_both_halves_of_a_moved_key_are_held(self) -> None:
+        found = self.found({"id": 1}, {"id": 2, "v": "a"})
+        found.pop(self.partition("a"))
+        for halves in found:
+            assert [(r["op"], r["flags"]) for r in halves] == [
+                ("d", ["before.v:unjudged"]),
+                ("c", ["after.v:unjudged"]),
+            ]
+
+    def test_what_another_filter_leaves_out_for_certain_is_out(self) -> None:
+        by_value = HashPartition(tables=TABLE, columns=("v",), partitions=2, keep=(0,))
+        found = rows((LOW, by_value), ({"id": 20}, {"id": 20}), (None, {"id": 1}))
+        assert [(r["op"], r["flags"]) for r in found] == [("f", None), ("c", ["after.v:unjudged"])]
+
+    def test_a_document_of_which_only_differences_are_logged_is_not_what_it_was(self) -> None:
+        changes = [({"id": 1, "v": "z"}, {"id": 1}), ({"id": 2, "v": "z"}, {"id": 2})]
+        partial = dataclasses.replace(batch(SCHEMA, changes), partial={1: frozenset({1})})
+        narrowed = RowFilters((RangePartition(tables=TABLE, column="v", lower="m"),)).narrow(partial)
+        assert (narrowed.unjudged, narrowed.partial) == ({1: frozenset({0, 1})}, {1: frozenset({1})})
+
+    @pytest.mark.parametrize("kind", ["range", "modulo"])
+    def test_of_every_filter(self, kind: str) -> None:
+        number = table(TABLE, {"id": "int", "n": "int"})
+        spec: RowFilter = RangePartition(tables=TABLE, column="n", lower=5)
+        if kind == "modulo":
+            spec = ModuloPartition(tables=TABLE, column="n", modulus=10, remainders=(5, 6, 7, 8, 9))
+        changes = [({"id": 1}, {"n": 7}), ({"id": 1}, {"n": 2}), ({"id": 1}, None), ({"id": 1, "n": 7}, {"id": 2})]
+        narrowed = RowFilters((spec,)).narrow(batch(number, changes))
+        assert narrowed.unjudged == {1: frozenset({2, 3, 4})}
+        assert (narrowed.before_row.tolist(), narrowed.after_row.tolist()) == ([0, 2, 4, 5], [1, 3, -1, 6])
+
+
+def test_what_is_known_of_images_moves_with_them() -> None:
+    changes = [(None, {"id": 20, "v": "a"}), ({"id": 1}, {"id": 1}), ({"id": 2, "v": "a"}, {"id": 2})]
+    flagged = dataclasses.replace(batch(SCHEMA, changes), partial={1: frozenset({2, 4})})
+    narrowed = RowFilters((LOW,)).narrow(flagged)
+    assert narrowed.partial == {1: frozenset({1, 3})}
 
 
 def test_filters_survive_json_and_pickle() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ def changes(count: int) -> list[tuple[Any, Any]]:
 @pytest.mark.parametrize("size", [1, 2, 7, 40, 41, 1000])
 def test_the_pieces_are_the_whole(size: int) -> None:
     whole = batch(SCHEMA, changes(41), transactions=[n // 10 for n in range(41)])
+    images = len(whole.presence)
+    whole = replace(whole, partial={1: frozenset(range(0, images, 3))}, unjudged={0: frozenset(range(0, images, 4))})
     pieces = list(sliced(whole, size))
     rows = [
         row for piece in pieces for b in emit(piece, transactions(5), "srv", json_form({})) for row in b.to_pylist()

@@ -97,6 +97,10 @@ class SourceSpec(Spec):
         """Return what it reads, in words: table names or patterns, topics."""
         return ()
 
+    def alike(self) -> tuple[SourceSpec, ...]:
+        """Return the same source under other settings that give a planned range the same rows."""
+        return ()
+
     def row_filter_columns(self, table: TableSchema) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - most read all rows
         """Return (column, filter in words) of the columns by which rows of a table are left out at the source."""
         return ()

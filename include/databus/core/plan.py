@@ -9,13 +9,26 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from databus.core.offsets import OffsetRange
+from databus.core.offsets import Offset, OffsetRange
 from databus.core.stored_form import VERSION, Form
 from databus.core.stored_json import canonical_json
 from databus.core.tables import TableSchema
 
 SINK_PLAN = Form("plan of a sink", "slots prev partitions", part=True)
 PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode")
+
+
+@dataclass(frozen=True)
+class LostRange:
+    """What the log has lost of a planned range, and the source's own policy passes over.
+
+    Attributes:
+        range: from the planned range's start to where reading begins; places of many logs may lie apart.
+        why: what is gone, and the setting that lets it pass.
+    """
+
+    range: OffsetRange
+    why: str
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,7 @@ class SourcePlan:
         bound: whether `rows` is an upper bound only: the offsets of a Kafka log have holes that no request tells of
             (control records, aborted transactions, compaction).
         passed: why the range is passed over unread by the source's own policy; "" for a range to read.
+        lost: what the log does not hold any more of a range that was planned before; the rest is read.
     """
 
     range: OffsetRange
@@ -46,6 +60,12 @@ class SourcePlan:
     statements: int = 0
     bound: bool = False
     passed: str = ""
+    lost: LostRange | None = None
+
+    @property
+    def start(self) -> Offset:
+        """Where reading begins: at the range's start, or behind what is lost of it."""
+        return self.range.start if self.lost is None else self.lost.range.end
 
     @property
     def empty(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +20,10 @@ from databus.ops.gaps import note_gap
 from databus.ops.lag import measure
 from databus.ops.preflight import preflight
 from databus.ops.targets import Target
+from databus.sinks.kafka.writer import KafkaSlotWriter
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
+from tests.integration.half_written import Killed, half_written
 from tests.integration.heard_alerts import Heard
 from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import Shop
@@ -81,6 +84,43 @@ def test_a_purge_while_paused_is_named_exactly_and_stops_the_flow(world: World) 
 
     with pytest.raises(OffsetPurgedError):  # what is gone cannot be gone back to
         look(world, shop, "rewind", Target(batches=1))
+
+
+@pytest.mark.parametrize("chunks", [0, 1], ids=["nothing is written", "half written"])
+def test_a_purge_under_a_plan_in_flight_stops_it_by_name_until_it_is_skipped(world: World, chunks: int) -> None:
+    shop = direct_shop(world, f"purge_planned_{chunks}", chunk_rows=10)
+    (standing,) = in_batches(world, shop, 1)
+    before = arrived(world, shop)
+    shop.writer.run(40)
+    with pytest.MonkeyPatch.context() as patch:
+        if not chunks:
+            patch.setattr(KafkaSlotWriter, "write", _dies)
+        half_written(lambda: run_locally(world, shop.flow), max(chunks, 1))
+    held = arrived(world, shop)
+    assert len(held) > len(before) if chunks else held == before
+    newest = purge(shop)
+    shutil.rmtree(Path(world.settings.segment_store, shop.name))  # else what was staged is moved
+    for _ in range(2):
+        with pytest.raises(OffsetPurgedError) as stopped:
+            run_locally(world, shop.flow)
+    assert f"from {standing.offset} to {newest}:4" in stopped.value.message
+    assert "--past-gap" in stopped.value.hint
+    assert ("half written (kafka)" in stopped.value.hint) == bool(chunks)
+    with services_of(world, shop) as services:
+        (gap,) = services.store.gaps(shop.name)
+    assert (gap.start, gap.decision) == (standing.offset, OPEN)
+    do(world, shop, "skip", Target(past_gap=True))
+    shop.writer.run(20)
+    run_locally(world, shop.flow)
+    after = arrived(world, shop)
+    assert set(held) < set(after)
+    assert len(set(after)) == len(after)
+    with services_of(world, shop) as services:
+        assert [gap.decision for gap in services.store.gaps(shop.name)] == [SKIPPED]
+
+
+def _dies(*_: Any) -> Any:
+    raise Killed
 
 
 def test_a_start_that_is_gone_is_told_with_what_helps_before_the_first_run(world: World) -> None:

@@ -164,6 +164,12 @@ FULL = (
     Full("integration/test_mirror_secured.py", "test_wrong_credentials", "target", "each side's own; test_security.py"),
     Full("integration/test_sink_kafka_spark.py", "", "", "test_path.py, through the same workers"),
     Full(
+        "integration/test_kafka_planned_gaps.py",
+        "test_a_plan_in_flight_goes_on_over",
+        "latest",
+        "earliest; both: unit/sources/test_kafka_planned.py",
+    ),
+    Full(
         "integration/test_kafka_registry.py", "test_an_outage", "", "what does not decode; outages: test_bad_input.py"
     ),
 )

@@ -138,3 +138,8 @@ class Flow(Spec):
         """Return 16 hex digits that change with anything that decides the output of a batch."""
         spec = {k: v for k, v in self.to_json().items() if k not in _WITHOUT_EFFECT_ON_OUTPUT}
         return hashlib.sha256(canonical_json({"spec": spec, "code": code_version})).hexdigest()[:16]
+
+    def takes_up(self, spec_hash: str, code_version: str) -> bool:
+        """Tell whether a plan that was made under a definition with this hash may be finished under this one."""
+        others = (self.model_copy(update={"source": source}) for source in self.source.alike())
+        return any(flow.spec_hash(code_version) == spec_hash for flow in (self, *others))

@@ -103,6 +103,10 @@ class SourceSpec(Spec):
         """Whether names and patterns that no table matches yet are meant so."""
         return False
 
+    def alike(self) -> tuple[SourceSpec, ...]:
+        """Return the same source under other settings that give a planned range the same rows."""
+        return ()
+
     def refusals(self, table: TableSchema) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - most read all rows
         """Return (row filter in words, why it cannot judge the rows of a table)."""
         return ()

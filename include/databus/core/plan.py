@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from databus.core.offsets import OffsetRange
+from databus.core.offsets import Offset, OffsetRange
 from databus.core.stored_form import VERSION, Form
 from databus.core.stored_json import canonical_json
 from databus.core.tables import TableSchema
@@ -17,6 +17,19 @@ from databus.core.unlogged import UnloggedChange
 
 SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids names", part=True)
 PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode")
+
+
+@dataclass(frozen=True)
+class LostRange:
+    """What the log has lost of a planned range, and the source's own policy passes over.
+
+    Attributes:
+        range: from the planned range's start to where reading begins; places of many logs may lie apart.
+        why: what is gone, and the setting that lets it pass.
+    """
+
+    range: OffsetRange
+    why: str
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,7 @@ class SourcePlan:
             (control records, aborted transactions, compaction).
         unlogged: statements in the range that change rows without row events.
         passed: why the range is passed over unread by the source's own policy; "" for a range to read.
+        lost: what the log does not hold any more of a range that was planned before; the rest is read.
     """
 
     range: OffsetRange
@@ -49,6 +63,12 @@ class SourcePlan:
     bound: bool = False
     passed: str = ""
     unlogged: tuple[UnloggedChange, ...] = ()
+    lost: LostRange | None = None
+
+    @property
+    def start(self) -> Offset:
+        """Where reading begins: at the range's start, or behind what is lost of it."""
+        return self.range.start if self.lost is None else self.lost.range.end
 
     @property
     def empty(self) -> bool:

@@ -43,6 +43,8 @@ class WriteReceipt:
         rejected: rows the sink refused for good.
         outputs: per output ("topic[partition]" or index) JSON facts: first and last offset, counts by outcome.
         duplicate: the marker showed that an earlier attempt had already written this batch; nothing was written now.
+        vanished: rows that an earlier attempt of the batch had written (or rejected) and that the source's log did not
+            hold any more at the last one. `written` and `outputs` count their records, `rows` does not.
     """
 
     sink: str
@@ -53,9 +55,10 @@ class WriteReceipt:
     rejected: tuple[RejectedRow, ...] = ()
     outputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     duplicate: bool = False
+    vanished: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON; rejected rows are counted, not repeated."""
+        """Return plain JSON; rejected rows are counted, not repeated, and `vanished` is left out where it is 0."""
         return {
             "sink": self.sink,
             "slot": self.slot,
@@ -65,4 +68,5 @@ class WriteReceipt:
             "rejected": len(self.rejected),
             "outputs": {name: dict(facts) for name, facts in sorted(self.outputs.items())},
             "duplicate": self.duplicate,
+            **({"vanished": self.vanished} if self.vanished else {}),
         }

@@ -12,6 +12,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.offsets import Offset
 from databus.core.plan import SourcePlan
 from databus.core.protocols import Source
+from databus.core.resuming import resumed
 from databus.ops.row_lines import plain_rows
 from databus.runtime.context import Services
 from databus.runtime.routing import outputs_of
@@ -44,7 +45,7 @@ def preview(flow: Flow, services: Services) -> Preview:
     pending = services.store.pending_plan(flow.name)
     with _opened(flow, services) as source:
         start = checkpoint.offset if checkpoint else source.start_offset()
-        proposed = source.reopen(pending.range) if pending else source.plan(start, flow.batching)
+        proposed = resumed(source, pending.range) if pending else source.plan(start, flow.batching)
         if proposed is not None and pending is None:
             source.release(proposed)
     tables = proposed.tables if proposed else ()

@@ -17,6 +17,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
 from databus.core.flow_specs import DumpTurns, FlowContext, ServerIds, SinkSpec
 from databus.core.marks import ClaimRegister
+from databus.core.plan import Plan
 from databus.core.protocols import Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
 from databus.core.wanted import AcceptedWants
@@ -98,6 +99,10 @@ class FlowSession:
     def spec_hash(self) -> str:
         """Hash of the flow and the code that runs it."""
         return self.flow.spec_hash(self.identity.code_version)
+
+    def takes_up(self, plan: Plan) -> bool:
+        """Tell whether a plan in flight may be finished by the flow and the code as they are."""
+        return plan.spec_hash == self.spec_hash or self.flow.takes_up(plan.spec_hash, self.identity.code_version)
 
     def sink_spec(self, name: str) -> SinkSpec:
         """Return the spec of a sink by its name."""

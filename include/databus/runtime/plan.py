@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from databus.core.checkpoint import Checkpoint, merged_slots
 from databus.core.checkpoint_store import Lease
-from databus.core.errors import CheckpointConflictError, PlanChangedError
+from databus.core.errors import CheckpointConflictError, DatabusError, OffsetPurgedError, PlanChangedError
 from databus.core.known_outputs import known_outputs
 from databus.core.offsets import Ordering
-from databus.core.plan import Plan, SinkPlan, SourcePlan
+from databus.core.plan import LostRange, Plan, SinkPlan, SourcePlan
+from databus.core.resuming import resumed
 from databus.runtime.closing import close_unwritten
 from databus.runtime.context import FlowSession
 from databus.runtime.outage import naming
@@ -49,16 +51,18 @@ def next_plan(
 ) -> PlannedBatch | None:
     """Return the plan found unfinished, else a new one; None when the source has nothing new.
 
-    A plan found unfinished is taken as it is: same range, same slots, same clock. With `settled` none is looked for:
-    the caller has committed the last one, or found none, under the same claim.
+    A plan found unfinished is taken as it is: same range, same slots, same clock. What its log has lost since is noted
+    as a gap and passed over where the source's policy says so. With `settled` none is looked for: the caller has
+    committed the last one, or found none, under the same claim.
 
     Raises:
         PlanChangedError: the flow changed while a sink already holds part of the unfinished batch.
+        OffsetPurgedError: the log has lost what was to be read, and a person decides.
     """
     pending = None if settled else session.store.pending_plan(session.flow.name)
-    if pending is not None and pending.spec_hash == session.spec_hash:
+    if pending is not None and session.takes_up(pending):
         log.info("flow %s: batch %d %s found unfinished, taken up again", pending.flow, pending.batch, pending.range)
-        return PlannedBatch(pending, session.source.reopen(pending.range), checkpoint, attempt=2)
+        return PlannedBatch(pending, _resumed(session, lease, pending), checkpoint, attempt=2)
     batch, marks = _next_number(session, checkpoint), dict(checkpoint.slots)
     if pending is not None:
         marks = merged_slots(marks, _abandon(session, pending))
@@ -76,10 +80,39 @@ def next_plan(
             hint="Compare `databus checkpoint show` with the server's log before going on.",
         )
     if proposed.passed:
-        note_passed(session.store, session.flow.name, lease, proposed, (session.identity.run_id, session.clock.now()))
+        _note(session, lease, LostRange(proposed.range, proposed.passed))
     plan = replace(_new_plan(session, (checkpoint, marks), proposed, batch), mode=_mode(session, checkpoint, proposed))
     session.store.write_plan(lease, plan)
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
+
+
+def _resumed(session: FlowSession, lease: Lease, pending: Plan) -> SourcePlan:
+    try:
+        found = resumed(session.source, pending.range)
+    except OffsetPurgedError as error:
+        error.hint = f"{error.hint} {_half_written(session, pending)}".strip()
+        raise
+    if found.lost is not None:
+        _note(session, lease, found.lost)
+    return found
+
+
+def _half_written(session: FlowSession, pending: Plan) -> str:
+    """Say what a skip means for a plan in flight; "" where no sink holds a part of it, or one does not answer."""
+    sinks = {name: sink for name, sink in session.sinks.items() if name in pending.sinks}
+    held: list[str] = []
+    with suppress(DatabusError):
+        held = [name for name, sink in sinks.items() if sink.wrote_any_of(pending)]
+    if not held:
+        return ""
+    return (
+        f"Batch {pending.batch} is half written ({', '.join(held)}): a skip closes it, what is there stays, and its "
+        "rows behind the gap come once more."
+    )
+
+
+def _note(session: FlowSession, lease: Lease, lost: LostRange) -> None:
+    note_passed(session.store, session.flow.name, lease, lost, (session.identity.run_id, session.clock.now()))
 
 
 def _new_plan(

@@ -9,7 +9,7 @@ from databus.core.checkpoint_store import CheckpointStore, Lease
 from databus.core.errors import DatabusError, OffsetPurgedError
 from databus.core.gaps import OPEN, SKIPPED, Gap
 from databus.core.offsets import Ordering
-from databus.core.plan import SourcePlan
+from databus.core.plan import LostRange
 
 log = logging.getLogger(__name__)
 
@@ -42,23 +42,21 @@ def note_purged(
     return gap
 
 
-def note_passed(
-    store: CheckpointStore, flow: str, lease: Lease, planned: SourcePlan, said: tuple[str, datetime]
-) -> None:
-    """Name a range that the source's policy passes over, before it is planned; the same one is named once.
+def note_passed(store: CheckpointStore, flow: str, lease: Lease, lost: LostRange, said: tuple[str, datetime]) -> None:
+    """Name a range that the source's policy passes over, before it is passed; the same one is named once.
 
     Args:
         store: checkpoint store.
         flow: flow name.
         lease: our claim.
-        planned: the range, with `passed`.
+        lost: the range, and why.
         said: run id and time.
     """
-    (who, at), missing = said, planned.range
-    found = Gap(0, missing.start, missing.end, "purged", SKIPPED, who, planned.passed, at)
+    who, at = said
+    found = Gap(0, lost.range.start, lost.range.end, "purged", SKIPPED, who, lost.why, at)
     for known in store.gaps(flow):
         same = known.start.compare(found.start), known.end.compare(found.end)
         if known.decision == SKIPPED and same == (Ordering.EQUAL, Ordering.EQUAL):
             return
-    log.warning("flow %s passes over gap: %s", flow, planned.passed)
+    log.warning("flow %s passes over gap: %s", flow, lost.why)
     store.note_gap(flow, lease, found)

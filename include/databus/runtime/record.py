@@ -52,6 +52,13 @@ def log_batch(report: BatchReport) -> None:
             "flow %s: batch %d: %s; held in quarantine (`databus quarantine list %s --stage %s`)",
             report.plan.flow, report.plan.batch, refused, report.plan.flow, refused.sink,
         )  # fmt: skip
+    for receipt in report.receipts:
+        if receipt.vanished:
+            log.warning(
+                "flow %s: batch %d: slot %d of sink %s holds %d rows that an earlier attempt had written and that the "
+                "source did not have any more at the last (compaction, retention)",
+                report.plan.flow, report.plan.batch, receipt.slot, receipt.sink, receipt.vanished,
+            )  # fmt: skip
     for result in report.checks:
         if result.violations and result.kind != MISSING:
             log.warning(

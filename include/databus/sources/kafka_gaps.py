@@ -6,11 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from databus.core.errors import OffsetPurgedError
+from databus.core.errors import OffsetPurgedError, SourceUnavailableError
 from databus.core.offsets import KafkaOffsets, OffsetRange
-from databus.core.plan import SourcePlan
+from databus.core.plan import LostRange, SourcePlan
 from databus.kafka.cluster import KafkaCluster, Place
-from databus.sources.kafka_positions import JOINED, TRUNCATED, LogState, PartitionGap, behind_gaps, gaps
+from databus.sources.kafka_fetch import Stretch
+from databus.sources.kafka_positions import (
+    DELETED,
+    JOINED,
+    RECREATED,
+    RETENTION,
+    TRUNCATED,
+    LogState,
+    PartitionGap,
+    behind_gaps,
+    behind_lost,
+    gaps,
+)
+from databus.sources.kafka_ranges import kafka_offsets
 from databus.sources.kafka_rows import log_name
 from databus.sources.kafka_topics import KafkaTopics
 
@@ -81,15 +94,60 @@ class KafkaGaps:
         Args:
             start: where the flow stands.
             state: what the logs hold.
-            missing: the gaps, () where a whole topic is gone.
+            missing: the gaps.
             what: what happened.
         """
-        error = OffsetPurgedError(
-            f"{self._cluster.where}: {what}: {_named(missing) or 'the topic is gone'}", hint=_CHOICES
-        )
-        if missing:
-            error.missing = OffsetRange(start, replace(behind_gaps(start, state, missing, "earliest"), passed=False))
+        error = OffsetPurgedError(f"{self._cluster.where}: {what}: {_named(missing)}", hint=_CHOICES)
+        if told := [gap for gap in missing if gap.cause != DELETED]:
+            error.missing = OffsetRange(start, replace(behind_gaps(start, state, told, "earliest"), passed=False))
         return error
+
+    def lost_of(
+        self, planned: OffsetRange, stretches: Sequence[Stretch], state: LogState, *, passes: bool, view: bool
+    ) -> LostRange | None:
+        """Return what the logs have lost of a planned range, None for nothing.
+
+        Args:
+            planned: the range.
+            stretches: what was to be read of it.
+            state: what the logs hold of its topics.
+            passes: whether it may be passed over.
+            view: whether the range is a piece of a view, for which no log may have been replaced.
+
+        Raises:
+            OffsetPurgedError: something is gone that may not be passed over.
+            SourceUnavailableError: a partition is not there at the moment.
+        """
+        start, end = kafka_offsets(planned.start), kafka_offsets(planned.end)
+        gone = self._gone(stretches, end, state)
+        if not gone:
+            return None
+        if not passes or (view and any(gap.cause != RETENTION for gap in gone)):
+            raise self.purged(start, state, gone, f"of the planned range {planned} records are gone")
+        begin = behind_lost(start, {(s.topic, s.partition): s.end for s in stretches}, gone)
+        why = f"on_gap={self._spec.on_gap}: {_named(gone)}; they were planned, and what is left is read"
+        return LostRange(OffsetRange(start, begin), why)
+
+    def _gone(self, stretches: Sequence[Stretch], end: KafkaOffsets, state: LogState) -> list[PartitionGap]:
+        positions: dict[str, dict[int, int]] = {}
+        for s in stretches:
+            positions.setdefault(s.topic, {})[s.partition] = s.begin
+        found = {gap.place: gap for gap in self.found(KafkaOffsets(positions, end.ids), state)}
+        gone = []
+        for s in stretches:
+            place = s.topic, s.partition
+            if place in state.ends:
+                gone += [found[place]] if place in found else []
+            elif s.topic not in state.ids:
+                gone.append(PartitionGap(place, DELETED, s.begin, s.end, s.end))
+            elif state.ids[s.topic] != end.ids.get(s.topic):  # made anew with fewer partitions
+                gone.append(PartitionGap(place, RECREATED, s.begin, 0, 0))
+            else:
+                raise SourceUnavailableError(
+                    f"{self._cluster.where}: {log_name(*place)} of the planned range is not there at the moment",
+                    hint="Nothing was moved. The topic is being made or deleted; the next attempt tells which.",
+                )
+        return gone
 
     def passing(self, start: KafkaOffsets, state: LogState, missing: Sequence[PartitionGap]) -> SourcePlan:
         """Return a plan that passes over gaps and moves nothing, as the policy wants."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from databus.core.offsets import KafkaOffsets
 from databus.core.topic_lives import Lives, grown, made_anew, newer, raised
@@ -11,6 +11,7 @@ from databus.core.topic_lives import Lives, grown, made_anew, newer, raised
 Place = tuple[str, int]
 
 RETENTION, TRUNCATED, RECREATED, JOINED = "retention", "truncation", "topic made anew", "found late"
+DELETED = "topic deleted"
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class PartitionGap:
         where = f"{self.place[0]}[{self.place[1]}]"
         if self.cause == RECREATED:
             return f"{where}: the topic was made anew; what followed offset {self.position} of the former one is gone"
+        if self.cause == DELETED:
+            return f"{where}: the topic is gone, and with it what followed offset {self.position}"
         if self.cause == TRUNCATED:
             return f"{where}: the log was cut back to {self.end}, behind offset {self.position} that was read already"
         return f"{where}: records {self.position} to {self.earliest - 1} were deleted ({self.cause})"
@@ -95,12 +98,31 @@ def behind_gaps(after: KafkaOffsets, state: LogState, missing: Sequence[Partitio
             of_topic = generations.setdefault(topic, {})
             of_topic[partition] = of_topic.get(partition, 0) + 1
     for topic in {gap.place[0] for gap in missing if gap.cause == RECREATED}:
-        for partition in positions[topic].keys() - {p for t, p in state.ends if t == topic}:  # it has fewer now
+        known = {p for t, p in state.ends if t == topic} | {gap.place[1] for gap in missing if gap.place[0] == topic}
+        for partition in positions[topic].keys() - known:  # it has fewer now
             positions[topic][partition] = 0
             generations[topic][partition] = generations[topic].get(partition, 0) + 1
     epochs = _epochs(after, state, {gap.place for gap in missing})
     lives = _lives_behind(after, state, missing)
     return KafkaOffsets(positions, ids, epochs, generations, passed=True, lives=lives)
+
+
+def behind_lost(start: KafkaOffsets, ends: Mapping[Place, int], lost: Sequence[PartitionGap]) -> KafkaOffsets:
+    """Return where reading of a planned range begins behind what the logs have lost of it.
+
+    Args:
+        start: the range's start.
+        ends: where it ends by partition; of a log that is not the one that was planned nothing before that is read.
+        lost: the gaps.
+    """
+    positions = {topic: dict(known) for topic, known in start.positions.items()}
+    epochs = {topic: dict(known) for topic, known in start.epochs.items()}
+    for gap in lost:
+        topic, partition = gap.place
+        end = ends[gap.place]
+        positions.setdefault(topic, {})[partition] = min(gap.earliest, end) if gap.cause == RETENTION else end
+        epochs.get(topic, {}).pop(partition, None)  # it is known of the start alone
+    return replace(start, positions=positions, epochs={t: known for t, known in epochs.items() if known}, passed=False)
 
 
 def advanced(after: KafkaOffsets, state: LogState, taken: Mapping[Place, int]) -> KafkaOffsets:

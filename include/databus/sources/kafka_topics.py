@@ -102,6 +102,11 @@ class KafkaTopics(SourceSpec):
     timeout_s: float = Field(30.0, gt=0)
     consumer: LibrdkafkaSettings = Field(default_factory=dict)
 
+    def alike(self) -> tuple[KafkaTopics, ...]:
+        """Return it under the other policies of gaps: whoever has decided on one can finish the plan in flight."""
+        others = {"fail", "earliest", "latest"} - {self.on_gap}
+        return tuple(self.model_copy(update={"on_gap": policy}) for policy in sorted(others))
+
     @field_validator("topics", "exclude_topics")
     @classmethod
     def _patterns_are_valid(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from databus.kafka.client import ClientSettings
 from databus.kafka.cluster import KafkaCluster
 from databus.sources.kafka_gaps import KafkaGaps
 from databus.sources.kafka_logs import KafkaLogs
+from databus.sources.kafka_planned import source_plan
 from databus.sources.kafka_positions import LogState, advanced, shares
 from databus.sources.kafka_ranges import (
     at_or_end,
@@ -34,7 +35,6 @@ from databus.sources.kafka_ranges import (
     stretches_of,
 )
 from databus.sources.kafka_raw import RawKafkaSplit
-from databus.sources.kafka_rows import tables_of
 from databus.sources.kafka_sample import DEFAULT_BYTES, Sample, Sampler
 from databus.sources.kafka_split import KafkaSplit
 from databus.sources.kafka_stable_offsets import StableOffsets
@@ -179,23 +179,20 @@ class KafkaTopicsSource:
 
         Raises:
             OffsetPurgedError: records of it are gone meanwhile.
+            SourceUnavailableError: a partition is not there at the moment.
         """
-        start, end = kafka_offsets(planned.start), kafka_offsets(planned.end)
-        if end.passed:
-            return SourcePlan(planned, (), 0, 0, passed="a gap, passed over by the source's policy")
-        stretches = stretches_of(start, end)
-        topics = {s.topic for s in stretches}
-        state = self._logs.whole_state(sorted(topics))
-        moving = {(s.topic, s.partition) for s in stretches}
-        gone = [gap for gap in self._gaps.found(start, state) if gap.place in moving]
-        if gone or not topics <= state.ids.keys():
-            raise self._gaps.purged(start, state, gone, f"of the planned range {planned} records are gone")
-        behind = any(state.ends[place] > end.positions[place[0]][place[1]] for place in moving)
-        return self._describe(planned, self._sampler.look(stretches), more=behind)
+        return self._again(planned, passes=False)
+
+    def resume(self, planned: OffsetRange) -> SourcePlan:
+        """Describe a planned range again; unless `on_gap` is "fail", what is left of it. Raises as `reopen` does.
+
+        Nothing is left of a log that was deleted, made anew or cut back; a view of a range refuses it.
+        """
+        return self._again(planned, passes=self._spec.on_gap != "fail")
 
     def splits(self, plan: SourcePlan, count: int) -> Sequence[KafkaSplit]:
         """Cut the stretches into about equal pieces in the order of the partitions' names; raw records in none."""
-        start, end = kafka_offsets(plan.range.start), kafka_offsets(plan.range.end)
+        start, end = kafka_offsets(plan.start), kafka_offsets(plan.range.end)
         # A task of raw records picks its partitions itself, with one consumer for all.
         pieces = [] if end.passed else pieces_of(stretches_of(start, end), 1 if self._spec.raw else count)
         schemas: dict[str, tuple[TableSchema, ...]] = {}
@@ -270,19 +267,15 @@ class KafkaTopicsSource:
             taken = shares(backlog, fewer, self._turn)
             planned = OffsetRange(start, advanced(start, state, taken))
             sample = self._sampler.look(stretches_of(start, kafka_offsets(planned.end)))
-        return self._describe(planned, sample, more=sum(taken.values()) < waiting)
+        return source_plan(self._spec, planned, sample, more=sum(taken.values()) < waiting)
 
-    def _describe(self, planned: OffsetRange, sample: Sample, *, more: bool) -> SourcePlan:
-        stretches = stretches_of(kafka_offsets(planned.start), kafka_offsets(planned.end))
-        rows = sum(s.end - s.begin for s in stretches)
-        tables = tables_of(self._spec, list(dict.fromkeys(s.topic for s in stretches)))
-        return SourcePlan(
-            planned,
-            tables,
-            rows,
-            rows * sample.record_bytes,
-            sample.first_at,
-            sample.last_at,
-            more=more,
-            bound=True,
-        )
+    def _again(self, planned: OffsetRange, *, passes: bool) -> SourcePlan:
+        start, end = kafka_offsets(planned.start), kafka_offsets(planned.end)
+        if end.passed:
+            return SourcePlan(planned, (), 0, 0, passed="a gap, passed over by the source's policy")
+        stretches = stretches_of(start, end)
+        state = self._logs.whole_state(sorted({s.topic for s in stretches}))
+        lost = self._gaps.lost_of(planned, stretches, state, passes=passes, view=self._logs.between is not None)
+        left = stretches if lost is None else stretches_of(kafka_offsets(lost.range.end), end)
+        behind = any(state.ends[s.topic, s.partition] > s.end for s in left)
+        return source_plan(self._spec, planned, self._sampler.look(left), more=behind, lost=lost)

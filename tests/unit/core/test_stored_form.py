@@ -96,6 +96,7 @@ class TestLowestVersion:
     def test_of_a_marker(self) -> None:
         assert '"v":1' in Marker(1, "h").metadata()
         assert '"v":2' in Marker(1, "h", before="").metadata()
+        assert '"v":3' in Marker(1, "h", place=("t[0]", 7, 0, 0)).metadata()
 
 
 def test_fields_that_were_written_under_version_1_are_read() -> None:

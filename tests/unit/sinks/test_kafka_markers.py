@@ -23,7 +23,15 @@ PREVIOUS = Marker(7, "p" * 16)
 MINE = Marker(8, PLAN.hash, done=10, written=12, outputs={"t[0]": (3, 14, 12)})
 
 
-@pytest.mark.parametrize("marker", [PREVIOUS, MINE, replace(MINE, state="abandoned", chunk=-1, last=False)])
+@pytest.mark.parametrize(
+    "marker",
+    [
+        PREVIOUS,
+        MINE,
+        replace(MINE, state="abandoned", chunk=-1, last=False),
+        replace(MINE, last=False, place=("topic[11]", 1 << 40, 0, 0)),
+    ],
+)
 def test_round_trip(marker: Marker) -> None:
     assert Marker.parse(marker.batch, marker.metadata()) == marker
 
@@ -32,6 +40,13 @@ def test_metadata_fits_one_kilobyte_without_its_outputs() -> None:
     large = replace(MINE, outputs={f"a.topic.with.a.name[{n}]": (1 << 40, 1 << 41, 1 << 20) for n in range(99)})
     assert len(large.metadata().encode()) <= MAX_METADATA_BYTES
     assert Marker.parse(8, large.metadata()) == replace(large, outputs=None)
+
+
+def test_the_place_of_the_last_row_is_never_left_out() -> None:
+    place = ("t" * 249 + "[1000]", 1 << 62, 1 << 31, 3)
+    large = replace(MINE, last=False, end={"kind": "kafka", "positions": {"t" * 900: {}}}, at="t" * 900, place=place)
+    assert len(large.metadata().encode()) <= MAX_METADATA_BYTES
+    assert Marker.parse(8, large.metadata()).place == place
 
 
 @pytest.mark.parametrize("metadata", [None, "", "{}", "[]", '{"v":2}', "x"])

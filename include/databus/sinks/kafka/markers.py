@@ -18,11 +18,12 @@ from databus.core.errors import CheckpointFormatError, MarkerDivergedError
 from databus.core.plan import Plan
 from databus.core.stored_form import Form
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.sinks.kafka.places import Place
 
 MARKER_TOPIC = "_databus_markers"
 MAX_METADATA_BYTES = 1024
 
-MARKER = Form("marker", "batch hash state chunk last done written outputs end at epoch refreshed_s", "before")
+MARKER = Form("marker", "batch hash state chunk last done written outputs end at epoch refreshed_s", "before", "place")
 """`refreshed_s` came after version 1 and decides nothing: `021bfd3` passes over what it does not know in a marker."""
 
 # The group's coordinator is being made or moved, or a transaction that holds the marker is about to end.
@@ -57,6 +58,8 @@ class Marker:
         before: hash of the batch before ("" for none) where the plan was closed because the flow changed: the marker
             before can be put back. None elsewhere, also where an amendment closed the plan, which is for good.
         refreshed_s: when it was written again for an idle flow, seconds since the epoch; None for a batch's own.
+        place: where the last row written so far stands at the source, of an unfinished batch whose log may lose records
+            before it is tried again; None elsewhere, and in markers of version 2.
     """
 
     batch: int
@@ -72,6 +75,7 @@ class Marker:
     epoch: int | None = None
     before: str | None = None
     refreshed_s: int | None = field(default=None, compare=False)
+    place: Place | None = None
 
     def metadata(self) -> str:
         """Return the JSON that is committed; outputs, then `end`, are left out where it would exceed 1 KB."""
@@ -103,6 +107,7 @@ class Marker:
         data |= {"epoch": self.epoch} if self.epoch is not None else {}
         data |= {"before": self.before} if self.before is not None else {}
         data |= {"refreshed_s": self.refreshed_s} if self.refreshed_s is not None else {}
+        data |= {"place": list(self.place)} if self.place is not None else {}
         return json.dumps(MARKER.write(data), separators=(",", ":"))
 
     @classmethod
@@ -116,7 +121,7 @@ class Marker:
             data = MARKER.read(json.loads(metadata or ""))
             if data["batch"] != offset:
                 raise ValueError(f"batch {data['batch']}, offset {offset}")
-            outputs = data["outputs"]
+            outputs, place = data["outputs"], data.get("place")
             return cls(
                 data["batch"],
                 data["hash"],
@@ -131,6 +136,7 @@ class Marker:
                 data.get("epoch"),
                 data.get("before"),
                 data.get("refreshed_s"),
+                None if place is None else (place[0], place[1], place[2], place[3]),
             )
         except CheckpointFormatError as error:
             raise MarkerDivergedError(

@@ -26,6 +26,9 @@ RECORD_OVERHEAD_BYTES = 160
 class Tally:
     """Counts of one attempt; the same for every attempt of a plan, because rows come in the same order.
 
+    Of a source whose log loses records between two attempts, `done`, `written` and `outputs` count all that was written
+    by either, `rows` what this one read.
+
     Attributes:
         sink: sink name, the stage of rejected rows.
         limits: topic → largest record in bytes.
@@ -36,6 +39,7 @@ class Tally:
         outputs: "topic[partition]" → [first offset, last offset, records]; offsets are -1 until acknowledged.
         offsets_known: whether all offsets are known: a marker too small for those of earlier chunks leaves them out,
             and a record that the broker had already, sent again after a lost answer, may be acknowledged without one.
+        vanished: rows that an earlier attempt saw and that this one's input lacks.
     """
 
     sink: str
@@ -46,6 +50,7 @@ class Tally:
     rejected: list[RejectedRow] = field(default_factory=list)
     outputs: dict[str, list[int]] = field(default_factory=dict)
     offsets_known: bool = True
+    vanished: int = 0
 
     def accept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Count a batch of encoded rows and return those that fit their topics."""
@@ -98,13 +103,19 @@ class Tally:
             return None
         return {output: (first, last, records) for output, (first, last, records) in sorted(self.outputs.items())}
 
+    def go_on_from(self, done: int, written: int, outputs: Mapping[str, tuple[int, int, int]] | None) -> None:
+        """Take over what an earlier attempt has counted in the marker, once what is left of it was counted here."""
+        self.vanished = done - self.done
+        self.done, self.written = done, written
+        self.restore(outputs)
+
     def restore(self, outputs: Mapping[str, tuple[int, int, int]] | None) -> None:
-        """Take over the offsets of what an earlier attempt committed."""
+        """Take over offsets and number of the records that an earlier attempt committed."""
         if outputs is None:
             self.offsets_known = False
             return
-        for output, (first, last, _) in outputs.items():
-            self.outputs.setdefault(output, [-1, -1, 0])[:2] = [first, last]
+        for output, facts in outputs.items():
+            self.outputs.setdefault(output, [-1, -1, 0])[:] = facts
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """Return the receipt's outputs."""
@@ -122,6 +133,7 @@ class Tally:
             rejected=tuple(self.rejected),
             outputs=self.facts(),
             duplicate=duplicate,
+            vanished=self.vanished,
         )
 
     def delivered(self, facts: list[int]) -> Callable[..., None]:

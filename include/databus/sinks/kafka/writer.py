@@ -14,12 +14,14 @@ from confluent_kafka import KafkaException
 
 from databus.core.errors import DatabusError, MarkerDivergedError, SinkError, SinkTransactionHangingError
 from databus.core.kept import keeps
+from databus.core.offsets import KafkaOffsets
 from databus.core.plan import Plan
 from databus.core.receipts import WriteReceipt
 from databus.kafka.callbacks import fatal_error_raised
 from databus.rows.columns import views
 from databus.sinks.kafka.kept_sessions import keep, kept, take
 from databus.sinks.kafka.markers import Marker, MarkerKey, Resume, compare
+from databus.sinks.kafka.places import Place, last_place, rows_until
 from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS, ProducerSettings, Producing, Session
 from databus.sinks.kafka.standing import Standing
 from databus.sinks.kafka.taken import Taken
@@ -69,7 +71,8 @@ class KafkaSlotWriter:
         """Write all rows of a slot in the order given; the input is consumed to its end in any case but an error.
 
         Args:
-            rows: batches of the columns that `KafkaSink.encode` makes, sorted by log order, the same at every attempt.
+            rows: batches of the columns that `KafkaSink.encode` makes, sorted by log order, the same at every attempt;
+                of Kafka topics some may be missing that were there before.
             slot: number of the slot.
 
         Raises:
@@ -134,6 +137,19 @@ class KafkaSlotWriter:
         """Hand a batch to the producer."""
         produce(session, batch, tally)
 
+    def place(self, batch: pa.RecordBatch) -> Place:
+        """Return where the last row of a batch stands at the source."""
+        return last_place(batch)
+
+    def until(self, batch: pa.RecordBatch, place: Place) -> int:
+        """Return how many rows of a batch stand at a place or before it."""
+        return rows_until(batch, place)
+
+    @property
+    def _may_shrink(self) -> bool:
+        """Whether the source may lose records before a batch is tried again: by compaction and retention."""
+        return isinstance(self.plan.range.end, KafkaOffsets)
+
     def _open(self, slot: int) -> tuple[Session, Resume]:
         """Return a session whose transaction has begun (unless the batch is finished), and what is left to do."""
         session = take(self.key, slot, self.settings)
@@ -188,62 +204,72 @@ class KafkaSlotWriter:
 
     def _write(self, session: Session, rows: Iterable[pa.RecordBatch], slot: int, resume: Resume, tally: Tally) -> None:
         """Produce what is not committed yet, chunk by chunk; the last chunk closes the batch, also when it is empty."""
-        chunk, room, began = resume.chunk, self.chunk_rows, time.monotonic()
+        chunk, room, began, piece = resume.chunk, self.chunk_rows, time.monotonic(), None
         for batch in self._pending(rows, slot, resume.marker, tally):
             start = 0
             while start < batch.num_rows:
                 late = room < self.chunk_rows and time.monotonic() - began > LONGEST_CHUNK_S
                 if room == 0 or late:
-                    self._commit(session, chunk, tally, last=False)
+                    self._commit(session, chunk, tally, until=piece)
                     session.begin()
                     chunk, room, began = chunk + 1, self.chunk_rows, time.monotonic()
                 piece = batch.slice(start, room)
                 self.produce(session, tally.accept(piece), tally)
                 start, room = start + piece.num_rows, room - piece.num_rows
-        self._commit(session, chunk, tally, last=True)
+        self._commit(session, chunk, tally)
 
     def _pending(
         self, rows: Iterable[pa.RecordBatch], slot: int, marker: Marker | None, tally: Tally
     ) -> Iterator[pa.RecordBatch]:
         """Yield the input behind the rows of committed chunks, which are counted and not produced again."""
-        skip = marker.done if marker else 0
         for batch in rows:
-            done = batch.slice(0, skip)
-            skip -= done.num_rows
-            if done.num_rows:
-                tally.reports(tally.accept(done))
-                if marker and not skip:
-                    self._restore(marker, slot, tally)
-            if done.num_rows < batch.num_rows:
-                yield batch.slice(done.num_rows)
-        if skip:
-            raise self._diverged(slot, marker, tally)
+            known = self._committed(batch, marker, tally) if marker else 0
+            if known:
+                tally.reports(tally.accept(batch.slice(0, known)))
+            if known == batch.num_rows:
+                continue
+            if marker:
+                self._restore(marker, slot, tally)
+                marker = None
+            yield batch.slice(known)
+        if marker:
+            self._restore(marker, slot, tally)
 
-    def _commit(self, session: Session, chunk: int, tally: Tally, *, last: bool) -> None:
+    def _committed(self, batch: pa.RecordBatch, marker: Marker, tally: Tally) -> int:
+        """Return how many rows of a batch committed chunks hold: by their places, of older markers by their number."""
+        if marker.place is not None:
+            return self.until(batch, marker.place)
+        return min(int(batch.num_rows), marker.done - tally.done)
+
+    def _commit(self, session: Session, chunk: int, tally: Tally, until: pa.RecordBatch | None = None) -> None:
+        """Commit a chunk that ends with the rows `until`, or the last one."""
         # Acknowledged first: the marker carries the offsets that the brokers gave.
         session.flush()
         self.standing.require()
-        plan, end = self.plan, self.plan.range.end
+        plan, end, last = self.plan, self.plan.range.end, until is None
         marker = Marker(plan.batch, plan.hash, "written", chunk, last, tally.done, tally.written, tally.offsets())
-        session.commit(replace(marker, end=end.to_json(), at=str(end)))
+        place = None if last or not self._may_shrink else self.place(until)
+        session.commit(replace(marker, end=end.to_json(), at=str(end), place=place))
 
     def _restore(self, marker: Marker, slot: int, tally: Tally) -> None:
-        """Take the offsets of committed chunks from the marker, after checking that the input is still the same.
+        """Take the counts and offsets of committed chunks from the marker, after checking them against the input.
 
         Raises:
-            MarkerDivergedError: another number of rows or records: the path is not deterministic.
+            MarkerDivergedError: another number of rows or records, and no log that lost some: the path is not
+                deterministic.
         """
-        if (marker.done, marker.written) != (tally.done, tally.written):
-            raise self._diverged(slot, marker, tally)
-        tally.restore(marker.outputs)
-
-    def _diverged(self, slot: int, marker: Marker | None, tally: Tally) -> MarkerDivergedError:
-        stood = f"{marker.done} rows and {marker.written} records" if marker else "nothing"
-        return MarkerDivergedError(
-            f"flow {self.plan.flow}, sink {self.sink}, slot {slot}: the marker of batch {self.plan.batch} stands at "
-            f"{stood}, a retry of the same plan gives {tally.done} rows and {tally.written} records",
-            hint="The flow's transforms or the source are not deterministic, or a topic's max.message.bytes changed.",
-        )
+        rows, records = marker.done - tally.done, marker.written - tally.written
+        shrunk = self._may_shrink and (marker.last or marker.place is not None)
+        # A row is one record, two with its tombstone, or none where it is too large.
+        if not 0 <= records <= 2 * rows or (rows and not shrunk):
+            raise MarkerDivergedError(
+                f"flow {self.plan.flow}, sink {self.sink}, slot {slot}: the marker of batch {self.plan.batch} stands "
+                f"at {marker.done} rows and {marker.written} records, a retry of the same plan gives {tally.done} rows "
+                f"and {tally.written} records",
+                hint="The flow's transforms or the source are not deterministic, or a topic's max.message.bytes "
+                "changed.",
+            )
+        tally.go_on_from(marker.done, marker.written, marker.outputs)
 
 
 def produce(session: Producing, batch: pa.RecordBatch, tally: Tally) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 
+import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 
 from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import kafka_error
 from databus.kafka.headers import ORIGIN
 from databus.rows.raw_records import Header, RawRecords
+from databus.sinks.kafka.places import Place
 from databus.sinks.kafka.session import Producing
 from databus.sinks.kafka.tally import Tally
 from databus.sinks.kafka.writer import KafkaSlotWriter
@@ -48,6 +50,17 @@ class MirrorSlotWriter(KafkaSlotWriter):
                 self._produce(session, batch, tally)
         except KafkaException as error:
             raise session.produce_failed(error) from error
+
+    def place(self, batch: RawRecords) -> Place:
+        """Return where the last record stands at the source."""
+        return batch.log, int(batch.offsets[-1]), 0, 0
+
+    def until(self, batch: RawRecords, place: Place) -> int:
+        """Return how many records stand at a place or before it; partitions come in the order of their logs' names."""
+        log, offset = place[:2]
+        if batch.log != log:
+            return batch.num_rows if (len(batch.log), batch.log) < (len(log), log) else 0
+        return int(np.searchsorted(batch.offsets, offset, "right"))
 
     def _produce(self, session: Producing, batch: RawRecords, tally: Tally) -> None:
         reports = tally.reports(batch)

@@ -15,7 +15,7 @@ from databus.core.stored_json import canonical_json
 from databus.core.tables import TableSchema
 from databus.core.unlogged import UnloggedChange
 
-SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids names", part=True)
+SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids names first", part=True)
 PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode")
 
 
@@ -88,6 +88,8 @@ class SinkPlan:
         ids: output → id that the server gave it, "" for a server that gives none. No part of the plan's hash: they are
             looked at before and while rows are written, and decide nothing of what is written.
         names: output → exact name, for outputs in whose names characters were replaced; no part of the hash either.
+        first: outputs that had never held anything when the batch was planned, where the sink asks for that; each
+            attempt of the plan takes them for new, whatever an earlier one has written.
     """
 
     slots: int = 1
@@ -95,6 +97,7 @@ class SinkPlan:
     partitions: Mapping[str, int] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    first: tuple[str, ...] = ()
 
     def following(self, known: Sequence[int], committed: int) -> SinkPlan:
         """Return it with what the markers must hold.
@@ -118,13 +121,18 @@ class SinkPlan:
 
         return replace(self, prev=(*map(previous, range(self.slots)), *known[self.slots :]))
 
+    def also_first(self, given_up: SinkPlan | None) -> SinkPlan:
+        """Return it with the new outputs of a plan that was given up: its attempts may have left something there."""
+        before = given_up.first if given_up is not None else ()
+        return replace(self, first=tuple(sorted({*self.first, *before})))
+
     def marks_after(self, batch: int) -> tuple[int, ...]:
         """Return the last batch of each slot after this one, also of slots that take no part in it."""
         return (*(batch,) * self.slots, *self.prev[self.slots :])
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        known = {"ids": dict(self.ids), "names": dict(self.names)}
+        known = {"ids": dict(self.ids), "names": dict(self.names), "first": list(self.first)}
         return SINK_PLAN.write(
             {
                 "slots": self.slots,
@@ -138,7 +146,7 @@ class SinkPlan:
     def from_json(cls, data: Mapping[str, Any]) -> SinkPlan:
         """Read what `to_json` wrote."""
         data = SINK_PLAN.read(data)
-        known = dict(data.get("ids", {})), dict(data.get("names", {}))
+        known = dict(data.get("ids", {})), dict(data.get("names", {})), tuple(data.get("first", ()))
         return cls(data["slots"], tuple(data["prev"]), dict(data["partitions"]), *known)
 
 

@@ -81,7 +81,8 @@ def next_plan(
         )
     if proposed.passed:
         _note(session, lease, LostRange(proposed.range, proposed.passed))
-    plan = replace(_new_plan(session, (checkpoint, marks), proposed, batch), mode=_mode(session, checkpoint, proposed))
+    plan = _new_plan(session, (checkpoint, marks), proposed, batch, pending)
+    plan = replace(plan, mode=_mode(session, checkpoint, proposed))
     session.store.write_plan(lease, plan)
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
 
@@ -116,7 +117,11 @@ def _note(session: FlowSession, lease: Lease, lost: LostRange) -> None:
 
 
 def _new_plan(
-    session: FlowSession, standing: tuple[Checkpoint, Mapping[str, tuple[int, ...]]], proposed: SourcePlan, batch: int
+    session: FlowSession,
+    standing: tuple[Checkpoint, Mapping[str, tuple[int, ...]]],
+    proposed: SourcePlan,
+    batch: int,
+    given_up: Plan | None,
 ) -> Plan:
     checkpoint, marks = standing
     sinks: dict[str, SinkPlan] = {}
@@ -125,6 +130,7 @@ def _new_plan(
         outputs = outputs_of(session.flow, session.sink_spec(name), tables)
         with naming(name):
             pinned = prepare(sink, proposed, outputs, known_outputs(checkpoint, name, session.live_standing))
+        pinned = pinned.also_first(given_up.sinks.get(name) if given_up is not None else None)
         sinks[name] = pinned.following(marks.get(name, ()), batch - 1)
     return Plan(
         installation=session.settings.installation,

@@ -14,7 +14,7 @@ from databus.core.events import RowState
 from databus.core.known_outputs import known_outputs
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import Sink, SlotWriter
-from databus.core.receipts import RejectedRow, WriteReceipt
+from databus.core.receipts import CHECK, RejectedRow, WriteReceipt
 from databus.runtime import check, counts
 from databus.runtime.context import FlowSession
 from databus.runtime.dispatch import dispatch, quarantined_rows, taken_by
@@ -26,9 +26,6 @@ from databus.runtime.written_tables import written_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-CHECK = "check"
-"""Stage of rows that a check holds back."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,7 @@ def pinned_sinks(session: FlowSession, source: SourcePlan, marks: Mapping[str, S
         made = prepare(session.sinks[spec.sink_name], source, outputs, known_outputs(standing, spec.sink_name))
         known = tuple(marks.get(spec.sink_name, ()))
         # The sink looked at the flow's own markers; of a replay's only its own commits tell.
-        pinned[spec.sink_name] = replace(made, prev=known).following(known, 0)
+        pinned[spec.sink_name] = replace(made, prev=known, first=()).following(known, 0)
     return pinned
 
 

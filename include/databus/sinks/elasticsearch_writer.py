@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from databus.sinks.elasticsearch_client import connect, where
 from databus.sinks.elasticsearch_document import RowWrite, document_id, key_names, tombstone
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_partial import NewerDocuments, cut
+from databus.sinks.elasticsearch_refusals import Stopping
 from databus.sinks.elasticsearch_tally import Tally
 from databus.sinks.elasticsearch_version import Versions, versions_of
 
@@ -65,6 +66,7 @@ class ElasticsearchWriter:
         end: end of the plan's range; its timeline is part of each version.
         again: whether the sink may hold rows from behind the range, as where rows are moved again.
         slots: number of writers of the plan.
+        stopping: where a row that the server refuses stops the batch.
     """
 
     spec: Elasticsearch
@@ -74,6 +76,7 @@ class ElasticsearchWriter:
     end: Offset
     again: bool = False
     slots: int = 1
+    stopping: Stopping = field(default_factory=Stopping)
 
     def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
         """Write all rows of the slot; after a failure the batch can be written again as it is.
@@ -89,6 +92,7 @@ class ElasticsearchWriter:
                 that does not fit, an index that takes no writes.
             SinkConflictError: a document is newer than the end of a batch that is moved for the first time, or nothing
                 says which of two of its rows is the newer one.
+            RecordRejectedError: the server refused rows, and the batch is to stop at that.
         """
         client = connect(self.connection)
         try:
@@ -107,6 +111,7 @@ class ElasticsearchWriter:
                     clearing.clear(window)
                 else:
                     deliver(window, bulk, tally, newer)
+            self.stopping.require_taken(tally.refused, place)
             receipt = tally.receipt(slot, self.batch, bulk.retries)
         finally:
             client.close()
@@ -137,17 +142,18 @@ class ElasticsearchWriter:
                 if deleted and self.spec.soft_deletes:
                     document = tombstone(key)
                 elif not deleted and document is None:
-                    raise SinkError(f"{full_name} {key} at {file}:{position}: op {op!r} has no after-image to index")
+                    place = _place(full_name, batch, number)
+                    raise SinkError(f"{place}: op {op!r} has no after-image to index")
                 tally.read(full_name)
                 version = versions.of(file, position)
                 if version < (emptied := indices.emptied_at(index, full_name)):
-                    self._require_expected(versions, (file, position), emptied, f"{full_name} {key}")
+                    self._require_expected(versions, (file, position), emptied, _place(full_name, batch, number))
                     tally.over(index)
                     continue
                 refusal, moved_to = "", ""
                 if absent:
                     moved_to = other_key.decode() if deleted and other_key else ""
-                    refusal = cut(self.spec.partial, absent, f"{full_name} {key} at {file}:{position}", moved_to)
+                    refusal = cut(self.spec.partial, absent, _place(full_name, batch, number), moved_to)
                 yield RowWrite(
                     index,
                     document_id(key, prefix),
@@ -179,8 +185,7 @@ class ElasticsearchWriter:
         why = "" if self.again else versions.ahead(row, emptied)
         if why:
             raise SinkConflictError(
-                f"{where(self.connection)}: {subject} at {row[0]}:{row[1]}: its table was emptied at version "
-                f"{emptied}, and {why}",
+                f"{where(self.connection)}: {subject}: its table was emptied at version {emptied}, and {why}",
                 hint="ZooKeeper was restored from an older copy, or another flow writes to the index.",
             )
 
@@ -246,10 +251,15 @@ def _above(before: RowWrite, write: RowWrite) -> RowWrite:
 def _unordered(one: RowWrite, other: RowWrite, hint: str | None) -> SinkConflictError:
     places = " and ".join(f"{write.transaction[0]}:{write.transaction[1]}" for write in (one, other))
     return SinkConflictError(
-        f"index {other.index!r}, document {other.id!r} of {other.table}: rows at {places}, and nothing says which is "
-        "the newer one",
+        f"index {other.index!r}, one key of {other.table}: rows at {places}, and nothing says which is the newer one",
         hint=hint,
     )
+
+
+def _place(table: str, batch: pa.RecordBatch, number: int) -> str:
+    """Return what messages call a row: its table, event id and place, and nothing of its key."""
+    event_id, file, position = (batch.column(name)[number].as_py() for name in ("event_id", "file", "position"))
+    return f"row {event_id} of {table} at {file}:{position}"
 
 
 def deliver(window: list[RowWrite], bulk: Bulk, tally: Tally, newer: NewerDocuments | None = None) -> None:

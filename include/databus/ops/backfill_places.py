@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from databus.core.backfill import Backfill, RangedSource
 from databus.core.checkpoint import Checkpoint
@@ -100,7 +101,7 @@ def _timeline(offset: Offset) -> int:
     return offset.timeline if isinstance(offset, BinlogOffset) else 0
 
 
-def _is_former(offset: Offset, standing: BinlogOffset) -> bool:
+def _is_former(offset: Offset, standing: BinlogOffset) -> TypeGuard[BinlogOffset]:
     return isinstance(offset, BinlogOffset) and offset.server != standing.server
 
 

@@ -290,6 +290,7 @@ def changed_flow(sink: KafkaSink, pending: Plan) -> Any:
         flow=SimpleNamespace(name=pending.flow, batching=Batching()),
         store=SimpleNamespace(pending_plan=lambda flow: pending),
         spec_hash="another",
+        takes_up=lambda _plan: False,
         split=False,
         sinks={"kafka": sink},
         source=Mock(plan=Mock(side_effect=AssertionError("planned anew"))),

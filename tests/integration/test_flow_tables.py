@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -51,9 +52,8 @@ def test_tables_columns_and_keys_are_compared(shop: Shop) -> None:
     assert unknown.hint.startswith("Did you mean Amount?")
 
 
-def test_a_system_versioned_table_and_a_sequence_are_tables(shop: Shop) -> None:
-    if shop.flavor != "mariadb":
-        pytest.skip("MariaDB's")
+def test_a_system_versioned_table_and_a_sequence_are_tables(make_shop: Callable[[str, str], Shop]) -> None:
+    shop = make_shop("mariadb", "numba")
     name = shop.name
     shop.sql(
         f"CREATE TABLE {name}.held (id INT PRIMARY KEY, v INT) WITH SYSTEM VERSIONING",

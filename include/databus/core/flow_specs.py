@@ -98,6 +98,10 @@ class SourceSpec(Spec):
         """Return what it reads, in words: table names or patterns, topics."""
         return ()
 
+    def replayed(self) -> SourceSpec:
+        """Return the spec with which a backfill reads: what makes the live flow wait for a person is decided there."""
+        return self
+
     @property
     def tables_may_come_later(self) -> bool:
         """Whether names and patterns that no table matches yet are meant so."""

@@ -37,7 +37,8 @@ def piece_flow(flow: Flow, backfill: Backfill, number: int) -> Flow:
         ConfigError: a sink has no outputs beside the live ones.
     """
     sinks = tuple(spec.beside(flow.name, backfill.aim.suffix) for spec in flow.sinks)
-    return flow.model_copy(update={"name": backfill.piece_name(number), "sinks": sinks, "on_zookeeper_loss": "stop"})
+    changes = {"name": backfill.piece_name(number), "source": flow.source.replayed(), "sinks": sinks}
+    return flow.model_copy(update={**changes, "on_zookeeper_loss": "stop"})
 
 
 def locating(source: Source, standing: Offset) -> Locate:

@@ -100,6 +100,10 @@ class MysqlBinlog(SourceSpec):
         """Return the spec as plain JSON; what came later is left out where it says nothing, and keeps hashes."""
         return {name: value for name, value in super().to_json().items() if _SAYS_NOTHING.get(name) != value}
 
+    def replayed(self) -> MysqlBinlog:
+        """Return the spec that stops before no statement."""
+        return self.model_copy(update={"on_partition_ddl": "event"})
+
     @property
     def tables_may_come_later(self) -> bool:
         """Whether tables that are not there yet are waited for."""

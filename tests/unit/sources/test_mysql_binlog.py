@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+from databus import Flow, Kafka
 from databus.binlog.wire import server_error
+from databus.core.backfill import Aim, Backfill, Mode
 from databus.core.errors import (
     ConfigError,
     OffsetInvalidError,
@@ -18,7 +20,9 @@ from databus.core.errors import (
     SourceError,
     SourceUnavailableError,
 )
+from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.registry import spec_class
+from databus.runtime.backfill import piece_flow
 from databus.sources.mysql_binlog import MysqlBinlog
 from databus.sources.mysql_server import grants_by_scope
 from databus.sources.segment_rows import in_log_order
@@ -101,3 +105,13 @@ def test_batches_of_tables_are_put_into_log_order() -> None:
     expected = sorted(tuple(row.values()) for b in (*one, *two, *three) for row in b.to_pylist())
     ordered = pa.Table.from_batches(in_log_order([*one, *two, *three]))
     assert [tuple(row.values()) for row in ordered.to_pylist()] == expected
+
+
+def test_a_backfill_stops_before_no_statement_on_partitions() -> None:
+    source = MysqlBinlog(conn_id="m", tables=("shop.*",), on_partition_ddl="fail")
+    flow = Flow(name="shop", source=source, sinks=(Kafka(conn_id="k", topic="t"),))
+    wanted = OffsetRange(BinlogOffset("bin.000001", 4), BinlogOffset("bin.000001", 90))
+    asked = Backfill("shop", Aim(Mode.MISSING), wanted, ("a", "b"), (wanted,), "ada", datetime(2026, 1, 1, tzinfo=UTC))
+    moved = piece_flow(flow, asked, 0).source
+    assert moved == MysqlBinlog(conn_id="m", tables=("shop.*",))
+    assert "on_partition_ddl" not in moved.to_json()

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointConflictError
+from databus.core.offset_ranges import unreached
 from databus.core.offsets import Ordering
 from databus.core.plan import Plan
 
@@ -84,4 +85,5 @@ def joined(flow: str, sink: str, flows: Standing, sinks: Standing, by: Joining) 
         updated_at=by.now,
         slots={**flow_at.slots, **sink_at.slots},
         pace=min((at.pace for at in (flow_at, sink_at) if at.pace), key=lambda pace: pace["rows"], default={}),
+        closed_until=unreached(flow_at.offset, flow_at.closed_until, sink_at.closed_until),
     )

@@ -14,6 +14,7 @@ from databus.core.stored_form import Form
 CHECKPOINT = Form(
     "checkpoint",
     "offset batch epoch run_id plan_hash counts watermark updated_at slots bytes pace replay_until history",
+    "closed_until",
 )
 """`history` is the number of the history entry that was written with it."""
 
@@ -45,6 +46,8 @@ class Checkpoint:
         replay_until: where the flow stood before it was set back: up to there rows are moved again, and sinks may hold
             newer ones; None when nothing is moved again.
         pace: bounds of the next batch, "rows" and "bytes", where a slow sink lowered them; empty at full pace.
+        closed_until: how far plans went that were closed before they were committed: sinks without markers may hold
+            rows up to there; None once the flow has come as far, and left out of JSON then.
     """
 
     offset: Offset
@@ -59,9 +62,11 @@ class Checkpoint:
     bytes: int | None = None
     pace: Mapping[str, int] = field(default_factory=dict)
     replay_until: Offset | None = None
+    closed_until: Offset | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
+        closed: dict[str, Any] = {"closed_until": self.closed_until.to_json()} if self.closed_until else {}
         return CHECKPOINT.write(
             {
                 "offset": self.offset.to_json(),
@@ -76,6 +81,7 @@ class Checkpoint:
                 "bytes": self.bytes,
                 "pace": dict(self.pace),
                 "replay_until": self.replay_until.to_json() if self.replay_until else None,
+                **closed,
             }
         )
 
@@ -100,6 +106,7 @@ class Checkpoint:
             data.get("bytes"),
             data.get("pace", {}),
             offset_from_json(data["replay_until"]) if data.get("replay_until") else None,
+            offset_from_json(data["closed_until"]) if "closed_until" in data else None,
         )
 
 

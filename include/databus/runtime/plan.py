@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from databus.core.checkpoint import Checkpoint, merged_slots
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError, PlanChangedError
-from databus.core.offsets import Ordering
+from databus.core.offset_ranges import later, overlap, unreached, with_lives_of
+from databus.core.offsets import OffsetRange
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.runtime.closing import close_unwritten
 from databus.runtime.context import FlowSession
@@ -18,6 +19,7 @@ from databus.runtime.pace import Pace
 from databus.runtime.purged import note_passed
 from databus.runtime.routing import outputs_of
 from databus.runtime.written_tables import written_tables
+from databus.runtime.zookeeper_loss import marked_sinks
 
 log = logging.getLogger(__name__)
 
@@ -59,13 +61,16 @@ def next_plan(
         log.info("flow %s: batch %d %s found unfinished, taken up again", pending.flow, pending.batch, pending.range)
         return PlannedBatch(pending, session.source.reopen(pending.range), checkpoint, attempt=2)
     batch, marks = _next_number(session, checkpoint), dict(checkpoint.slots)
+    after, ends = checkpoint.offset, [checkpoint.closed_until]
     if pending is not None:
         marks = merged_slots(marks, _abandon(session, pending))
         batch = max(batch, pending.batch + 1)
+        after = with_lives_of(after, pending.range.end)
+        ends += pending.left_behind(marked_sinks(session.sinks))
     patience = Pace.of(checkpoint.pace, session.flow.batching).limit(session.flow.batching)
     if patience.max_seconds > _LOOK_UP_S:
         patience = patience.model_copy(update={"max_seconds": _LOOK_UP_S})
-    proposed = session.source.plan(checkpoint.offset, patience)
+    proposed = session.source.plan(after, patience)
     if proposed is None and pending is None:
         return None
     if proposed is None:
@@ -76,7 +81,9 @@ def next_plan(
         )
     if proposed.passed:
         note_passed(session.store, session.flow.name, lease, proposed, (session.identity.run_id, session.clock.now()))
-    plan = replace(_new_plan(session, marks, proposed, batch), mode=_mode(session, checkpoint, proposed))
+    plan = _new_plan(session, marks, proposed, batch)
+    until = unreached(proposed.range.end, *ends)
+    plan = replace(plan, mode=_mode(session, checkpoint, proposed), closed_until=until)
     session.store.write_plan(lease, plan)
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
 
@@ -101,11 +108,12 @@ def _new_plan(session: FlowSession, marks: Mapping[str, tuple[int, ...]], propos
 
 
 def _mode(session: FlowSession, checkpoint: Checkpoint, proposed: SourcePlan) -> str:
-    """Tell whether sinks may hold newer rows: in a backfill, and before the place from which the flow was set back."""
-    until = checkpoint.replay_until
+    """Tell whether rows are moved again: in a backfill, and before the place from which the flow was set back."""
+    start, until = proposed.range.start, checkpoint.replay_until
     if session.replays:
         return "replay"
-    return "replay" if until is not None and proposed.range.start.compare(until) is Ordering.BEFORE else "live"
+    again = until is not None and overlap(proposed.range, OffsetRange(start, later(start, until)))
+    return "replay" if again else "live"
 
 
 def _next_number(session: FlowSession, checkpoint: Checkpoint) -> int:

@@ -148,8 +148,8 @@ class ElasticsearchSink:
     def writer(self, plan: Plan) -> ElasticsearchWriter:
         """Return the picklable writer of a plan."""
         again = plan.mode == "replay" or self.spec.profile != "exactly_once"
-        slots = plan.sinks[self.spec.sink_name].slots
-        return ElasticsearchWriter(self.spec, self._connection, self._flow, plan.batch, plan.range.end, again, slots)
+        slots, end, until = plan.sinks[self.spec.sink_name].slots, plan.range.end, plan.closed_until
+        return ElasticsearchWriter(self.spec, self._connection, self._flow, plan.batch, end, again, slots, until)
 
     def close(self) -> None:
         """Close the client; safe to call twice."""

@@ -65,6 +65,7 @@ class ElasticsearchWriter:
         end: end of the plan's range; its timeline is part of each version.
         again: whether the sink may hold rows from behind the range, as where rows are moved again.
         slots: number of writers of the plan.
+        until: how far plans went that were closed before they were committed, beyond the range; None for nowhere.
     """
 
     spec: Elasticsearch
@@ -74,6 +75,7 @@ class ElasticsearchWriter:
     end: Offset
     again: bool = False
     slots: int = 1
+    until: Offset | None = None
 
     def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
         """Write all rows of the slot; after a failure the batch can be written again as it is.
@@ -95,7 +97,7 @@ class ElasticsearchWriter:
             spec, place = self.spec, where(self.connection)
             body = create_body(spec.mapping, spec.settings, spec.gc_deletes, soft_deletes=spec.soft_deletes)
             indices = Indices(client, place, body, shared=spec.ids is not None)
-            versions = versions_of(self.end)
+            versions = versions_of(self.end, self.until)
             judging = None if self.again else versions
             bulk = Bulk(client, place, spec.refresh, spec.request_bytes, spec.max_retries, versions=judging)
             tally = Tally(spec.sink_name)

@@ -40,6 +40,7 @@ plans = st.builds(
     spec_hash=names,
     clock=instants,
     mode=st.sampled_from(["live", "replay"]),
+    closed_until=st.none() | st.integers(0, 9).map(SequenceOffset),
 )
 checkpoints = st.builds(
     Checkpoint,
@@ -52,6 +53,8 @@ checkpoints = st.builds(
     watermark=st.none() | instants,
     updated_at=instants,
     slots=st.dictionaries(names, st.lists(st.integers(0, 9), max_size=3).map(tuple), max_size=2),
+    replay_until=st.none() | st.integers(0, 9).map(SequenceOffset),
+    closed_until=st.none() | st.integers(0, 9).map(SequenceOffset),
 )
 entries = st.builds(
     HistoryEntry,
@@ -72,9 +75,9 @@ entries = st.builds(
 @given(st.one_of(plans, checkpoints, entries))
 def test_stored_json_is_read_back(value: Any) -> None:
     data = json.loads(canonical_json(value.to_json()))
-    assert data["v"] == 1
+    assert data["v"] == (2 if getattr(value, "closed_until", None) else 1)
     assert type(value).from_json(data) == value
-    for other in (2, None, "1"):
+    for other in (3, None, "1"):
         with pytest.raises(CheckpointFormatError, match="format version"):
             type(value).from_json({**data, "v": other})
 
@@ -102,6 +105,7 @@ PLAN = Plan(
         {"spec_hash": "abd"},
         {"clock": datetime(2024, 1, 31, 12, 0, 1, tzinfo=UTC)},
         {"mode": "replay"},
+        {"closed_until": SequenceOffset(20)},
     ],
     ids=lambda change: next(iter(change)),
 )

@@ -12,7 +12,7 @@ from databus.core.errors import CheckpointConflictError, PlanChangedError
 from databus.core.offset_ranges import later, overlap, unreached, with_lives_of
 from databus.core.offsets import OffsetRange
 from databus.core.plan import Plan, SinkPlan, SourcePlan
-from databus.runtime.closing import close_unwritten
+from databus.runtime.closing import close_unwritten, open_again
 from databus.runtime.context import FlowSession
 from databus.runtime.outage import naming
 from databus.runtime.pace import Pace
@@ -50,7 +50,8 @@ def next_plan(
 ) -> PlannedBatch | None:
     """Return the plan found unfinished, else a new one; None when the source has nothing new.
 
-    A plan found unfinished is taken as it is: same range, same slots, same clock. With `settled` none is looked for:
+    A plan found unfinished is taken as it is: same range, same slots, same clock, and opened again where it was closed
+    while the flow had another definition. With `settled` none is looked for:
     the caller has committed the last one, or found none, under the same claim.
 
     Raises:
@@ -59,11 +60,12 @@ def next_plan(
     pending = None if settled else session.store.pending_plan(session.flow.name)
     if pending is not None and pending.spec_hash == session.spec_hash:
         log.info("flow %s: batch %d %s found unfinished, taken up again", pending.flow, pending.batch, pending.range)
+        open_again(session.sinks, pending, lease)
         return PlannedBatch(pending, session.source.reopen(pending.range), checkpoint, attempt=2)
     batch, marks = _next_number(session, checkpoint), dict(checkpoint.slots)
     after, ends = checkpoint.offset, [checkpoint.closed_until]
     if pending is not None:
-        marks = merged_slots(marks, _abandon(session, pending))
+        marks = merged_slots(marks, _abandon(session, lease, pending))
         batch = max(batch, pending.batch + 1)
         after = with_lives_of(after, pending.range.end)
         ends += pending.left_behind(marked_sinks(session.sinks))
@@ -121,9 +123,9 @@ def _next_number(session: FlowSession, checkpoint: Checkpoint) -> int:
     return (session.store.highest_batch(session.flow.name) if session.split else checkpoint.batch) + 1
 
 
-def _abandon(session: FlowSession, pending: Plan) -> Mapping[str, tuple[int, ...]]:
+def _abandon(session: FlowSession, lease: Lease, pending: Plan) -> Mapping[str, tuple[int, ...]]:
     """Close the plan of a former definition at every sink; return what the markers hold afterwards."""
-    closed = close_unwritten(session.sinks, pending)
+    closed = close_unwritten(session.sinks, pending, lease)
     if closed.held:
         raise PlanChangedError(
             f"flow {pending.flow} changed while batch {pending.batch} {pending.range} was half written "

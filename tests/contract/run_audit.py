@@ -130,6 +130,14 @@ class RunAuditContract:
         assert f"batch {FIRST + 1} has a report and is not in the history" in found.problems
         assert found.batches == BATCHES - 2
 
+    def test_what_a_run_moves_again_after_a_rewind_is_compared_as_well(self, services: Any) -> None:
+        windows = Windows(services.store, services.recorder)
+        windows.run("again", 3)
+        with services.recorder.store.transaction() as connection:
+            connection.execute(t.batches.update().where(t.batches.c.batch < 3).values(mode="replay"))
+        found = self.compared(services, "again", 1)
+        assert (found.problems, found.batches) == ((), 3)
+
     def test_a_run_that_moved_nothing_reads_no_more_than_it_lasted(self, services: Any, windows: Windows) -> None:
         found = self.compared(services, "idle", BEFORE + BATCHES + AFTER - 5)
         assert (found.problems, found.batches) == ((), 0)

@@ -32,7 +32,7 @@ from databus.checkpoints.lease import Claim, ZooKeeperLease
 from databus.core.batching import Batching
 from databus.core.checkpoint import Epoch, merged_slots
 from databus.core.connections import Connection
-from databus.core.errors import DatabusError, LeaseBusyError
+from databus.core.errors import DatabusError, LeaseBusyError, StaleEpochError
 from databus.core.offsets import OffsetRange
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.runtime import commit as runtime_commit
@@ -156,6 +156,8 @@ class Model:
             yield from self._plan(state, number, process)
         elif process.step == "close":
             yield from self._close(state, number, process)
+        elif process.step == "open":
+            yield from self._open(state, number, process)
         elif process.step == "planned":
             yield from self._stored(state, number, process, self._write_plan, "writes the plan")
         elif process.step == "write":
@@ -213,8 +215,10 @@ class Model:
             yield f"p{number} finds batch {pending.batch} of another definition", with_process(state, number, after)
             return
         if pending is not None and process.step == "load":
-            after = process._replace(step="write", plan=interned(pending))
+            after = process._replace(step="write", plan=interned(pending), cut_off=False)
             after = after._replace(writer=self._writer(after, after.plan, 0))
+            if self.size.definitions > 1:  # of one definition nothing is ever closed
+                after = after._replace(step="open", writer=None)
             yield f"p{number} takes up batch {pending.batch}", with_process(state, number, after)
             return
         start = unit_of(checkpoint.offset)
@@ -256,10 +260,8 @@ class Model:
         self, nodes: int, read: int, lose: str, process: Process, call: Callable[[Process, Any], Process]
     ) -> tuple[int, Process, str] | None:
         self._enter(nodes, read, process.session, lose)
-        epoch, version = process.lease
-        holder = LeaseHolder("run", Epoch(epoch), NOW, "", 0, "")
-        lease = ZooKeeperLease(self.zk, FLOW, self.paths, Claim(holder, version, process.session))  # type: ignore[arg-type]
-        self.zk.claimed = version
+        lease = self._lease(process)
+        self.zk.claimed = process.lease[1]
         try:
             after, outcome = call(process, lease), ""
         except DatabusError as error:
@@ -302,7 +304,7 @@ class Model:
             if isinstance(result, Writer):
                 after = process._replace(writer=result)
             elif not result:
-                cut_off = is_closed(slot, process.writer.plan)
+                cut_off = process.cut_off and is_closed(slot, process.writer.plan)
                 if text.endswith("sink_marker_diverged") and self._is_latest(state, process) and not cut_off:
                     raise Violation(f"the holder is stopped by its own marker: {text}")
                 after = process._replace(step="stop", plan="", writer=None)
@@ -313,7 +315,8 @@ class Model:
                 if current.slot + 1 < plan.sinks[SINK].slots:
                     after = after._replace(writer=self._writer(after, current.plan, current.slot + 1))
                 else:
-                    self._require_rows(plan, slots)
+                    if self._is_latest(state, process):  # of any other, the commit is refused
+                        self._require_rows(plan, slots)
                     after = after._replace(step="commit", writer=None, read=state.nodes)
             yield f"p{number} {text}", with_process(state._replace(slots=slots), number, after)
 
@@ -324,7 +327,9 @@ class Model:
                 raise Violation(f"batch {plan.batch} counts as written, slot {slot} shows {slots[slot].seen}")
 
     def _close(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
-        done = self._closings.step(PLANS[process.plan], process.answers, state.slots)
+        done = self._closings.step(
+            PLANS[process.plan], process.answers, state.slots, stale=self._is_stale(state, process)
+        )
         after = process._replace(answers=done.answers)
         if done.error is not None:
             if done.error.code == "sink_marker_diverged" and self._is_latest(state, process):
@@ -337,7 +342,43 @@ class Model:
             after = process._replace(step="stop", plan="", answers=())
         elif done.marks is not None:
             after = process._replace(step="replan", plan="", answers=(), marks=done.marks)
+        moved = state._replace(slots=done.slots)
+        other = state.processes[1 - number]
+        looked = other.step == "write" or (other.step == "open" and other.answers)
+        closed, before = (sum(is_closed(s, process.plan) for s in slots) for slots in (done.slots, state.slots))
+        if looked and other.plan == process.plan and closed > before:
+            moved = moved._replace(processes=put(moved.processes, 1 - number, other._replace(cut_off=True)))
+        yield f"p{number} {done.text}", with_process(moved, number, after)
+
+    def _open(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
+        done = self._closings.step(
+            PLANS[process.plan], process.answers, state.slots, stale=self._is_stale(state, process), opens=True
+        )
+        after = process._replace(answers=done.answers)
+        if done.error is not None:
+            if done.error.code == "sink_marker_diverged" and self._is_latest(state, process):
+                raise Violation(f"the holder cannot open its plan again: {done.error}")
+            after = process._replace(step="stop", plan="", answers=())
+        elif done.done:
+            after = process._replace(step="write", answers=(), writer=self._writer(process, process.plan, 0))
         yield f"p{number} {done.text}", with_process(state._replace(slots=done.slots), number, after)
+
+    def _is_stale(self, state: State, process: Process) -> bool:
+        """Tell what the product's own question to ZooKeeper says of the claim."""
+        return bool(self._remembered(("stale", state.nodes, process.lease), lambda: self._stale(state.nodes, process)))
+
+    def _stale(self, nodes: int, process: Process) -> bool:
+        self._enter(nodes, session=process.session)
+        try:
+            self._lease(process).confirm()
+        except StaleEpochError:
+            return True
+        return False
+
+    def _lease(self, process: Process) -> ZooKeeperLease:
+        epoch, version = process.lease
+        holder = LeaseHolder("run", Epoch(epoch), NOW, "", 0, "")
+        return ZooKeeperLease(self.zk, FLOW, self.paths, Claim(holder, version, process.session))  # type: ignore[arg-type]
 
     def _is_latest(self, state: State, process: Process) -> bool:
         nodes = self._nodes[state.nodes]

@@ -1,7 +1,7 @@
-"""The closing of a changed flow's plan in the protocol model: the product's own code, one request to Kafka at a step.
+"""Closing a changed flow's plan, and opening it again, in the protocol model: one request to a server at a step.
 
-`runtime.plan` runs from its beginning at each step. Requests that were answered before get the same answers, the next
-one is done on the slots as they are now, and at the one after that the code is left where it stands.
+The product's own code runs from its beginning at each step. Requests that were answered before get the same answers,
+the next one is done on the slots as they are now, and at the one after that the code is left where it stands.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from databus.core.errors import DatabusError, SinkFencedError
+from databus.core.errors import DatabusError, SinkFencedError, StaleEpochError
+from databus.core.marks import SlotMark
 from databus.core.plan import Plan
+from databus.runtime import closing
 from databus.runtime import plan as runtime_plan
 from databus.sinks.kafka import fenced_plan, upkeep
 from databus.sinks.kafka.markers import Marker, MarkerKey
+from databus.sinks.kafka.register import mark_of
 from databus.sinks.kafka.sink import KafkaSink
 from tests.faults.model_state import FLOW, SINK, Slot, put
 
@@ -33,8 +36,9 @@ class ClosingStep:
         text: what happens.
         slots: the slots after it.
         answers: all answers so far.
-        marks: batches that the slots hold, None while the closing goes on or where it failed.
+        marks: batches that the slots hold after a closing, None while it goes on or where it failed.
         error: what ended it, None while it goes on.
+        done: whether it came to its end.
     """
 
     text: str
@@ -42,6 +46,7 @@ class ClosingStep:
     answers: tuple[Any, ...]
     marks: tuple[int, ...] | None = None
     error: DatabusError | None = None
+    done: bool = False
 
 
 class _Left(BaseException):
@@ -107,6 +112,7 @@ class _Sink:
     spec = SimpleNamespace(sink_name=SINK)
     topics = SimpleNamespace(partitions=lambda: {"_databus_markers": 16})
     fence, wrote_any_of, abandon = KafkaSink.fence, KafkaSink.wrote_any_of, KafkaSink.abandon
+    register = KafkaSink.register
 
     def __init__(self, kafka: _Kafka):
         self._kafka = kafka
@@ -118,38 +124,53 @@ class _Sink:
         found = self._kafka.ask("reads all markers", lambda slots: (tuple(slot.marker for slot in slots), slots))
         return [_parsed(text) for text in found[:count]]
 
+    def marks(self, slots: int, *, settled: bool = True) -> Sequence[SlotMark | None]:
+        return [mark_of(marker) if marker is not None and marker.batch else None for marker in self.markers(slots)]
+
 
 class Closings:
-    """Steps of closings, each computed once."""
+    """Steps of closings and openings, each computed once."""
 
     def __init__(self) -> None:
         self._memory: dict[Any, ClosingStep] = {}
 
-    def step(self, plan: Plan, answers: tuple[Any, ...], slots: Slots) -> ClosingStep:
-        """Do the next request of a closing."""
-        key = (plan.hash, answers, slots)
+    def step(
+        self, plan: Plan, answers: tuple[Any, ...], slots: Slots, *, stale: bool, opens: bool = False
+    ) -> ClosingStep:
+        """Do the next request of a closing, or of an opening; `stale` is what ZooKeeper says of the claim by now."""
+        key = (plan.hash, answers, slots, stale, opens)
         if key not in self._memory:
-            self._memory[key] = _step(plan, answers, slots)
+            self._memory[key] = _step(plan, _Kafka(slots, answers), stale=stale, opens=opens)
         return self._memory[key]
 
 
-def _step(plan: Plan, answers: tuple[Any, ...], slots: Slots) -> ClosingStep:
-    kafka = _Kafka(slots, answers)
+def _step(plan: Plan, kafka: _Kafka, *, stale: bool, opens: bool) -> ClosingStep:
     session: Any = SimpleNamespace(sinks={SINK: _Sink(kafka)})
     marks: tuple[int, ...] | None = None
     error: DatabusError | None = None
+    done = False
+
+    def confirm() -> None:
+        if kafka.ask("confirms its claim", lambda slots: (stale, slots)):
+            raise StaleEpochError("another has claimed the flow")
+
+    lease: Any = SimpleNamespace(confirm=confirm)
 
     def opened(key: MarkerKey, slot: int, settings: _Kafka) -> _Session:
         return _Session(settings, slot)
 
     with mock.patch.object(fenced_plan, "Session", opened), mock.patch.object(upkeep, "Session", opened):
         try:
-            marks = runtime_plan._abandon(session, plan)[SINK]
+            if opens:
+                closing.open_again(session.sinks, plan, lease)
+            else:
+                marks = runtime_plan._abandon(session, lease, plan)[SINK]
+            done = True
         except _Left:
             pass
         except DatabusError as raised:
             error = raised
-    return ClosingStep(kafka.text, kafka.slots, kafka.answers, marks, error)
+    return ClosingStep(kafka.text, kafka.slots, kafka.answers, marks, error, done)
 
 
 def _parsed(text: str) -> Marker | None:

@@ -78,6 +78,7 @@ class Process(NamedTuple):
         definition: number of the definition that it runs.
         answers: what Kafka has answered so far to a closing of the plan in hand (see model_closing.py).
         marks: batches that the slots hold after a closing.
+        cut_off: whether another process has closed the plan in hand since this one looked whether it is open.
     """
 
     step: str = "claim"
@@ -91,6 +92,7 @@ class Process(NamedTuple):
     definition: int = 0
     answers: tuple[Any, ...] = ()
     marks: tuple[int, ...] = ()
+    cut_off: bool = False
 
 
 class State(NamedTuple):

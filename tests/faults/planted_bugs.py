@@ -129,7 +129,7 @@ def _unfinished_is_finished(plant: Callable[[Any, str, Any], None]) -> None:
 def _closed_slot_by_slot(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.runtime import closing, plan
 
-    def close_unwritten(sinks: Any, pending: Any) -> Any:
+    def close_unwritten(sinks: Any, pending: Any, _lease: Any) -> Any:
         # As it was: looked at first, then fenced and marked slot by slot, whatever a slot says then.
         held = tuple(name for name, sink in sinks.items() if sink.wrote_any_of(pending))
         if held:
@@ -137,6 +137,19 @@ def _closed_slot_by_slot(plant: Callable[[Any, str, Any], None]) -> None:
         return closing.Closed((), {name: (pending.batch,) * len(sink.abandon(pending)) for name, sink in sinks.items()})
 
     plant(plan, "close_unwritten", close_unwritten)
+
+
+def _closed_plan_stays_closed(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.runtime import closing, plan
+
+    for module in (plan, closing):
+        plant(module, "open_again", lambda sinks, pending, lease: None)
+
+
+def _closed_by_any_claim(plant: Callable[[Any, str, Any], None]) -> None:
+    from databus.checkpoints.lease import ZooKeeperLease
+
+    plant(ZooKeeperLease, "confirm", lambda self: None)
 
 
 def _closed_slots_stay(plant: Callable[[Any, str, Any], None]) -> None:
@@ -336,6 +349,16 @@ MUTANTS: dict[str, Mutant] = {
         "a closing that finds rows leaves the slots that it closed",
         _closed_slots_stay,
         Size(units=1, slots=2, crashes=1, expiries=0, epochs=3, definitions=2),
+    ),
+    "closed plan stays closed": Mutant(
+        "a flow changed back leaves slots closed that its change has closed",
+        _closed_plan_stays_closed,
+        Size(units=1, slots=2, crashes=2, expiries=0, epochs=3, definitions=2),
+    ),
+    "opened by any claim": Mutant(
+        "who opens a closed plan again does not ask whether the flow was claimed since",
+        _closed_by_any_claim,
+        Size(units=1, slots=1, crashes=0, expiries=3, epochs=4, definitions=2),
     ),
     "slots forgotten": Mutant(
         "a commit forgets what the slots hold that took no part in it",

@@ -18,6 +18,10 @@ SIZES = {
     "two batches": Size(units=2, crashes=0, expiries=1, epochs=2),
     "slots lowered and raised": Size(units=3, slots=2, crashes=1, expiries=0, epochs=2, resized=True),
     "a changed definition": Size(units=1, slots=2, crashes=1, expiries=0, epochs=3, definitions=2),
+    "a definition that comes back": Size(units=1, slots=2, crashes=2, expiries=0, epochs=3, definitions=2),
+    "one that comes back to who has lost the flow": Size(
+        units=1, slots=1, crashes=0, expiries=3, epochs=4, definitions=2
+    ),
 }
 
 

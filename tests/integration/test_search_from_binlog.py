@@ -19,6 +19,7 @@ from databus.ops.ledger_verify import verify
 from databus.ops.services import open_services
 from databus.records.held_rows import HeldState, Selection
 from tests.integration.conftest import Started
+from tests.integration.cut_bulk import KilledError, kill_in_mid_batch
 from tests.integration.one_process import OneProcessWorld
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -191,3 +192,45 @@ def test_an_index_has_fields_of_the_columns_and_follows_an_alter(shop: Indexed) 
     documents = shop.documents()
     assert documents["1"] | {"late": 1, "i": 100000, "day": "0000-00-00"} == documents["1"]
     assert documents["18446744073709551615"]["late"] == 2**64 - 1
+
+
+def test_a_flow_that_is_edited_in_mid_batch_goes_on_over_its_own_documents(
+    shop: Indexed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planned anew in smaller batches, it meets documents of the batch that was cut short, in each of them."""
+    large = shop.flow()
+    small = shop.flow(max_retries=3).model_copy(update={"batching": Batching(max_rows=3, max_seconds=0.2)})
+    smaller = shop.flow(max_retries=4).model_copy(update={"batching": Batching(max_rows=1, max_seconds=0.2)})
+    shop.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
+        *(f"INSERT INTO t VALUES ({n}, 0)" for n in range(6)),
+        *(f"UPDATE t SET v = {v} WHERE id = {n}" for v in (1, 2) for n in range(6)),
+        "DELETE FROM t WHERE id = 5",
+    )
+    with monkeypatch.context() as patch:
+        kill_in_mid_batch(patch)
+        with pytest.raises(KilledError):
+            shop.world.run(large)
+    held = shop.documents()
+    assert 0 < len(held) < 6
+    shop.world.run(small, max_batches=1)
+    with open_services(small, shop.world.connections, shop.world.settings) as services:
+        checkpoint = services.store.load(small.name)
+        found = verify(small, services, None, __version__)
+    assert checkpoint is not None
+    assert checkpoint.closed_until is not None
+    assert found.problems == ()
+    # It is cut short once more, and edited once more, before it has come to where the first plan ended.
+    with monkeypatch.context() as patch:
+        kill_in_mid_batch(patch)
+        with pytest.raises(KilledError):
+            shop.world.run(small)
+    shop.sql("UPDATE t SET v = 3 WHERE id = 0")
+    assert shop.world.run(smaller).batches > 6
+    assert shop.documents() == {"0": {"id": 0, "v": 3}} | {f"{n}": {"id": n, "v": 2} for n in range(1, 5)}
+    with open_services(small, shop.world.connections, shop.world.settings) as services:
+        checkpoint = services.store.load(small.name)
+        found = verify(small, services, None, __version__)
+    assert checkpoint is not None
+    assert checkpoint.closed_until is None
+    assert found.problems == ()

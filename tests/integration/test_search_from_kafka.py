@@ -12,6 +12,7 @@ from databus import Batching, Elasticsearch, Flow, KafkaTopics
 from databus.core.errors import SinkConflictError
 from databus.demo.consumers import index_documents
 from tests.integration.conftest import Started
+from tests.integration.cut_bulk import KilledError, kill_in_mid_batch
 from tests.integration.kafka_logs import Logs
 from tests.integration.one_process import OneProcessWorld
 
@@ -112,3 +113,34 @@ def test_a_key_in_two_partitions_of_one_batch_stops_the_flow_by_name(world: OneP
     with pytest.raises(SinkConflictError, match=r"rows at .*\[0\]:1 and .*\[1\]:0, and nothing says"):
         to.run()
     assert to.values() == {}
+
+
+@pytest.mark.parametrize("grows", [False, True], ids=["two partitions", "two, then four"])
+def test_a_flow_that_is_edited_in_mid_batch_goes_on_over_its_own_documents(
+    world: OneProcessWorld, logs: Logs, grows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planned anew in smaller batches, it meets documents of the batch that was cut short, in each of them."""
+    to = Indexed(world, logs, 2)
+    sink = to.flow.sinks[0].model_copy(update={"max_retries": 3})
+    small = to.flow.model_copy(update={"sinks": (sink,)})
+    large = to.flow.model_copy(update={"batching": Batching(max_rows=100, max_seconds=0.3)})
+    to.write(0, "first", key="a")
+    world.run(large)
+    keys = "abcdefgh"
+    for number in range(3):
+        for place, key in enumerate(keys):
+            to.write(place % 2, f"{number}", key=key)
+    if grows:
+        logs.grow(to.topic, 4)
+        to.write(3, "moved", key="a")
+    with monkeypatch.context() as patch:
+        kill_in_mid_batch(patch)
+        with pytest.raises(KilledError):
+            world.run(large)
+    held = to.values()
+    assert sum(value != "first" for value in held.values()) == len(keys) // 2
+    for place, key in enumerate(keys[1:], 1):  # behind what the batch that was cut short has read
+        to.write(place % 2, "last", key=key)
+    to.flow = small
+    assert to.run().batches > 4
+    assert to.values() == {"a": "moved" if grows else "2"} | dict.fromkeys(keys[1:], "last")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,9 +28,10 @@ from databus.core.errors import (
     SinkFencedError,
     SinkTransactionHangingError,
     SinkUnavailableError,
+    StaleEpochError,
 )
 from databus.core.plan import Plan
-from databus.runtime.closing import Closed, close_unwritten
+from databus.runtime.closing import Closed, close_unwritten, open_again
 from databus.runtime.plan import next_plan
 from databus.sinks.kafka import kept_sessions
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker
@@ -45,6 +47,10 @@ from tests.integration.kafka_target import (
 )
 
 pytestmark = pytest.mark.integration
+
+
+class KilledError(BaseException):
+    """The process ends here."""
 
 
 @pytest.fixture
@@ -284,13 +290,13 @@ def values_by_key(adapter: KafkaAdapter) -> dict[int, list[int]]:
     return values
 
 
-def changed_flow(sink: KafkaSink, pending: Plan) -> Any:
+def changed_flow(sink: KafkaSink, pending: Plan, spec_hash: str = "another") -> Any:
     """What planning uses of a session, of a flow that is not what it was when the plan in flight was made."""
     return SimpleNamespace(
         flow=SimpleNamespace(name=pending.flow, batching=Batching()),
         store=SimpleNamespace(pending_plan=lambda flow: pending),
-        spec_hash="another",
-        takes_up=lambda _plan: False,
+        spec_hash=spec_hash,
+        takes_up=lambda plan: plan.spec_hash == spec_hash,
         split=False,
         sinks={"kafka": sink},
         source=Mock(plan=Mock(side_effect=AssertionError("planned anew"))),
@@ -301,6 +307,25 @@ def standing(sink: KafkaSink) -> tuple[int, str] | None:
     """Batch and plan of the first slot's mark."""
     (mark,) = sink.marks(1)
     return (mark.batch, mark.plan_hash) if mark else None
+
+
+def stands(sink: KafkaSink) -> list[tuple[int, str] | None]:
+    """Batch and plan of two slots' marks."""
+    return [mark and (mark.batch, mark.plan_hash) for mark in sink.marks(2)]
+
+
+def close_some(monkeypatch: pytest.MonkeyPatch, sink: KafkaSink, plan: Plan, slots: int) -> None:
+    """Close a plan; die after so many slots."""
+    commit, left = Session.commit, iter(range(slots))
+
+    def cut_off(self: Session, marker: Marker) -> None:
+        if next(left, None) is None:
+            raise KilledError
+        commit(self, marker)
+
+    with monkeypatch.context() as patch, suppress(KilledError):
+        patch.setattr(Session, "commit", cut_off)
+        close_unwritten({"kafka": sink}, plan, Mock())
 
 
 def checkpoint_before(plan: Plan) -> Checkpoint:
@@ -362,7 +387,7 @@ class TestUpkeep:
             fenced.discard()
             with pytest.raises(MarkerDivergedError, match=r"slot 0: found .* abandoned"):
                 adapter.write(sink, plan, even, slot=0)
-            assert close_unwritten({"kafka": sink}, plan) == Closed(("kafka",), {})
+            assert close_unwritten({"kafka": sink}, plan, Mock()) == Closed(("kafka",), {})
             assert standing(sink) == before
             forget_kept()
             adapter.write(sink, plan, even, slot=0)
@@ -376,8 +401,40 @@ class TestUpkeep:
         forget_kept()
         assert sink.abandon(plan) == {0: "abandoned", 1: "written"}
         closed = sink.markers()
-        assert close_unwritten({"kafka": sink}, plan).held == ("kafka",)
+        assert close_unwritten({"kafka": sink}, plan, Mock()).held == ("kafka",)
         assert sink.markers() == closed
+        open_again({"kafka": sink}, plan, Mock())
+        assert sink.markers() == closed
+
+    @pytest.mark.parametrize("cut", [0, 1, 2], ids=["before any", "after one slot", "whole"])
+    def test_a_flow_that_is_changed_back_goes_on_with_the_plan_that_its_change_had_closed(
+        self, adapter: KafkaAdapter, monkeypatch: pytest.MonkeyPatch, cut: int
+    ) -> None:
+        """The closing is killed after some slots, or as a whole before the plan that follows is written."""
+        sink = adapter.make_sink(slots=2)
+        for batch, first in ((1, 0), (2, 10)):  # without markers before, and with some
+            plan = adapter.plan(sink, batch, batch - 1)
+            changes = inserts(range(first, first + 6), batch * 1000 + 500)
+            forget_kept()
+            before = stands(sink)
+            close_some(monkeypatch, sink, plan, cut)
+            assert [m.closed for m in sink.marks(2, settled=False) if m is not None].count(True) == cut
+            # Who has lost the flow meanwhile moves nothing.
+            closed = sink.markers()
+            stale = Mock(confirm=Mock(side_effect=StaleEpochError("claimed since")))
+            if cut:
+                with pytest.raises(StaleEpochError):
+                    open_again({"kafka": sink}, plan, stale)
+            with pytest.raises(StaleEpochError):
+                close_unwritten({"kafka": sink}, plan, stale)
+            assert sink.markers() == closed
+            taken = next_plan(changed_flow(sink, plan, plan.spec_hash), Mock(), checkpoint_before(plan))
+            assert taken is not None
+            assert (taken.plan, stands(sink)) == (plan, before)
+            forget_kept()
+            for slot in (0, 1):
+                adapter.write(sink, plan, [c for c in changes if c.id % 2 == slot], slot=slot)
+        assert len(adapter.delivered()) == len(set(adapter.delivered())) == 12
 
     def test_a_plan_written_before_is_not_abandoned(self, adapter: KafkaAdapter) -> None:
         sink = adapter.make_sink()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from databus.core.batching import Batching
-from databus.core.errors import PreparedTransactionMissingError
+from databus.core.errors import PreparedTransactionMissingError, SchemaUnknownError
 from databus.core.offsets import BinlogOffset, PreparedTransaction, offset_from_json
 from databus.core.plan import SourcePlan
 from databus.sandbox import Sandbox
@@ -350,6 +350,34 @@ def test_prepared_rows_have_the_tables_of_their_own_place(sparse: Shop, found: s
     assert (told, end.prepared) == (expected, ())
     if found == "in the range" and sparse.sql("SELECT @@GLOBAL.binlog_row_metadata") == [("FULL",)]:
         assert read_open(sparse, before, "library")[1] == expected
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["a table that is known", "a table that is not known any more"])
+def test_rows_of_a_table_that_the_flow_was_given_between_the_phases_have_its_definition(
+    sparse: Shop, *, known: bool
+) -> None:
+    """The kept copy has definitions of the tables that the flow had at the XA PREPARE: this one is not among them."""
+    history = XaHistory(sparse, 0)
+    before = sparse.open().latest_offset()
+    expected = prepare_open_rows(sparse)
+    history.prepared.append("'open'")
+    source = sparse.open((f"{sparse.name}.a",), flow=f"{sparse.name}_numba")
+    plan = source.plan(before, EVERYTHING)
+    assert plan is not None
+    assert len(end_of(plan).prepared) == 1
+    source.close()
+    (kept,) = sparse.folder.glob("segments/*/*/prepared/*.json")
+    assert f"{sparse.name}" not in kept.read_text()
+    history.resolve("COMMIT", "'open'")
+    if known:
+        end, told = read_open(sparse, end_of(plan))
+        assert (told, end.prepared) == (expected, ())
+        return
+    sparse.sql(f"DROP TABLE {sparse.name}.o", f"CREATE TABLE {sparse.name}.o (id BIGINT PRIMARY KEY)")
+    for folder in sparse.folder.glob("segments/.schema*"):
+        shutil.rmtree(folder)
+    with pytest.raises(SchemaUnknownError, match=rf"rows of {sparse.name}\.o .*DROP TABLE"):
+        read_open(sparse, end_of(plan))
 
 
 def logged_xid(shop: Shop) -> str:

@@ -63,6 +63,18 @@ FULL = (
         "at_least_once",
         "[exactly_once]",
     ),
+    Full(
+        "faults/test_model.py",
+        "test_every_interleaving_keeps_the_invariants",
+        "one that comes back to who has lost the flow",
+        "[a definition that comes back]; a lost claim: integration/test_sink_kafka_faults.py",
+    ),
+    Full(
+        "faults/test_model.py",
+        "test_a_planted_bug_is_found",
+        "opened by any claim",
+        "a lost claim: integration/test_sink_kafka_faults.py",
+    ),
     Full("integration/test_zookeeper_loss.py", "test_a_killed_holder_is_caught_up_with", "target3", "three of nine"),
     Full("integration/test_zookeeper_loss.py", "test_a_killed_holder_is_caught_up_with", "target4", "three of nine"),
     Full("integration/test_zookeeper_loss.py", "test_a_killed_holder_is_caught_up_with", "target5", "three of nine"),

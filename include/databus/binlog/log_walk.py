@@ -27,10 +27,13 @@ from databus.binlog.kernels.walk import R_TRANSACTION
 from databus.binlog.open_rows import OpenRows
 from databus.binlog.schema_history.definitions import (
     Definitions,
+    KeptDefinitions,
+    NoDefinitions,
     PinnedDefinition,
     PinnedDefinitions,
     RecordingDefinitions,
 )
+from databus.binlog.segments import FetchedPrepare
 from databus.binlog.statement_scope import subjects_of
 from databus.binlog.table_batch import Transactions
 from databus.binlog.walk import LoggedStatement, Walk
@@ -268,48 +271,57 @@ class LogWalk:
             end: file position after the last event.
         """
 
-    def count_prepared(
-        self,
-        data: npt.NDArray[np.uint8],
-        prepared: PreparedTransaction,
-        definitions: tuple[PinnedDefinition, ...] | None = None,
-    ) -> CountedPrepare:
+    def count_prepared(self, data: npt.NDArray[np.uint8], found: FetchedPrepare) -> CountedPrepare:
         """Count the captured row changes of a prepared transaction, in the numbering of this walk's tables.
 
         Args:
             data: FORMAT_DESCRIPTION and the transaction.
-            prepared: the transaction that it must be, and its place.
-            definitions: what its TABLE_MAP events leave open, as kept with it; None where nothing was kept.
+            found: the transaction that it must be, its place, and the definitions that were kept with it.
 
         Raises:
             DecodeError: it is another transaction, or cannot be decoded.
-            SchemaUnknownError: the kept definitions are not those of the log.
+            SchemaUnknownError: the kept definitions are not those of the log, or lack a captured table that nothing
+                else tells about.
         """
-        walk, used = self._walked_prepare(data, prepared, definitions)
-        schemas, counts = self._tables.count(walk.expansion.buffer, walk.rows, walk.slots, prepared.file)
-        found: dict[int, int] = {}
+        walk, used = self._walked_prepare(data, found)
+        schemas, counts = self._tables.count(walk.expansion.buffer, walk.rows, walk.slots, found.prepared.file)
+        rows: dict[int, int] = {}
         for schema, count in zip(schemas.tolist(), counts.tolist(), strict=True):
             if schema >= 0:
-                found[schema] = found.get(schema, 0) + count
-        return CountedPrepare(found, used)
+                rows[schema] = rows.get(schema, 0) + count
+        return CountedPrepare(rows, used)
 
     def definitions_of(
         self, data: npt.NDArray[np.uint8], prepared: PreparedTransaction
     ) -> tuple[PinnedDefinition, ...]:
-        """Return what the TABLE_MAP events of a prepared transaction leave open; arguments as of `count_prepared`."""
-        return self._walked_prepare(data, prepared, None)[1] if self._prepared is not None else ()
+        """Return what the TABLE_MAP events of a prepared transaction leave open.
+
+        Args:
+            data: FORMAT_DESCRIPTION and the transaction.
+            prepared: the transaction that it must be, and its place.
+        """
+        return self._walked_prepare(data, FetchedPrepare(prepared))[1] if self._prepared is not None else ()
 
     def _walked_prepare(
-        self,
-        data: npt.NDArray[np.uint8],
-        prepared: PreparedTransaction,
-        kept: tuple[PinnedDefinition, ...] | None,
+        self, data: npt.NDArray[np.uint8], found: FetchedPrepare
     ) -> tuple[Walk, tuple[PinnedDefinition, ...]]:
-        recorder = self._prepared(prepared) if kept is None and self._prepared is not None else None
-        definitions: Definitions | None = recorder if kept is None else PinnedDefinitions(kept)
+        prepared, kept = found.prepared, found.definitions or ()
+        recorder = None if self._prepared is None or found.former else self._prepared(prepared)
+        # Between the two phases the flow may have been given further tables.
+        others: Definitions | None = self._unknown(prepared) if found.former else recorder
+        definitions = PinnedDefinitions(kept) if others is None else KeptDefinitions(kept, others)
         walker = Walker(prepared.file, prepared.start_pos, prepared=True, definitions=definitions)
         walk = walk_prepared(walker, data, prepared.xid)
-        return walk, recorder.recorded if recorder is not None else kept or ()
+        return walk, (*kept, *(recorder.recorded if recorder is not None else ()))
+
+    def _unknown(self, prepared: PreparedTransaction) -> NoDefinitions:
+        return NoDefinitions(
+            self._capture,
+            f"nothing was kept of it with XA transaction {prepared.xid}, which lies in a former server's log: the "
+            "table was not the flow's when the flow read the XA PREPARE",
+            hint="Leave the table out of the flow until it is past the transaction's XA COMMIT, then add it again and "
+            "take a snapshot of it.",
+        )
 
     def _unlogged(self, logged: LoggedStatement, ended: Transactions) -> Iterator[tuple[int, UnloggedChange]]:
         """Yield the change that a statement makes to captured tables without row events, if it makes one."""

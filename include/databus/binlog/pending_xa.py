@@ -115,7 +115,8 @@ class PendingXa:
 
         Raises:
             PreparedTransactionMissingError: the prepare is neither in the range nor elsewhere.
-            SchemaUnknownError: it is not of the tables that were kept with it.
+            SchemaUnknownError: it is not of the tables that were kept with it, or of another captured one that nothing
+                tells about.
         """
         known, staged = self._pending.pop(xid, None), self._staged.pop(xid, None)
         path = self._folder / committed_name(place.file, place.start_pos)
@@ -126,7 +127,7 @@ class PendingXa:
             found = self._fetch(WantedPrepare(xid, known, place), path)
         known = found.prepared
         data = np.memmap(path, np.uint8, mode="r")
-        counted = self._walk.count_prepared(data, known, found.definitions)
+        counted = self._walk.count_prepared(data, found)
         if not counted.rows:
             path.unlink()
             return None

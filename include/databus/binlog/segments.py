@@ -192,10 +192,12 @@ class FetchedPrepare:
     Attributes:
         prepared: where it lies in the log.
         definitions: what its TABLE_MAP events leave open, as kept with its copy; None where it came from the log.
+        former: whether it lies in a former server's log, of which this one's schema history knows nothing.
     """
 
     prepared: PreparedTransaction
     definitions: tuple[PinnedDefinition, ...] | None = None
+    former: bool = False
 
 
 @dataclass(frozen=True)

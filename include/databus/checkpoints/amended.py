@@ -11,6 +11,7 @@ from databus.core.amendments import Amendment
 from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
 from databus.core.errors import CheckpointConflictError
 from databus.core.gaps import OPEN, Gap
+from databus.core.offset_ranges import unreached, with_lives_of
 from databus.core.offsets import BinlogOffset, Offset, Ordering
 from databus.core.plan import Plan
 
@@ -90,12 +91,15 @@ def require_timeline(flow: str, offset: Offset, stored: Offset) -> None:
 def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch, now: datetime) -> Checkpoint:
     """Return the checkpoint after an amendment; the number of a closed plan is used up.
 
-    The watermark is kept going forward, where it stays a lower bound, and unknown going back.
+    The watermark is kept going forward, where it stays a lower bound, and unknown going back. Rows of the closed plan
+    may stand at sinks without markers.
     """
     closed = amendment.closed
     back = amendment.offset.compare(previous.offset) is Ordering.BEFORE
+    offset = with_lives_of(amendment.offset, closed.range.end) if closed else amendment.offset
+    left = closed.left_behind(amendment.slots) if closed else ()
     return Checkpoint(
-        offset=amendment.offset,
+        offset=offset,
         batch=max(previous.batch, closed.batch if closed else 0),
         epoch=epoch,
         run_id=amendment.who,
@@ -104,18 +108,11 @@ def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch,
         watermark=None if back else previous.watermark,
         updated_at=now,
         slots=merged_slots(previous.slots, amendment.slots),
-        replay_until=_replay_until(previous, amendment.offset),
+        replay_until=unreached(offset, previous.offset, previous.replay_until),
+        closed_until=unreached(offset, previous.closed_until, *left),
         output_ids=without_outputs(previous, amendment.gone),
         output_names=previous.output_names,
     )
-
-
-def _replay_until(previous: Checkpoint, offset: Offset) -> Offset | None:
-    """Return how far rows that sinks may hold already reach, seen from where a flow is set to."""
-    furthest = previous.offset
-    if previous.replay_until is not None and furthest.compare(previous.replay_until) is Ordering.BEFORE:
-        furthest = previous.replay_until
-    return furthest if offset.compare(furthest) is Ordering.BEFORE else None
 
 
 def is_amended(stored: Checkpoint, amendment: Amendment, epoch: Epoch) -> bool:

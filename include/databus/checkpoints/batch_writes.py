@@ -31,7 +31,7 @@ class ZooKeeperBatchWrites:
     _read: Callable[..., FlowState]
     _send: Callable[[str, Sequence[Operation], str], Exception | None]
     _trim: Callable[[str, int, Exception | None], list[Operation]]
-    _gave_up: Callable[[str, Exception | None], CheckpointError]
+    _gave_up: Callable[..., CheckpointError]
 
     def write_plan(self, lease: Lease, plan: Plan) -> None:
         """Write the plan ahead of reading; the same plan again changes nothing.
@@ -44,7 +44,7 @@ class ZooKeeperBatchWrites:
             CheckpointConflictError: another plan is in flight, or this one does not continue the checkpoint.
         """
         paths = self._paths(plan.flow)
-        cause: Exception | None = None
+        lost: list[Exception] = []
         for state in self._rounds(lease, plan.flow, None):
             transitions.check_epoch(plan.flow, lease.epoch, state.epoch)
             if state.plan is not None and state.plan.hash == plan.hash:
@@ -65,7 +65,9 @@ class ZooKeeperBatchWrites:
             if cause is None:
                 self._left[plan.flow, self._sink] = state.planned(plan, content)
                 return
-        raise self._gave_up(f"flow {plan.flow}: the plan of batch {plan.batch}", cause) from cause
+            lost.append(cause)
+        what = f"flow {plan.flow}: the plan of batch {plan.batch}"
+        raise self._gave_up(what, lost, outrun=len(lost) >= _MOST_ROUNDS) from lost[-1]
 
     def commit(
         self,
@@ -87,7 +89,7 @@ class ZooKeeperBatchWrites:
         """
         transitions.check_commit(lease.epoch, plan, checkpoint)
         paths = self._paths(plan.flow)
-        cause: Exception | None = None
+        lost: list[Exception] = []
         for state in self._rounds(lease, plan.flow, plan):
             previous = state.checkpoint
             if transitions.is_committed(plan, lease.epoch, previous):
@@ -105,13 +107,15 @@ class ZooKeeperBatchWrites:
                 set_data(paths.checkpoint, content, state.checkpoint_node.version),
                 delete(paths.plan, state.plan_node.version),
                 create(paths.history_entry(number), encode(entry.to_json())),
-                *self._trim(plan.flow, number, cause),
+                *self._trim(plan.flow, number, lost[-1] if lost else None),
             ]
             cause = self._send(plan.flow, operations, f"the commit of flow {plan.flow}, batch {plan.batch}")
             if cause is None:
                 self._left[plan.flow, self._sink] = state.committed(checkpoint, content, number)
                 return
-        raise self._gave_up(f"flow {plan.flow}: the commit of batch {plan.batch}", cause) from cause
+            lost.append(cause)
+        what = f"flow {plan.flow}: the commit of batch {plan.batch}"
+        raise self._gave_up(what, lost, outrun=len(lost) >= _MOST_ROUNDS) from lost[-1]
 
     def _rounds(self, lease: Lease, flow: str, in_flight: Plan | None) -> Iterator[FlowState]:
         """Yield what each round of a batch's write goes by: first what the last one left, where it is known.

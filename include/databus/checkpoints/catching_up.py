@@ -30,7 +30,7 @@ class ZooKeeperCatchingUp:
     _read: Callable[..., FlowState]
     _send: Callable[[str, Sequence[Operation], str], Exception | None]
     _trim: Callable[[str, int, Exception | None], list[Operation]]
-    _gave_up: Callable[[str, Exception | None], CheckpointError]
+    _gave_up: Callable[..., CheckpointError]
 
     def reconcile(
         self, lease: Lease, flow: str, outcomes: Sequence[PlanOutcome], pending: Plan | None
@@ -56,17 +56,16 @@ class ZooKeeperCatchingUp:
         self, lease: Lease, flow: str, step_of: Callable[[FlowState, Trim], Step | None], what: str
     ) -> Checkpoint | None:
         """Read, send the next step, and read again until no step is left; the epoch is checked in each."""
-        cause: Exception | None = None
-        fruitless = 0
-        while fruitless < _ROUNDS:
+        lost: list[Exception] = []
+        while len(lost) < _ROUNDS:
             state = self._read(flow, sync=True)
             transitions.check_epoch(flow, lease.epoch, state.epoch)
-            step = step_of(state, partial(self._trim_one, flow, cause))
+            step = step_of(state, partial(self._trim_one, flow, lost[-1] if lost else None))
             if step is None:
                 return state.checkpoint
             cause = self._send(flow, step.operations, f"{what} of flow {flow}")
-            fruitless = 0 if cause is None else fruitless + 1
-        raise self._gave_up(f"flow {flow}: {what}", cause) from cause
+            lost = [] if cause is None else [*lost, cause]
+        raise self._gave_up(f"flow {flow}: {what}", lost) from lost[-1]
 
     def _trim_one(self, flow: str, refused: Exception | None, number: int) -> list[Operation]:
         return self._trim(flow, number, refused)

@@ -10,7 +10,7 @@ from databus.checkpoints.holder import LeaseHolder
 from databus.checkpoints.layout import FlowPaths
 from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.transaction import OutcomeUnknownError, RefusedError, check, delete
-from databus.core.errors import CheckpointError
+from databus.core.errors import CheckpointError, StaleEpochError
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +44,15 @@ class ZooKeeperLease:
     def held(self) -> bool:
         """Tell whether the lease is still ours as far as this process knows; asks no server."""
         return not self._released and self._session.alive(self._claim.session_id)
+
+    def confirm(self) -> None:
+        """Ask whether this is the latest claim (see `Lease.confirm`)."""
+        (node,) = self._session.read(self._paths.epoch, sync=True)
+        if node is None or node.version != self._claim.epoch_version:
+            raise StaleEpochError(
+                f"flow {self.flow}: this run holds epoch {self.epoch}, and the flow has been claimed since",
+                hint="Another run has taken over; this one changed nothing.",
+            )
 
     def successor_waiting(self) -> bool:
         """Tell whether another run waits for this lease; reads once, and again when ZooKeeper says that it changed."""

@@ -14,7 +14,7 @@ from databus.checkpoints.flow_nodes import FlowNodes
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
 from databus.checkpoints.layout import FlowPaths, Layout
 from databus.checkpoints.session import Node, ZooKeeperSession
-from databus.checkpoints.transaction import Operation, RefusedError, check, create, delete, set_data
+from databus.checkpoints.transaction import Operation, check, create, delete, set_data
 from databus.core.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
@@ -43,7 +43,7 @@ class ZooKeeperMediation:
     sinks_behind: Callable[[str], Sequence[str]]
     _send: Callable[[str, Sequence[Operation], str], Exception | None]
     _trim: Callable[[str, int, Exception | None], list[Operation]]
-    _gave_up: Callable[[str, Exception | None], CheckpointError]
+    _gave_up: Callable[..., CheckpointError]
 
     def paused(self, flow: str) -> Pause | None:
         """Return who paused the flow, None while it may run.
@@ -96,7 +96,7 @@ class ZooKeeperMediation:
         """
         paths = self._layout.flow(flow)
         self._session.ensure(paths.gaps)
-        cause: Exception | None = None
+        lost: list[Exception] = []
         for attempt in range(_ROUNDS):
             state = self._read(flow, sync=attempt > 0)
             transitions.check_epoch(flow, lease.epoch, state.epoch)
@@ -106,7 +106,8 @@ class ZooKeeperMediation:
             cause = self._send(flow, [check(paths.epoch, state.epoch_version), operation], f"a gap of flow {flow}")
             if cause is None:
                 return named
-        raise self._gave_up(f"flow {flow}: naming a gap", cause) from cause
+            lost.append(cause)
+        raise self._gave_up(f"flow {flow}: naming a gap", lost) from lost[-1]
 
     def amend(self, flow: str, lease: Lease, amendment: Amendment) -> Checkpoint:
         """Move the checkpoint by hand in one atomic step; what this epoch has amended already stays as it is.
@@ -119,7 +120,7 @@ class ZooKeeperMediation:
         paths = self._layout.flow(flow)
         if amendment.gap is not None:
             self._session.ensure(paths.gaps)
-        cause: Exception | None = None
+        lost: list[Exception] = []
         for attempt in range(_ROUNDS):
             state = self._read(flow, sync=attempt > 0)
             transitions.check_epoch(flow, lease.epoch, state.epoch)
@@ -139,12 +140,13 @@ class ZooKeeperMediation:
                 *([delete(paths.plan, state.plan_node.version)] if state.plan_node else []),
                 create(paths.history_entry(number), encode(entry.to_json())),
                 *([gap] if gap else []),
-                *self._trim(flow, number, cause),
+                *self._trim(flow, number, lost[-1] if lost else None),
             ]
             cause = self._send(flow, operations, f"the {amendment.action} of flow {flow}")
             if cause is None:
                 return checkpoint
-        raise self._gave_up(f"flow {flow}: the {amendment.action}", cause) from cause
+            lost.append(cause)
+        raise self._gave_up(f"flow {flow}: the {amendment.action}", lost) from lost[-1]
 
     def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
         """Know outputs as they are now, in checkpoint and plan in flight (see `CheckpointStore.accept_outputs`).
@@ -153,8 +155,8 @@ class ZooKeeperMediation:
             StaleEpochError: another run claimed the flow since.
             CheckpointUnavailableError: no answer: the same again tells whether it was applied.
         """
-        paths, said = self._paths(flow), (accepted.who, accepted.why, self._clock.now())
-        cause: Exception | None = None
+        paths, said = self._layout.flow(flow), (accepted.who, accepted.why, self._clock.now())
+        lost: list[Exception] = []
         for attempt in range(_ROUNDS):
             state = self._read(flow, sync=attempt > 0)
             transitions.check_epoch(flow, lease.epoch, state.epoch)
@@ -169,14 +171,15 @@ class ZooKeeperMediation:
                 check(paths.epoch, state.epoch_version),
                 set_data(paths.checkpoint, stored_checkpoint(checkpoint, number), node.version),
                 create(paths.history_entry(number), encode(entry.to_json())),
-                *self._trim(flow, number, cause),
+                *self._trim(flow, number, lost[-1] if lost else None),
             ]
             if plan is not None and state.plan_node is not None:
                 operations.append(set_data(paths.plan, encode(plan.to_json()), state.plan_node.version))
             cause = self._send(flow, operations, f"the outputs of flow {flow}")
             if cause is None:
                 return checkpoint
-        raise self._gave_up(f"flow {flow}: accepting its outputs", cause) from cause
+            lost.append(cause)
+        raise self._gave_up(f"flow {flow}: accepting its outputs", lost) from lost[-1]
 
     def _pause_read(self, flow: str) -> Pause | None:
         paths = self._layout.flow(flow)
@@ -197,7 +200,7 @@ class ZooKeeperMediation:
         The checkpoint node is written again with the number of the history entry, so that no commit takes that number.
         """
         paths = self._layout.flow(flow)
-        cause: Exception | None = None
+        lost: list[Exception] = []
         for attempt in range(_ROUNDS):
             state = self._read(flow, sync=attempt > 0)
             checkpoint, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
@@ -211,13 +214,14 @@ class ZooKeeperMediation:
                     set_data(paths.checkpoint, stored_checkpoint(checkpoint, entry.number), node.version),
                     create(paths.history_entry(entry.number), encode(entry.to_json())),
                     *operations,
-                    *self._trim(flow, entry.number, cause if isinstance(cause, RefusedError) else None),
+                    *self._trim(flow, entry.number, lost[-1] if lost else None),
                 ],
                 what,
             )
             if cause is None:
                 return
-        raise self._gave_up(what, cause) from cause
+            lost.append(cause)
+        raise self._gave_up(what, lost) from lost[-1]
 
     def _gap_write(self, flow: str, gap: Gap) -> tuple[Gap, Operation | None]:
         """Return the gap with its number, and what writes it; None when it stands there as it is."""

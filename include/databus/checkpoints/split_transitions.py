@@ -8,6 +8,7 @@ from datetime import datetime
 
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointConflictError
+from databus.core.offset_ranges import unreached
 from databus.core.offsets import Ordering
 from databus.core.plan import Plan
 
@@ -89,6 +90,7 @@ def joined(flow: str, sink: str, flows: Standing, sinks: Standing, by: Joining) 
         output_ids={**_but(sink, flow_at.output_ids), **sink_at.output_ids},
         output_names={**_but(sink, flow_at.output_names), **sink_at.output_names},
         pace=min((at.pace for at in (flow_at, sink_at) if at.pace), key=lambda pace: pace["rows"], default={}),
+        closed_until=unreached(flow_at.offset, flow_at.closed_until, sink_at.closed_until),
     )
 
 

@@ -185,7 +185,7 @@ class ZooKeeperCheckpoints(ZooKeeperBatchWrites, ZooKeeperHistory, ZooKeeperMedi
         """
         paths = self._paths(flow)
         checkpoint = transitions.first_checkpoint(offset, lease.epoch, who, self._clock.now())
-        cause: Exception | None = None
+        lost: list[Exception] = []
         for attempt in range(ROUNDS):
             state = self._read(flow, sync=attempt > 0)
             transitions.check_epoch(flow, lease.epoch, state.epoch)
@@ -202,7 +202,8 @@ class ZooKeeperCheckpoints(ZooKeeperBatchWrites, ZooKeeperHistory, ZooKeeperMedi
             cause = self._send(flow, operations, f"the start of flow {flow}")
             if cause is None:
                 return checkpoint
-        raise self._gave_up(f"flow {flow}: the first checkpoint", cause) from cause
+            lost.append(cause)
+        raise self._gave_up(f"flow {flow}: the first checkpoint", lost) from lost[-1]
 
     def connected(self) -> bool:
         """Tell whether the store can be asked just now, as far as is known here; asks nothing."""
@@ -243,14 +244,25 @@ class ZooKeeperCheckpoints(ZooKeeperBatchWrites, ZooKeeperHistory, ZooKeeperMedi
         self._left.pop((flow, self._sink), None)
         return self._nodes.send(self._paths(flow), operations, what)
 
-    def _gave_up(self, what: str, cause: Exception | None) -> CheckpointError:
-        """Return the error after the last round: each write was refused, or none was answered."""
-        if isinstance(cause, RefusedError):
+    def _gave_up(self, what: str, lost: Sequence[Exception], *, outrun: bool = False) -> CheckpointError:
+        """Return the error after the last round.
+
+        Args:
+            what: what was written.
+            lost: why each write was not applied.
+            outrun: whether others had changed the flow's nodes before each of them.
+        """
+        refused = sum(isinstance(cause, RefusedError) for cause in lost)
+        unanswered = len(lost) - refused
+        ends = [f"refused {refused} times"] * bool(refused)
+        ends += [f"cut off {unanswered} times without being applied"] * bool(unanswered)
+        counted = " and ".join(ends)
+        if isinstance(lost[-1], RefusedError):
+            changed = "something else wrote to the flow each time before" if outrun else ""
             return CheckpointConflictError(
-                f"{what} was refused {ROUNDS} times, the last time at {cause}",
-                hint=f"Look at the nodes below {self._layout.flows}: something other than databus has changed them.",
+                f"{what} was {counted}, the last time at {lost[-1]}{changed and f'; {changed}'}",
+                hint="Find what pauses and resumes the flow over and over, stop it, and run the flow again."
+                if outrun
+                else f"Look at the nodes below {self._layout.flows}: something other than databus has changed them.",
             )
-        return CheckpointUnavailableError(
-            f"{what} was cut off {ROUNDS} times without being applied",
-            hint=f"Check the network to {self._options.hosts}.",
-        )
+        return CheckpointUnavailableError(f"{what} was {counted}", hint=f"Check the network to {self._options.hosts}.")

@@ -14,7 +14,7 @@ from databus.core.stored_form import Form
 CHECKPOINT = Form(
     "checkpoint",
     "offset batch epoch run_id plan_hash counts watermark updated_at slots bytes pace replay_until history",
-    "output_ids output_names",
+    "output_ids output_names closed_until",
 )
 """`history` is the number of the history entry that was written with it."""
 
@@ -50,6 +50,8 @@ class Checkpoint:
             gave none); another in its place, or none, is refused.
         output_names: sink → output → exact name, where characters of it were replaced; another name that becomes the
             same is refused.
+        closed_until: how far plans went that were closed before they were committed: sinks without markers may hold
+            rows up to there; None once the flow has come as far, and left out of JSON then.
     """
 
     offset: Offset
@@ -66,10 +68,15 @@ class Checkpoint:
     replay_until: Offset | None = None
     output_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     output_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    closed_until: Offset | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        outputs = {"output_ids": _stored(self.output_ids), "output_names": _stored(self.output_names)}
+        known = {
+            "output_ids": _stored(self.output_ids),
+            "output_names": _stored(self.output_names),
+            "closed_until": self.closed_until.to_json() if self.closed_until else None,
+        }
         return CHECKPOINT.write(
             {
                 "offset": self.offset.to_json(),
@@ -84,7 +91,7 @@ class Checkpoint:
                 "bytes": self.bytes,
                 "pace": dict(self.pace),
                 "replay_until": self.replay_until.to_json() if self.replay_until else None,
-                **{name: known for name, known in outputs.items() if known},
+                **{name: value for name, value in known.items() if value},
             }
         )
 
@@ -111,6 +118,7 @@ class Checkpoint:
             offset_from_json(data["replay_until"]) if data.get("replay_until") else None,
             data.get("output_ids", {}),
             data.get("output_names", {}),
+            offset_from_json(data["closed_until"]) if "closed_until" in data else None,
         )
 
 

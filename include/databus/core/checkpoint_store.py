@@ -23,6 +23,15 @@ class Lease(Protocol):
         """Tell whether the lease is still ours as far as this process knows."""
         ...
 
+    def confirm(self) -> None:
+        """Ask whether this is the latest claim, for what no write of the store guards.
+
+        Raises:
+            StaleEpochError: the flow was claimed again since.
+            CheckpointUnavailableError: no answer.
+        """
+        ...
+
     def successor_waiting(self) -> bool:
         """Tell whether another run has registered that it waits for this lease."""
         ...

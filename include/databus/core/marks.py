@@ -20,6 +20,7 @@ class SlotMark:
         end: where the rows of the slot end at the source, None when the marker does not say.
         whole: whether all of the batch is there, or all of it is known not to be.
         at: the same place in words, "" when unknown.
+        closed: whether the batch was closed because its flow had changed: it can go on once the change is taken back.
     """
 
     batch: int
@@ -27,6 +28,7 @@ class SlotMark:
     end: Offset | None = None
     whole: bool = True
     at: str = ""
+    closed: bool = False
 
     def __str__(self) -> str:
         part = "" if self.whole else ", unfinished"

@@ -30,6 +30,32 @@ def earlier(one: Offset, other: Offset) -> Offset:
     return other if other.compare(one) is Ordering.BEFORE else one
 
 
+def unreached(place: Offset, *ends: Offset | None) -> Offset | None:
+    """Return the latest of some places as far as `place` has not come there, None where it has come to all of them.
+
+    Of a source with many logs, those partitions are named that `place` is behind in; the others may be ahead. A place
+    that cannot be ordered (a failover that it had no part in) counts as reached.
+    """
+    latest = place
+    for end in ends:
+        latest = latest if end is None else later(latest, end)
+    if not isinstance(place, KafkaOffsets) or not isinstance(latest, KafkaOffsets):
+        return None if latest is place else latest
+    mine = place.places()
+    left = {at: where for at, where in latest.places().items() if where > mine.get(at, _ZERO)}
+    topics = {topic for topic, _ in left}
+    ids = {topic: known for topic, known in latest.ids.items() if topic in topics}
+    lives = {topic: known for topic, known in latest.lives.items() if topic in topics}
+    return replace(_offsets(left, ids, ()), lives=lives) if left else None
+
+
+def with_lives_of(place: Offset, other: Offset) -> Offset:
+    """Return a place with the lives of topics that are known at another: what is known of a life never changes."""
+    if not isinstance(place, KafkaOffsets) or not isinstance(other, KafkaOffsets) or other.passed:
+        return place
+    return replace(place, lives=newer(place.lives, other.lives))
+
+
 def without(wanted: OffsetRange, taken: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
     """Return what is left of a range, in log order, when other ranges are taken out.
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from databus.core.offsets import Offset, OffsetRange
+from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, offset_from_json
 from databus.core.stored_form import VERSION, Form
 from databus.core.stored_json import canonical_json
 from databus.core.tables import TableSchema
 from databus.core.unlogged import UnloggedChange
 
 SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids names first", part=True)
-PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode")
+PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode", "closed_until")
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,8 @@ class Plan:
         spec_hash: hash of the flow's definition and of the code version.
         clock: the plan's time; transforms know no other.
         mode: "live", or "replay" where rows are moved again that the flow has moved before.
+        closed_until: how far plans went, beyond this one, that were closed before they were committed: sinks without
+            markers may hold rows up to there. None for nowhere, and left out of JSON then.
     """
 
     installation: str
@@ -173,9 +175,11 @@ class Plan:
     spec_hash: str
     clock: datetime
     mode: str = "live"
+    closed_until: Offset | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
+        closed: dict[str, Any] = {"closed_until": self.closed_until.to_json()} if self.closed_until else {}
         return PLAN.write(
             {
                 "installation": self.installation,
@@ -186,6 +190,7 @@ class Plan:
                 "spec_hash": self.spec_hash,
                 "clock": self.clock.isoformat(),
                 "mode": self.mode,
+                **closed,
             }
         )
 
@@ -206,12 +211,23 @@ class Plan:
             data["spec_hash"],
             datetime.fromisoformat(data["clock"]),
             data["mode"],
+            offset_from_json(data["closed_until"]) if "closed_until" in data else None,
         )
 
     @property
     def live_flow(self) -> str:
         """Name of the flow whose rows are moved; a backfill of it moves them under a name of its own."""
         return self.flow.partition(".")[0]
+
+    def left_behind(self, marked: Container[str]) -> tuple[Offset | None, ...]:
+        """Return how far rows may reach that sinks hold of this plan, and of those before it, once it is closed.
+
+        Args:
+            marked: sinks by whose markers it was closed: they hold nothing of it.
+        """
+        passed = isinstance(self.range.end, KafkaOffsets) and self.range.end.passed
+        written = not passed and any(name not in marked for name in self.sinks)
+        return (self.closed_until, self.range.end if written else None)
 
     @cached_property
     def hash(self) -> str:
@@ -229,4 +245,6 @@ def _unversioned(value: Any) -> Any:
     ends = {side: {k: v for k, v in end.items() if k != VERSION} for side, end in plain["range"].items()}
     apart = {VERSION, "ids", "names"}
     sinks = {name: {k: v for k, v in sink.items() if k not in apart} for name, sink in plain["sinks"].items()}
+    if "closed_until" in plain:
+        plain["closed_until"] = {k: v for k, v in plain["closed_until"].items() if k != VERSION}
     return {**plain, "range": ends, "sinks": sinks}

@@ -12,7 +12,9 @@ from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import ConfigError, MarkerDivergedError
 from databus.core.flow import Flow
 from databus.core.marks import SlotMark
+from databus.core.offset_ranges import unreached
 from databus.core.offsets import Offset, Ordering
+from databus.core.plan import Plan
 from databus.ops.ends import Ends, opened_ends
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.takeover import marks_of
@@ -82,13 +84,16 @@ def execute(
             announced = _take_register(flow, services, ends, lease.epoch)
             found = _look(flow, services, ends, allow_repeats=allow_repeats)
             by = (lease.epoch, identity.run_id)
+            pending = store.pending_plan(flow.name)
             if found.ahead or announced > found.batch:
                 wanted = found if announced <= found.batch else replace(found, batch=announced, plan_hash="")
                 paged = services.recorder.paged(flow.name)
-                store.adopt(lease, flow.name, _checkpoint(wanted, services, by), why, paged)
+                store.adopt(lease, flow.name, _checkpoint(wanted, services, by, pending), why, paged)
             for sink, own in found.behind.items():
                 if own.ahead:
-                    store.of_sink(sink).adopt(lease, flow.name, _checkpoint(own, services, by), why)
+                    alone = store.of_sink(sink)
+                    in_flight = alone.pending_plan(flow.name)
+                    alone.adopt(lease, flow.name, _checkpoint(own, services, by, in_flight), why)
             if found.needed or announced > found.batch:
                 spool_of(services.settings, flow.name).clear()
             return found
@@ -96,9 +101,10 @@ def execute(
             lease.release()
 
 
-def _checkpoint(found: Adoption, services: Services, by: tuple[Epoch, str]) -> Checkpoint:
+def _checkpoint(found: Adoption, services: Services, by: tuple[Epoch, str], pending: Plan | None) -> Checkpoint:
     epoch, run_id = by
     before = found.before
+    left = pending.left_behind(found.slots) if pending else ()
     return Checkpoint(
         offset=found.offset,
         batch=found.batch,
@@ -109,6 +115,8 @@ def _checkpoint(found: Adoption, services: Services, by: tuple[Epoch, str]) -> C
         watermark=before.watermark if before else None,
         updated_at=services.clock.now(),
         slots={**(before.slots if before else {}), **found.slots},
+        replay_until=unreached(found.offset, before.replay_until if before else None),
+        closed_until=unreached(found.offset, before.closed_until if before else None, *left),
         output_ids=before.output_ids if before else {},
         output_names=before.output_names if before else {},
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from databus.ops.quarantine import held_rows, replays_of
 from databus.ops.replay_outcome import origin_of, outcome
 from databus.ops.targets import ALL_HISTORY
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
-from databus.runtime.closing import close_unwritten
+from databus.runtime.closing import close_unwritten, open_again
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 from databus.runtime.replay import Replayed, pinned_sinks, reopened, replay
 
@@ -129,6 +129,8 @@ class _Replays:
         if not taken or pending.spec_hash != self._hash(taken):
             return self._give_up(pending, taken)
         log.warning("flow %s: replay %d found unfinished, taken up again", self._flow.name, pending.batch)
+        with self._sinks(pending) as sinks:
+            open_again(sinks, self._marked(pending, taken), self.lease)
         return [self._run(pending, taken)]
 
     def begin(self, origin: int, taken: Sequence[HeldRow]) -> ReplayResult:
@@ -208,13 +210,8 @@ class _Replays:
     def _give_up(self, pending: Plan, taken: Sequence[HeldRow]) -> list[ReplayResult]:
         """Close a replay whose flow has changed since, if no sink holds any of it."""
         marked = self._marked(pending, taken) if taken else pending
-        context = FlowContext(self._name, self.session.settings)
-        with ExitStack() as stack:
-            sinks: dict[str, Sink] = {}
-            for name in (name for name in pending.sinks if name in self.session.sinks):
-                sinks[name] = self.session.sink_spec(name).open(self.services.connections, context)
-                stack.callback(sinks[name].close)
-            closed = close_unwritten(sinks, marked)
+        with self._sinks(pending) as sinks:
+            closed = close_unwritten(sinks, marked, self.lease)
         if closed.held:
             raise PlanChangedError(
                 f"flow {self._flow.name} changed while replay {pending.batch} was half written "
@@ -235,6 +232,17 @@ class _Replays:
         self.services.store.commit(self.lease, pending, moved, [], {})
         log.warning("flow %s: replay %d was begun under another definition: closed", self._flow.name, pending.batch)
         return []
+
+    @contextmanager
+    def _sinks(self, pending: Plan) -> Iterator[Mapping[str, Sink]]:
+        """Open the sinks of a replay, with its own markers."""
+        context = FlowContext(self._name, self.session.settings)
+        with ExitStack() as stack:
+            sinks: dict[str, Sink] = {}
+            for name in (name for name in pending.sinks if name in self.session.sinks):
+                sinks[name] = self.session.sink_spec(name).open(self.services.connections, context)
+                stack.callback(sinks[name].close)
+            yield sinks
 
     def _marked(self, plan: Plan, taken: Sequence[HeldRow]) -> Plan:
         """Return the plan that writers get: the replay's, over the range that its rows come from."""

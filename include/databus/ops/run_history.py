@@ -116,7 +116,7 @@ class _Comparison:
     """The state while a run's entries pass by."""
 
     def __init__(self, run: AuditedRun) -> None:
-        self.left = {report.batch: report for report in run.reports if report.mode == "live"}
+        self.left = {report.batch: report for report in run.reports}
         """Reports that no entry was found of yet."""
         self._batches = 0
         self._problems: list[str] = []

@@ -1,18 +1,27 @@
-"""Closing the plan in flight of a changed flow: at every sink if none holds any of it, else at none."""
+"""Closing the plan in flight of a changed flow, at every sink if none holds any of it, and opening it again.
+
+Only the latest claim may do either. Writers are fenced first, then the claim is confirmed, then markers are moved: who
+claims the flow after that fences this one before its markers are touched.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import SinkFencedError
+from databus.core.marks import MarkedSink
 from databus.core.plan import Plan
 from databus.core.protocols import FencedPlan, Sink
 from databus.runtime.outage import naming
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _ROUNDS = 4
 """A writer that begins anew while its plan is closed is a task tried again; Spark tries four times by default."""
@@ -31,7 +40,7 @@ class Closed:
     slots: Mapping[str, tuple[int, ...]]
 
 
-def close_unwritten(sinks: Mapping[str, Sink], plan: Plan) -> Closed:
+def close_unwritten(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> Closed:
     """Close a plan that will not be finished, unless a sink holds rows of it; idempotent, also after a kill.
 
     A writer of the plan may still live. So all slots of all sinks are fenced first, then markers are looked at, then
@@ -40,15 +49,44 @@ def close_unwritten(sinks: Mapping[str, Sink], plan: Plan) -> Closed:
     Args:
         sinks: open sinks by name; those that the plan does not name are left alone.
         plan: the plan.
+        lease: the claim under which it is closed.
 
     Raises:
+        StaleEpochError: the flow was claimed again since; no marker was moved.
         SinkFencedError: a writer of the plan began anew each time.
         MarkerDivergedError: a slot's marker has nothing to do with the plan.
-        SinkUnavailableError: no answer.
+        SinkUnavailableError, CheckpointUnavailableError: no answer.
     """
+    return _in_rounds(plan, partial(_close, sinks, plan, lease))
+
+
+def open_again(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> None:
+    """Let a plan go on that is closed in some slots, or in all: the flow's change has been taken back; idempotent.
+
+    A closing may have been cut off, or another plan not been written after it. Markers are looked at once; a sink whose
+    slots are all open is left alone.
+
+    Args:
+        sinks: open sinks by name.
+        plan: the plan in flight, of the flow's own definition.
+        lease: the claim under which it goes on.
+
+    Raises:
+        StaleEpochError: the flow was claimed again since; no marker was moved.
+        SinkFencedError: a writer of the plan began anew each time.
+        SinkUnavailableError, CheckpointUnavailableError: no answer.
+    """
+    for name, sink in ((name, sink) for name, sink in sinks.items() if name in plan.sinks):
+        with naming(name):
+            if _is_closed(sink, name, plan):
+                log.warning("flow %s: batch %d was closed at sink %s, and goes on", plan.flow, plan.batch, name)
+                _in_rounds(plan, partial(_put_back, sink, plan, lease))
+
+
+def _in_rounds(plan: Plan, call: Callable[[], T]) -> T:
     for left in reversed(range(_ROUNDS)):
         try:
-            return _close(sinks, plan)
+            return call()
         except SinkFencedError as error:
             if not left:
                 raise
@@ -56,7 +94,26 @@ def close_unwritten(sinks: Mapping[str, Sink], plan: Plan) -> Closed:
     raise AssertionError("unreachable")
 
 
-def _close(sinks: Mapping[str, Sink], plan: Plan) -> Closed:
+def _is_closed(sink: Sink, name: str, plan: Plan) -> bool:
+    if not isinstance(sink, MarkedSink) or not sink.marked:
+        return False
+    # Not waited for: what a dead writer left open its successor ends, and a closing that lives is fenced by that one.
+    marks = sink.marks(plan.sinks[name].slots, settled=False)
+    own = (plan.batch, plan.hash)
+    return any(mark is not None and mark.closed and (mark.batch, mark.plan_hash) == own for mark in marks)
+
+
+def _put_back(sink: Sink, plan: Plan, lease: Lease) -> None:
+    fenced = sink.fence(plan)
+    if fenced is not None:
+        try:
+            lease.confirm()
+            fenced.put_back()
+        finally:
+            fenced.discard()
+
+
+def _close(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> Closed:
     with ExitStack() as stack:
         fenced: dict[str, FencedPlan] = {}
         for name in (name for name in sinks if name in plan.sinks):
@@ -65,6 +122,7 @@ def _close(sinks: Mapping[str, Sink], plan: Plan) -> Closed:
             if at_sink is not None:
                 stack.callback(at_sink.discard)
                 fenced[name] = at_sink
+        lease.confirm()
         held = tuple(name for name, at_sink in fenced.items() if at_sink.held())
         for name, at_sink in fenced.items():
             with naming(name):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from databus.core.checkpoint import Checkpoint, merged_outputs, merged_slots
 from databus.core.checkpoint_store import Lease
 from databus.core.counts import TableCounts
-from databus.core.offsets import Ordering
+from databus.core.offset_ranges import unreached
 from databus.core.receipts import WriteReceipt
 from databus.core.stamps import AHEAD
 from databus.runtime.context import FlowSession
@@ -29,7 +29,7 @@ def commit(
         StaleEpochError: a newer claim exists; nothing changed.
         CheckpointUnavailableError: the store cannot be reached; the next claim finds the plan and finishes it.
     """
-    end, until = batch.plan.range.end, batch.previous.replay_until
+    end = batch.plan.range.end
     now = session.clock.now()
     # A mark that lies ahead of the time, of a clock that was wrong once, would stand for ever.
     marks = [mark for mark in (batch.previous.watermark, batch.source.watermark) if mark and mark <= now + AHEAD]
@@ -46,7 +46,8 @@ def commit(
             batch.previous.slots, {name: batch.plan.sinks[name].marks_after(batch.plan.batch) for name in session.sinks}
         ),
         bytes=batch.source.bytes,
-        replay_until=until if until is not None and end.compare(until) is Ordering.BEFORE else None,
+        replay_until=unreached(end, batch.previous.replay_until),
+        closed_until=unreached(end, batch.previous.closed_until, batch.plan.closed_until),
         pace=pace.to_json(session.flow.batching),
         output_ids=merged_outputs(
             batch.previous.output_ids, {name: batch.plan.sinks[name].ids for name in session.sinks}

@@ -34,6 +34,10 @@ class DetachableLease:
         """Tell whether the lease is still ours as far as this process knows."""
         return self._store.detached or self._lease.held()
 
+    def confirm(self) -> None:
+        """Ask ZooKeeper whether this is the latest claim; while it is away nobody can say."""
+        self._lease.confirm()
+
     def successor_waiting(self) -> bool:
         """Tell whether another run waits for it."""
         return self._store.successor_waiting(self._flow, self._lease)

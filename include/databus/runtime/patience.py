@@ -177,6 +177,10 @@ class PatientLease:
         """Tell whether the lease is still ours as far as this process knows."""
         return self._lease.held()
 
+    def confirm(self) -> None:
+        """Ask whether this is the latest claim."""
+        self._patience(self._lease.confirm)
+
     def successor_waiting(self) -> bool:
         """Tell whether another run waits for it."""
         return self._patience(self._lease.successor_waiting)

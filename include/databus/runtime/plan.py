@@ -11,16 +11,18 @@ from databus.core.checkpoint import Checkpoint, merged_slots
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError, DatabusError, OffsetPurgedError, PlanChangedError
 from databus.core.known_outputs import known_outputs
-from databus.core.offsets import Ordering
+from databus.core.offset_ranges import later, overlap, unreached, with_lives_of
+from databus.core.offsets import OffsetRange
 from databus.core.plan import LostRange, Plan, SinkPlan, SourcePlan
 from databus.core.resuming import resumed
-from databus.runtime.closing import close_unwritten
+from databus.runtime.closing import close_unwritten, open_again
 from databus.runtime.context import FlowSession
 from databus.runtime.outage import naming
 from databus.runtime.pace import Pace
 from databus.runtime.purged import note_passed
 from databus.runtime.routing import outputs_of, prepare
 from databus.runtime.written_tables import written_tables
+from databus.runtime.zookeeper_loss import marked_sinks
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +53,10 @@ def next_plan(
 ) -> PlannedBatch | None:
     """Return the plan found unfinished, else a new one; None when the source has nothing new.
 
-    A plan found unfinished is taken as it is: same range, same slots, same clock. What its log has lost since is noted
-    as a gap and passed over where the source's policy says so. With `settled` none is looked for: the caller has
-    committed the last one, or found none, under the same claim.
+    A plan found unfinished is taken as it is: same range, same slots, same clock, and opened again where it was closed
+    while the flow had another definition. What its log has lost since is noted as a gap and passed over where the
+    source's policy says so. With `settled` none is looked for: the caller has committed the last one, or found none,
+    under the same claim.
 
     Raises:
         PlanChangedError: the flow changed while a sink already holds part of the unfinished batch.
@@ -62,15 +65,19 @@ def next_plan(
     pending = None if settled else session.store.pending_plan(session.flow.name)
     if pending is not None and session.takes_up(pending):
         log.info("flow %s: batch %d %s found unfinished, taken up again", pending.flow, pending.batch, pending.range)
+        open_again(session.sinks, pending, lease)
         return PlannedBatch(pending, _resumed(session, lease, pending), checkpoint, attempt=2)
     batch, marks = _next_number(session, checkpoint), dict(checkpoint.slots)
+    after, ends = checkpoint.offset, [checkpoint.closed_until]
     if pending is not None:
-        marks = merged_slots(marks, _abandon(session, pending))
+        marks = merged_slots(marks, _abandon(session, lease, pending))
         batch = max(batch, pending.batch + 1)
+        after = with_lives_of(after, pending.range.end)
+        ends += pending.left_behind(marked_sinks(session.sinks))
     patience = Pace.of(checkpoint.pace, session.flow.batching).limit(session.flow.batching)
     if patience.max_seconds > _LOOK_UP_S:
         patience = patience.model_copy(update={"max_seconds": _LOOK_UP_S})
-    proposed = session.source.plan(checkpoint.offset, patience)
+    proposed = session.source.plan(after, patience)
     if proposed is None and pending is None:
         return None
     if proposed is None:
@@ -82,7 +89,8 @@ def next_plan(
     if proposed.passed:
         _note(session, lease, LostRange(proposed.range, proposed.passed))
     plan = _new_plan(session, (checkpoint, marks), proposed, batch, pending)
-    plan = replace(plan, mode=_mode(session, checkpoint, proposed))
+    until = unreached(proposed.range.end, *ends)
+    plan = replace(plan, mode=_mode(session, checkpoint, proposed), closed_until=until)
     session.store.write_plan(lease, plan)
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
 
@@ -144,11 +152,12 @@ def _new_plan(
 
 
 def _mode(session: FlowSession, checkpoint: Checkpoint, proposed: SourcePlan) -> str:
-    """Tell whether sinks may hold newer rows: in a backfill, and before the place from which the flow was set back."""
-    until = checkpoint.replay_until
+    """Tell whether rows are moved again: in a backfill, and before the place from which the flow was set back."""
+    start, until = proposed.range.start, checkpoint.replay_until
     if session.replays:
         return "replay"
-    return "replay" if until is not None and proposed.range.start.compare(until) is Ordering.BEFORE else "live"
+    again = until is not None and overlap(proposed.range, OffsetRange(start, later(start, until)))
+    return "replay" if again else "live"
 
 
 def _next_number(session: FlowSession, checkpoint: Checkpoint) -> int:
@@ -156,9 +165,9 @@ def _next_number(session: FlowSession, checkpoint: Checkpoint) -> int:
     return (session.store.highest_batch(session.flow.name) if session.split else checkpoint.batch) + 1
 
 
-def _abandon(session: FlowSession, pending: Plan) -> Mapping[str, tuple[int, ...]]:
+def _abandon(session: FlowSession, lease: Lease, pending: Plan) -> Mapping[str, tuple[int, ...]]:
     """Close the plan of a former definition at every sink; return what the markers hold afterwards."""
-    closed = close_unwritten(session.sinks, pending)
+    closed = close_unwritten(session.sinks, pending, lease)
     if closed.held:
         raise PlanChangedError(
             f"flow {pending.flow} changed while batch {pending.batch} {pending.range} was half written "

@@ -7,10 +7,11 @@ looked at, and deleted documents show no version: this finds an index that is go
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from databus.core.evidence import Evidence, SinkClaim
-from databus.core.offsets import BinlogOffset, Offset
+from databus.core.offsets import BinlogOffset
 from databus.sinks.elasticsearch_client import translated
 from databus.sinks.elasticsearch_tally import EMPTIED
 from databus.sinks.elasticsearch_version import versioning
@@ -31,7 +32,9 @@ def evidence(client: OpenSearch, sink: str, place: str, claim: SinkClaim) -> Evi
     """
     from opensearchpy.exceptions import NotFoundError, OpenSearchException
 
-    ahead_of = claim.plan.range.end if claim.plan else claim.checkpoint.offset
+    at, plan = claim.checkpoint, claim.plan
+    places = (plan.range.end if plan else at.offset, at.replay_until, at.closed_until, plan and plan.closed_until)
+    stands = [place for place in places if isinstance(place, BinlogOffset)]
     problems: list[str] = []
     expected = _documents(claim)
     for index, documents in sorted(expected.items()):
@@ -47,7 +50,7 @@ def evidence(client: OpenSearch, sink: str, place: str, claim: SinkClaim) -> Evi
             continue
         except OpenSearchException as error:
             raise translated(error, place) from error
-        problems += _index_problems(index, documents, found["hits"], ahead_of)
+        problems += _index_problems(index, documents, found["hits"], stands)
     looked_at = f"{len(expected)} indices: there, filled, newest {_NEWEST} writes not ahead (no markers to compare)"
     return Evidence(f"sink {sink}", (looked_at,), tuple(problems))
 
@@ -68,12 +71,12 @@ def _documents(claim: SinkClaim) -> dict[str, int]:
     return dict(totals)
 
 
-def _index_problems(index: str, documents: int, hits: dict[str, Any], committed: Offset) -> list[str]:
+def _index_problems(index: str, documents: int, hits: dict[str, Any], stands: Sequence[BinlogOffset]) -> list[str]:
     problems = []
     if documents > 0 and not hits["total"]["value"]:
         problems.append(f"index {index} is empty, {documents} documents more were created than deleted")
-    if isinstance(committed, BinlogOffset):
-        newest = versioning(committed)(committed.file, committed.pos)
+    if stands:
+        newest, committed = max(((versioning(at)(at.file, at.pos), at) for at in stands), key=lambda known: known[0])
         ahead = [hit for hit in hits["hits"] if hit["_version"] > newest]
         if ahead:
             problems.append(

@@ -156,8 +156,9 @@ class ElasticsearchSink:
         stops = plan.flow == self._flow and self.spec.may_stop(pinned)
         stopping = Stopping(pinned.first, self.spec.on_reject == "fail") if stops else Stopping()
         return ElasticsearchWriter(
-            self.spec, self._connection, self._flow, plan.batch, plan.range.end, again, pinned.slots, stopping
-        )
+            self.spec, self._connection, self._flow, plan.batch, plan.range.end, again, pinned.slots, plan.closed_until,
+            stopping,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Close the client; safe to call twice."""

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Protocol
 
 from databus.core.errors import SinkSettingError
+from databus.core.offset_ranges import later
 from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset
 from databus.core.topic_lives import Lives, life_at
 
@@ -89,11 +90,16 @@ class Versions(Protocol):
         ...
 
 
-def versions_of(end: Offset) -> Versions:
-    """Return the versions of the rows of a range that ends at `end`."""
+def versions_of(end: Offset, until: Offset | None = None) -> Versions:
+    """Return the versions of the rows of a range.
+
+    Args:
+        end: end of the range.
+        until: how far plans went that were closed before they were committed: their rows may be there.
+    """
     if isinstance(end, BinlogOffset):
-        return BinlogVersions(end)
-    return RecordVersions(end) if isinstance(end, KafkaOffsets) else CountedVersions()
+        return BinlogVersions(end, until)
+    return RecordVersions(end, until) if isinstance(end, KafkaOffsets) else CountedVersions()
 
 
 def versioning(end: Offset) -> Callable[[str, int], int]:
@@ -106,13 +112,16 @@ class BinlogVersions:
 
     Args:
         end: end of the range; its timeline is part of each version.
+        until: see `versions_of`.
     """
 
     hint: str | None = None
 
-    def __init__(self, end: BinlogOffset) -> None:
+    def __init__(self, end: BinlogOffset, until: Offset | None = None) -> None:
         self._timeline = end.timeline
-        self._newest = source_version(end.timeline, end.file_number, end.pos)
+        places = [place for place in (end, until) if isinstance(place, BinlogOffset)]
+        self._newest = max(source_version(place.timeline, place.file_number, place.pos) for place in places)
+        self._subject = "its batch" if len(places) == 1 else "its batch, and of what was begun before it,"
 
         @cache
         def file_number(file: str) -> int:
@@ -126,7 +135,7 @@ class BinlogVersions:
 
     def ahead(self, row: Transaction, stated: int) -> str:  # noqa: ARG002 - one log, one end
         """See `Versions.ahead`."""
-        return f"the end of its batch {self._newest}" if stated > self._newest else ""
+        return f"the end of {self._subject} {self._newest}" if stated > self._newest else ""
 
     def unordered(self, one: Transaction, other: Transaction) -> bool:  # noqa: ARG002 - places order all rows
         """Return False."""
@@ -156,12 +165,14 @@ class RecordVersions:
 
     Args:
         end: end of the range; it knows the lives.
+        until: see `versions_of`.
     """
 
     hint: str | None = _KEY_IN_PARTITIONS
 
-    def __init__(self, end: KafkaOffsets) -> None:
-        self._end = end
+    def __init__(self, end: KafkaOffsets, until: Offset | None = None) -> None:
+        latest = end if until is None else later(end, until)
+        self._end, self._latest = end, latest if isinstance(latest, KafkaOffsets) else end
         self._logs: dict[str, _Log] = {}
 
     def of(self, file: str, position: int) -> int:
@@ -175,9 +186,10 @@ class RecordVersions:
         life, offset = stated >> OFFSET_BITS, stated & ((1 << OFFSET_BITS) - 1)
         if life == log.life_at(row[1]):
             return f"the batch reads {row[0]} up to offset {log.end - 1}" if offset >= log.end else ""
-        if life in log.lives and offset < max(self._end.positions[log.topic].values()):
+        known = self._latest.lives_of(log.topic)
+        if life in known and offset < max(self._latest.positions[log.topic].values()):
             return ""
-        return f"the batch knows of lives up to {max(log.lives, default=0)}"
+        return f"the batch knows of lives up to {max(known, default=0)}"
 
     def unordered(self, one: Transaction, other: Transaction) -> bool:
         """See `Versions.unordered`: so it is in two partitions in one life."""
@@ -187,14 +199,14 @@ class RecordVersions:
         if file not in self._logs:
             topic, _, number = file.removesuffix("]").rpartition("[")
             partition = int(number)
-            end = self._end.positions.get(topic, {}).get(partition, 0)
+            end = self._latest.positions.get(topic, {}).get(partition, 0)
             self._logs[file] = _Log(topic, partition, end, self._end.lives_of(topic))
         return self._logs[file]
 
 
 @dataclass(frozen=True)
 class _Log:
-    """A partition: its topic, its number, where the range ends in it, the lives of the topic."""
+    """A partition: its topic, its number, up to where rows of it may be there, the lives of the topic."""
 
     topic: str
     partition: int

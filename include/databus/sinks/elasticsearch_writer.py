@@ -66,6 +66,7 @@ class ElasticsearchWriter:
         end: end of the plan's range; its timeline is part of each version.
         again: whether the sink may hold rows from behind the range, as where rows are moved again.
         slots: number of writers of the plan.
+        until: how far plans went that were closed before they were committed, beyond the range; None for nowhere.
         stopping: where a row that the server refuses stops the batch.
     """
 
@@ -76,6 +77,7 @@ class ElasticsearchWriter:
     end: Offset
     again: bool = False
     slots: int = 1
+    until: Offset | None = None
     stopping: Stopping = field(default_factory=Stopping)
 
     def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
@@ -99,7 +101,7 @@ class ElasticsearchWriter:
             spec, place = self.spec, where(self.connection)
             body = create_body(spec.mapping, spec.settings, spec.gc_deletes, soft_deletes=spec.soft_deletes)
             indices = Indices(client, place, body, shared=spec.ids is not None)
-            versions = versions_of(self.end)
+            versions = versions_of(self.end, self.until)
             judging = None if self.again else versions
             bulk = Bulk(client, place, spec.refresh, spec.request_bytes, spec.max_retries, versions=judging)
             tally = Tally(spec.sink_name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +78,7 @@ class PreparedTransactions:
         if own is not None:
             return own
         found = (store.load_pin(prepared, path, named=True) for store in self._stores.former())
-        return next((copy for copy in found if copy is not None), None)
+        return next((replace(copy, former=True) for copy in found if copy is not None), None)
 
     def _write(self, prepared: PreparedTransaction, path: Path) -> bool:
         """Write a prepare to a file; False when another transaction lies at its place, or nothing any more."""

@@ -72,6 +72,11 @@ class MemoryLease:
             holder = self._server.flow(self.flow).holder
             return holder is not None and holder[0] == self._claim
 
+    def confirm(self) -> None:
+        """Ask whether this is the latest claim."""
+        with self._server.changed:
+            transitions.check_epoch(self.flow, self.epoch, self._server.flow(self.flow).epoch)
+
     def successor_waiting(self) -> bool:
         """Tell whether another waits for it."""
         with self._server.changed:

@@ -10,12 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from databus.binlog.capture import TableCapture
 from databus.binlog.charsets import charset_named
 from databus.binlog.column_types import Column, ColumnType
 from databus.binlog.schema_history.attach import MismatchError, attach, lacks
 from databus.binlog.schema_history.declared_types import type_of_text
 from databus.binlog.schema_history.definition import ColumnDefinition, Place, TableDefinition, TableName
-from databus.binlog.schema_history.definitions import PinnedDefinition, PinnedDefinitions
+from databus.binlog.schema_history.definitions import (
+    KeptDefinitions,
+    NoDefinitions,
+    PinnedDefinition,
+    PinnedDefinitions,
+)
 from databus.binlog.schema_history.history import Entry, SchemaHistory
 from databus.binlog.schema_history.interpret import interpret
 from databus.binlog.schema_history.store import HistoryStore
@@ -189,6 +195,25 @@ def test_swaps_carry_definitions_along() -> None:
         "RENAME /* gh-ost */ TABLE `d`.`t` TO `d`.`_t_del`, `d`.`_t_gho` TO `d`.`t`",
     )
     assert str(entry.definition) == "(id int, v varchar(10), w text, n bigint)"
+
+
+def test_of_tables_that_a_kept_transaction_lacks_others_are_asked() -> None:
+    own = TableDefinition("d", "t", (column("a", "int"),))
+    other = TableDefinition("d", "u", (column("b", "int"),))
+    kept = (PinnedDefinition("bin.000001", 50, own),)
+    asked = KeptDefinitions(kept, PinnedDefinitions([PinnedDefinition("bin.000001", 4, other)]))
+    tables = (table_of(BARE_INT), replace(table_of(BARE_INT), table="u"))
+    assert [asked.complete(t, "mysql", "bin.000001", 60).columns[0].name for t in tables] == ["a", "b"]
+    captured = TableCapture(("d.t", "d.u"))
+    alone = KeptDefinitions(kept, NoDefinitions(captured, "it lies in a former server's log", hint="leave it out"))
+    assert alone.complete(tables[0], "mysql", "bin.000001", 60).columns[0].name == "a"
+    with pytest.raises(SchemaUnknownError, match=r"bin\.000001:60: rows of d\.u .* former server") as refused:
+        alone.complete(tables[1], "mysql", "bin.000001", 60)
+    assert refused.value.hint == "leave it out"
+    foreign = replace(tables[1], database="elsewhere")
+    assert alone.complete(foreign, "mysql", "bin.000001", 60) is foreign
+    whole = table_of(replace(BARE_INT, name="n"), named=True, key=("n",))
+    assert alone.complete(replace(whole, table="u"), "mysql", "bin.000001", 60).columns == whole.columns
 
 
 def test_pinned_definitions_answer_by_place() -> None:

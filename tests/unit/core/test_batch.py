@@ -42,6 +42,7 @@ plans = st.builds(
     spec_hash=names,
     clock=instants,
     mode=st.sampled_from(["live", "replay"]),
+    closed_until=st.none() | st.integers(0, 9).map(SequenceOffset),
 )
 checkpoints = st.builds(
     Checkpoint,
@@ -54,6 +55,8 @@ checkpoints = st.builds(
     watermark=st.none() | instants,
     updated_at=instants,
     slots=st.dictionaries(names, st.lists(st.integers(0, 9), max_size=3).map(tuple), max_size=2),
+    replay_until=st.none() | st.integers(0, 9).map(SequenceOffset),
+    closed_until=st.none() | st.integers(0, 9).map(SequenceOffset),
     output_ids=st.dictionaries(names, st.dictionaries(names, names, min_size=1, max_size=2), max_size=2),
     output_names=st.dictionaries(names, st.dictionaries(names, names, min_size=1, max_size=2), max_size=2),
 )
@@ -76,7 +79,8 @@ entries = st.builds(
 @given(st.one_of(plans, checkpoints, entries))
 def test_stored_json_is_read_back(value: Any) -> None:
     data = json.loads(canonical_json(value.to_json()))
-    assert data["v"] == (2 if data.keys() & {"output_ids", "output_names"} else 1)
+    newer = ("output_ids", "output_names", "closed_until")
+    assert data["v"] == (2 if any(getattr(value, name, None) for name in newer) else 1)
     assert type(value).from_json(data) == value
     for other in (9, None, "1"):
         with pytest.raises(CheckpointFormatError, match="format version"):
@@ -107,6 +111,7 @@ PLAN = Plan(
         {"spec_hash": "abd"},
         {"clock": datetime(2024, 1, 31, 12, 0, 1, tzinfo=UTC)},
         {"mode": "replay"},
+        {"closed_until": SequenceOffset(20)},
     ],
     ids=lambda change: next(iter(change)),
 )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databus.core.errors import SourceDivergedError
-from databus.core.offset_ranges import earlier, later, overlap, without
+from databus.core.offset_ranges import earlier, later, overlap, unreached, with_lives_of, without
 from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering, SequenceOffset
 
 
@@ -112,6 +112,45 @@ def test_what_is_known_of_a_log_goes_with_the_place_that_was_taken() -> None:
     assert isinstance(high, KafkaOffsets)
     assert (high.positions, high.ids, high.generations) == ({"t": {0: 4, 1: 5}}, {"t": "new"}, {"t": {0: 1}})
     assert high.epochs == {"t": {0: 1, 1: 7}}
+
+
+@given(places, places, places)
+def test_of_many_logs_a_place_is_reached_partition_by_partition(
+    place: KafkaOffsets, one: KafkaOffsets, other: KafkaOffsets
+) -> None:
+    left = unreached(place, None, one, other)
+    high = later(one, other)
+    if place.compare(high) in (Ordering.AFTER, Ordering.EQUAL):
+        assert left is None
+        return
+    assert isinstance(left, KafkaOffsets)
+    assert isinstance(high, KafkaOffsets)
+    behind = {p: at for p, at in high.places().items() if at > place.places().get(p, (0, 0))}
+    assert left.places() == behind
+    assert unreached(place, left) == left
+    assert unreached(later(place, high), left) is None
+
+
+def test_of_one_log_the_furthest_place_counts() -> None:
+    low, high = SequenceOffset(3), SequenceOffset(5)
+    assert unreached(low, None) is None
+    assert unreached(low, low) is None
+    assert unreached(high, low) is None
+    assert unreached(low, high, None, low) == high
+    # After a failover to a server that does not know the place.
+    former, now = BinlogOffset("b.000001", 9, server="a"), BinlogOffset("b.000001", 4, server="b", timeline=1)
+    assert unreached(now, former) is None
+
+
+def test_lives_go_with_a_place_that_was_planned_and_not_with_a_gap() -> None:
+    place, known = KafkaOffsets({"t": {0: 1}}), {"t": {1: {0: 9, 1: 0}}}
+    end = KafkaOffsets({"t": {0: 10, 1: 3}}, lives=known)
+    assert with_lives_of(place, end) == KafkaOffsets({"t": {0: 1}}, lives=known)
+    assert with_lives_of(place, KafkaOffsets({"t": {0: 10}}, lives=known, passed=True)) == place
+    assert with_lives_of(SequenceOffset(1), end) == SequenceOffset(1)
+    left = unreached(place, end, KafkaOffsets({"u": {0: 0}}, lives={"u": {1: {0: 0}}}))
+    assert isinstance(left, KafkaOffsets)
+    assert (left.positions, left.lives) == ({"t": {0: 10, 1: 3}}, known)
 
 
 def test_a_piece_knows_the_leader_epoch_of_its_ends_only_where_the_range_did() -> None:

@@ -119,6 +119,11 @@ def test_a_plan_keeps_its_hash_whatever_versions_its_parts_say() -> None:
     plan = Plan("i", "f", 1, OffsetRange(BinlogOffset("bin.000001", 4), end), {"v": SinkPlan()}, "s", now)
     # As it was before offsets had versions: markers hold that hash.
     assert plan.hash == "a38868245ddce343"
+    further = replace(plan, closed_until=end)
+    assert further.to_json()["closed_until"]["v"] == 2
+    stored = further.to_json()
+    del stored["closed_until"]["v"]
+    assert Plan.from_json(stored).hash == further.hash
 
 
 def test_a_plan_keeps_its_hash_when_another_topic_is_accepted() -> None:

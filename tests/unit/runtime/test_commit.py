@@ -26,7 +26,7 @@ def watermark_after(former: datetime | None, newest: datetime | None) -> datetim
         flow=SimpleNamespace(batching=None),
     )  # fmt: skip
     batch: Any = SimpleNamespace(
-        plan=SimpleNamespace(range=planned, batch=2, hash="h"),
+        plan=SimpleNamespace(range=planned, batch=2, hash="h", closed_until=None),
         source=SourcePlan(planned, (), 4, 40, newest, newest),
         previous=replace(BEFORE, watermark=former),
     )

@@ -77,6 +77,33 @@ def test_what_a_batch_can_have_written_is_told_by_the_row_s_own_partition(row, s
     assert bool(versions_of(TOPIC).ahead(row, stated)) is ahead
 
 
+@pytest.mark.parametrize(
+    ("row", "stated", "ahead"),
+    [
+        (("t[0]", 3), record_version(0, 11), False),  # of the plan that was closed
+        (("t[0]", 3), record_version(0, 12), True),
+        (("t[1]", 3), record_version(0, 30), True),  # it went no further in this partition
+        (("t[0]", 3), record_version(1, 39), False),
+        (("t[0]", 3), record_version(1, 40), True),
+        (("t[0]", 3), record_version(2, 0), True),
+    ],
+)
+def test_what_a_closed_plan_can_have_written_is_expected_up_to_its_end(row, stated, ahead):
+    until = KafkaOffsets({"t": {0: 12, 2: 40}}, lives=TOPIC.lives)
+    assert bool(versions_of(TOPIC, until).ahead(row, stated)) is ahead
+    assert versions_of(TOPIC, until).of("t[2]", 0) == versions_of(TOPIC).of("t[2]", 0)
+
+
+def test_in_one_log_a_closed_plan_is_expected_up_to_its_end():
+    end, until = BinlogOffset("bin.000009", 300), BinlogOffset("bin.000009", 500)
+    versions, row = versions_of(end, until), ("bin.000009", 200)
+    assert versions.ahead(row, versions.of("bin.000009", 500)) == ""
+    assert "begun before it" in versions.ahead(row, versions.of("bin.000009", 501))
+    # One of a former server's log lies below all that the new one's rows have.
+    moved = versions_of(BinlogOffset("new.000002", 300, timeline=1), until)
+    assert moved.ahead(("new.000002", 200), moved.of("new.000002", 301))
+
+
 def test_rows_of_two_partitions_are_ordered_by_lives_only():
     versions = versions_of(TOPIC)
     assert versions.unordered(("t[0]", 3), ("t[1]", 19))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -60,6 +60,59 @@ class PinnedDefinition:
     def from_json(cls, data: Mapping[str, Any]) -> PinnedDefinition:
         """Read what `to_json` wrote."""
         return cls(data["file"], data["pos"], TableDefinition.from_json(data["definition"]))
+
+
+class KeptDefinitions:
+    """Answers the walk of a prepared transaction that was kept; of tables captured since, those of its place answer."""
+
+    def __init__(self, kept: Iterable[PinnedDefinition], others: Definitions):
+        """Put both together.
+
+        Args:
+            kept: what was kept with the transaction.
+            others: asked about tables of which nothing was kept.
+        """
+        self._lines = tuple(kept)
+        self._names = {line.definition.name for line in self._lines}
+        self._kept, self._others = PinnedDefinitions(self._lines), others
+
+    def complete(self, table: TableMap, flavor: str, file: str, pos: int) -> TableMap:
+        """Complete a table by what was kept with the transaction, else by the others."""
+        known = self._kept if TableName(table.database, table.table) in self._names else self._others
+        return known.complete(table, flavor, file, pos)
+
+    def follow(self, query: QueryEvent, file: str, end_pos: int) -> None:
+        """Nothing to learn: a transaction that can be prepared defines no tables."""
+
+
+class NoDefinitions:
+    """Refuses tables that leave something open, where nothing can tell what they were."""
+
+    def __init__(self, captured: Callable[[str, str], bool], why: str, hint: str):
+        """Prepare.
+
+        Args:
+            captured: tells whether a table (database, name) is captured; others are left as they are.
+            why: why nothing can tell.
+            hint: what to do.
+        """
+        self._captured, self._why, self._hint = captured, why, hint
+
+    def complete(self, table: TableMap, flavor: str, file: str, pos: int) -> TableMap:
+        """Return a table that says it all, or is not captured.
+
+        Raises:
+            SchemaUnknownError: it is captured, and the log leaves open what its columns are.
+        """
+        if not self._captured(table.database, table.table) or not lacks(table, flavor):
+            return table
+        raise SchemaUnknownError(
+            f"{file}:{pos}: rows of {table.full_name} leave open what its columns are, and {self._why}",
+            hint=self._hint,
+        )
+
+    def follow(self, query: QueryEvent, file: str, end_pos: int) -> None:
+        """Nothing to learn."""
 
 
 class PinnedDefinitions:

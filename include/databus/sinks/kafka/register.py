@@ -25,8 +25,9 @@ _ROUNDS = 5
 def mark_of(marker: Marker) -> SlotMark:
     """Return what a slot's marker says."""
     end = offset_from_json(marker.end) if marker.end is not None else None
-    untouched = marker.state == "abandoned" and marker.chunk < 0
-    return SlotMark(marker.batch, marker.hash, end, marker.last or untouched, marker.at)
+    abandoned = marker.state == "abandoned"
+    whole, closed = marker.last or (abandoned and marker.chunk < 0), abandoned and marker.before is not None
+    return SlotMark(marker.batch, marker.hash, end, whole, marker.at, closed)
 
 
 class KafkaClaimRegister:

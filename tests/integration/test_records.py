@@ -30,6 +30,7 @@ from databus.records.tables import metadata, schema_version
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import postgres_url
 from tests.contract.ledger_pages import LedgerPagesContract
+from tests.contract.many_partitions import ManyPartitionsContract
 from tests.contract.record_samples import NOON, check, held, report
 from tests.contract.records_v1 import insert_batch, statements
 from tests.ports import ports_from
@@ -209,7 +210,7 @@ def test_a_database_from_before_migrations_is_adopted_by_processes_that_start_to
     together(database, (1, 6, 11))
     with RecordStore(database) as store, store.transaction() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
-        assert context.get_current_revision() == "0007"
+        assert context.get_current_revision() == "0008"
         assert compare_metadata(context, metadata) == []
         assert connection.execute(sa.select(schema_version.c.version)).scalars().all() == [SCHEMA_VERSION]
     with RecordStore(database) as store:
@@ -233,6 +234,14 @@ def test_a_newer_schema_is_refused_by_name(url):
 
 class TestLedgerPages(LedgerPagesContract):
     """The pages on both."""
+
+    @pytest.fixture
+    def url(self, url):
+        return url
+
+
+class TestManyPartitions(ManyPartitionsContract):
+    """Places of many partitions on both."""
 
     @pytest.fixture
     def url(self, url):

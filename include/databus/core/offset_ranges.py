@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from databus.core.errors import SourceDivergedError
@@ -14,6 +14,9 @@ _At = tuple[int, int]
 """Generation of a partition's log and next offset in it; the greater lies later."""
 
 _ZERO: _At = (0, 0)
+
+_FEW = 16
+"""Ranges over so many partitions are told whole."""
 
 
 def later(one: Offset, other: Offset) -> Offset:
@@ -78,6 +81,15 @@ def without(wanted: OffsetRange, taken: Sequence[OffsetRange]) -> tuple[OffsetRa
             continue
         left = [rest for piece in left for rest in _cut(piece, other)]
     return tuple(left)
+
+
+def moved_part(moved: OffsetRange) -> OffsetRange:
+    """Return a range without the partitions that it does not move, where there are many; lives of logs stay whole."""
+    start, end = moved.start, moved.end
+    if not isinstance(start, KafkaOffsets) or not isinstance(end, KafkaOffsets) or len(end.places()) <= _FEW:
+        return moved
+    kept = _spans(start, end).keys()
+    return OffsetRange(_only(start, kept), _only(end, kept))
 
 
 def overlap(one: OffsetRange, other: OffsetRange) -> bool:
@@ -147,6 +159,16 @@ def _spans_of(other: OffsetRange) -> dict[_Place, tuple[_At, _At]]:
     if not isinstance(other.start, KafkaOffsets) or not isinstance(other.end, KafkaOffsets):
         raise SourceDivergedError(f"{other} is no range of Kafka topics", hint="Was the flow's source changed?")
     return _spans(other.start, other.end)
+
+
+def _only(offset: KafkaOffsets, kept: Collection[_Place]) -> KafkaOffsets:
+    def of(values: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
+        found = {topic: {p: at for p, at in each.items() if (topic, p) in kept} for topic, each in values.items()}
+        return {topic: each for topic, each in found.items() if each}
+
+    topics = {topic for topic, _ in kept}
+    ids = {topic: known for topic, known in offset.ids.items() if topic in topics}
+    return replace(offset, positions=of(offset.positions), epochs=of(offset.epochs), ids=ids)
 
 
 def _placed(base: KafkaOffsets, at: Mapping[_Place, _At], known: KafkaOffsets) -> KafkaOffsets:

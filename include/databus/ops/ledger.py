@@ -14,7 +14,8 @@ from databus.core.gaps import Gap
 from databus.core.ledger import Ledger, Span, SpanState, build
 from databus.core.plan import Plan
 from databus.ops.targets import ALL_HISTORY
-from databus.records.ledger_pages import LedgerPages, Page
+from databus.records.ledger_pages import LedgerPages
+from databus.records.page_rows import Page
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
 

@@ -18,7 +18,8 @@ from databus.core.ledger import Span, build
 from databus.core.offset_ranges import overlap
 from databus.core.offsets import Offset, OffsetRange, Ordering
 from databus.ops.ledger import read_ledger
-from databus.records.ledger_pages import LedgerPages, Page
+from databus.records.ledger_pages import LedgerPages
+from databus.records.page_rows import Page
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
 

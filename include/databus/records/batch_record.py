@@ -30,7 +30,7 @@ class BatchRecord:
         mode: "live" or "replay".
         epoch: epoch that committed it.
         attempt: 1, or more when the plan was found unfinished.
-        start: start of its range, exclusive.
+        start: start of its range, exclusive; of many partitions, of those that it moved (`offset_ranges.moved_part`).
         end: end of its range, inclusive.
         bytes: log bytes of the range.
         durations_ms: stage → milliseconds.

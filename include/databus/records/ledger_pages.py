@@ -1,24 +1,28 @@
 """Ledger pages: a flow's history entries in SQL, kept for good, with the reports that a kill left missing.
 
-ZooKeeper keeps the newest entries only, and lets none go before it has a page. Pages are never changed: an entry that
-differs from its page is told by `databus ledger --verify`, not smoothed over.
+ZooKeeper keeps the newest entries only, and lets none go before it has a page. What pages say is never changed: an
+entry that differs from its page is told by `databus ledger --verify`, not smoothed over. Places of many partitions are
+stored as differences (`stored_places`); pages are whole here.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from databus.core.checkpoint import HistoryEntry
-from databus.core.errors import CheckpointFormatError, RecordingError
+from databus.core.errors import RecordingError
+from databus.core.offset_ranges import moved_part
+from databus.core.offsets import OffsetRange
 from databus.core.protocols import Clock
 from databus.records import tables as t
 from databus.records.offset_map_rows import map_rows
+from databus.records.page_rows import Page, PageEnd, of_flow, page_end, page_row, whole
 from databus.records.ranges import ranges_of_batch
 from databus.records.run_rows import run_number
 from databus.records.store import RecordStore
@@ -26,23 +30,6 @@ from databus.records.store import RecordStore
 log = logging.getLogger(__name__)
 
 _CHUNK = 500
-
-
-@dataclass(frozen=True)
-class Page:
-    """One page.
-
-    Attributes:
-        generation: raised each time the flow started from scratch.
-        number: number of the entry it holds, also its own.
-        entry: the entry; None when what is stored cannot be read.
-        problem: why not.
-    """
-
-    generation: int
-    number: int
-    entry: HistoryEntry | None
-    problem: str = ""
 
 
 class LedgerPages:
@@ -103,28 +90,36 @@ class LedgerPages:
         """Return the newest pages of entries below a number, of the flow's newest generation, newest first."""
         with self.store.transaction() as connection:
             generation, c = _generation(connection, flow), t.ledger.c
-            wanted = _of(flow, generation).where(c.number < number).order_by(c.number.desc()).limit(last)
-            return [_read(generation, *row) for row in connection.execute(wanted)]
+            wanted = of_flow(flow, generation).where(c.number < number).order_by(c.number.desc()).limit(last)
+            rows = connection.execute(wanted).all()
+            return list(whole(connection, flow, generation, rows[::-1]))[::-1]
 
     def amendments(self, flow: str, generation: int) -> list[Page]:
         """Return the pages of a generation that hold something else than a commit, ascending; only these are read."""
-        wanted = _of(flow, generation).where(t.AMENDED).order_by(t.ledger.c.number)
+        wanted = of_flow(flow, generation).where(t.AMENDED).order_by(t.ledger.c.number)
         with self.store.transaction() as connection:
-            return [_read(generation, *row) for row in connection.execute(wanted)]
+            return list(whole(connection, flow, generation, connection.execute(wanted).all()))
 
     def within(self, flow: str, generation: int, first: int, last: int) -> list[Page]:
         """Return the pages of a generation from one number to another, both inclusive, ascending."""
-        wanted = _of(flow, generation).where(t.ledger.c.number.between(first, last)).order_by(t.ledger.c.number)
+        wanted = of_flow(flow, generation).where(t.ledger.c.number.between(first, last)).order_by(t.ledger.c.number)
         with self.store.transaction() as connection:
-            return [_read(generation, *row) for row in connection.execute(wanted)]
+            return list(whole(connection, flow, generation, connection.execute(wanted).all()))
+
+    def commits(self, flow: str, generation: int, before: int | None, most: int) -> list[Page]:
+        """Return the oldest pages of commits of a generation, ascending, all below a number if one is given."""
+        c = t.ledger.c
+        wanted = of_flow(flow, generation).where(c.action == "commit").order_by(c.number).limit(most)
+        wanted = wanted if before is None else wanted.where(c.number < before)
+        with self.store.transaction() as connection:
+            return list(whole(connection, flow, generation, connection.execute(wanted).all()))
 
     def from_on(self, flow: str, generation: int, number: int) -> Page | None:
         """Return the first page of a generation from a number on, None behind the newest."""
         c = t.ledger.c
-        wanted = _of(flow, generation).where(c.number >= number).order_by(c.number).limit(1)
+        wanted = of_flow(flow, generation).where(c.number >= number).order_by(c.number).limit(1)
         with self.store.transaction() as connection:
-            row = connection.execute(wanted).one_or_none()
-            return None if row is None else _read(generation, *row)
+            return next(whole(connection, flow, generation, connection.execute(wanted).all()), None)
 
     def newest(self, flow: str) -> Page | None:
         """Return the newest page of the flow's newest generation, None without any."""
@@ -142,18 +137,12 @@ class LedgerPages:
 
     def _insert(self, connection: sa.Connection, flow: str, generation: int, entries: Sequence[HistoryEntry]) -> None:
         now = self._clock.now() if self._clock else datetime.now(UTC)
-        rows = [
-            {
-                "flow": flow,
-                "generation": generation,
-                "number": entry.number,
-                "action": entry.action,
-                "batch": entry.batch,
-                "entry": entry.to_json(),
-                "paged_at": now,
-            }
-            for entry in entries
-        ]
+        rows = []
+        before = page_end(connection, flow, generation, entries[0].number - 1) if entries else None
+        for entry in entries:
+            row = page_row(flow, generation, entry, before)
+            before = PageEnd(entry.number, row["base"] or entry.number, entry.offset)
+            rows.append({**row, "paged_at": now})
         if rows:
             connection.execute(t.ledger.insert(), rows)
         if moved := map_rows(flow, generation, entries, now):
@@ -197,25 +186,14 @@ def _newest(connection: sa.Connection, flow: str, generation: int) -> int:
 
 def _pages(connection: sa.Connection, flow: str, generation: int, first: int) -> Iterator[Page]:
     c = t.ledger.c
-    for row in connection.execute(_of(flow, generation).where(c.number >= first).order_by(c.number)):
-        yield _read(generation, *row)
-
-
-def _of(flow: str, generation: int) -> sa.Select[tuple[int, Any]]:
-    c = t.ledger.c
-    return sa.select(c.number, c.entry).where((c.flow == flow) & (c.generation == generation))
-
-
-def _read(generation: int, number: int, stored: Any) -> Page:
-    try:
-        return Page(generation, number, HistoryEntry.from_json(stored))
-    except (CheckpointFormatError, KeyError, TypeError, ValueError, AttributeError) as error:
-        return Page(generation, number, None, f"{type(error).__name__}: {error}")
+    wanted = of_flow(flow, generation).where(c.number >= first).order_by(c.number)
+    return whole(connection, flow, generation, connection.execute(wanted).all())
 
 
 def _report_row(flow: str, run: int, entry: HistoryEntry) -> dict[str, Any]:
     if entry.previous is None:
         raise RecordingError(f"flow {flow}: entry {entry.number} of the history commits from nowhere")
+    covered = moved_part(OffsetRange(entry.previous, entry.offset))
     return {
         "run": run,
         "flow": flow,
@@ -225,8 +203,8 @@ def _report_row(flow: str, run: int, entry: HistoryEntry) -> dict[str, Any]:
         "mode": "live",
         "epoch": entry.epoch,
         "attempt": 1,
-        "range_start": entry.previous.to_json(),
-        "range_end": entry.offset.to_json(),
+        "range_start": covered.start.to_json(),
+        "range_end": covered.end.to_json(),
         "rows": sum(counts.read for counts in entry.counts.values()),
         "bytes": entry.bytes or 0,
         "durations_ms": {},

@@ -10,7 +10,9 @@ import sqlalchemy as sa
 
 from databus.core.checkpoint import HistoryEntry
 from databus.core.counts import TableCounts
-from databus.core.offsets import Offset, offset_from_json
+from databus.core.errors import OffsetInvalidError
+from databus.core.offset_ranges import moved_part
+from databus.core.offsets import Offset, OffsetRange, offset_from_json
 from databus.records import tables as t
 from databus.records.store import RecordStore
 
@@ -24,7 +26,7 @@ class ReportFact:
         plan_hash: hash of its plan.
         spec_hash: hash of flow and code; "" in a report filled in from history.
         mode: "live" or "replay".
-        start: start of its range.
+        start: start of its range; of many partitions, of those that it moved.
         end: end of its range.
         bytes: log bytes; 0 also when they were not known.
         tables: counts by table.
@@ -55,16 +57,17 @@ class ReportFact:
             (r["sink"], r.get("slot", 0)): (r.get("written", 0), dict(r.get("rows", {})), r.get("rejected", 0))
             for r in entry.receipts
         }
+        mine, told = _moved(self.start, self.end), _moved(entry.previous, entry.offset)
         facts: list[tuple[str, Any, Any]] = [
-            ("start", self.start, entry.previous),
-            ("end", self.end, entry.offset),
+            ("start", mine[0], told[0]),
+            ("end", mine[1], told[1]),
             ("receipts", {key: fact for key, fact in self.receipts.items() if key[0] not in others}, theirs),
         ]
         if entry.bytes is not None:
             facts.append(("bytes", self.bytes, entry.bytes))
         tables = sorted({*self.tables, *entry.counts})
         facts += [(f"counts of {table}", self.tables.get(table), entry.counts.get(table)) for table in tables]
-        return [(name, mine, other) for name, mine, other in facts if mine != other]
+        return [(name, here, there) for name, here, there in facts if here != there]
 
 
 class LedgerReports:
@@ -118,6 +121,15 @@ class LedgerReports:
         )
         with self.store.transaction() as connection:
             return {row.batch: row.rows for row in connection.execute(wanted)}
+
+
+def _moved(start: Offset | None, end: Offset) -> tuple[Offset | None, Offset]:
+    """Return both ends as a report holds them; as they are where they are no range."""
+    try:
+        moved = moved_part(OffsetRange(start or end, end))
+    except OffsetInvalidError:
+        return start, end
+    return (moved.start if start is not None else None), moved.end
 
 
 def _earlier(connection: sa.Connection, flow: str) -> set[tuple[int, str]]:

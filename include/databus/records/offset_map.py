@@ -82,17 +82,15 @@ class OffsetMapTable:
 
     def pruned(self, generation: int) -> bool:
         """Tell whether rows of the flow's earlier pages were deleted."""
-        c, p = t.offset_map.c, t.ledger.c
+        c = t.offset_map.c
         # A row that outlived others tells nothing of its neighbours: only behind all of these is the table complete.
         whole = (c.flow == self._flow) & (c.generation == generation) & ~c.outlived
         first = sa.select(sa.func.min(c.number)).where(whole)
-        mine = (p.flow == self._flow) & (p.generation == generation) & (p.action == "commit")
         with self._store.transaction() as connection:
             number = connection.execute(first).scalar_one()
-            earlier = sa.select(p.entry).where(mine & (p.number < number) if number is not None else mine)
-            entries = connection.execute(earlier.order_by(p.number).limit(_LOOKED_AT)).scalars().all()
+        earlier = LedgerPages(self._store).commits(self._flow, generation, number, _LOOKED_AT)
         # Batches that moved nothing have no rows.
-        return len(entries) == _LOOKED_AT or any(stretches_of(HistoryEntry.from_json(entry)) for entry in entries)
+        return len(earlier) == _LOOKED_AT or any(stretches_of(page.entry) for page in earlier if page.entry is not None)
 
     def _up_to(self, upto: tuple[int, int]) -> sa.ColumnElement[bool]:
         c = t.offset_map.c

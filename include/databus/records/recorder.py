@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from databus.core.checkpoint import HistoryEntry
 from databus.core.column_lineage import TableLineage
+from databus.core.offset_ranges import moved_part
 from databus.core.protocols import Clock
 from databus.core.receipts import RejectedRow
 from databus.core.report import BatchReport
@@ -190,7 +191,7 @@ def _emptied(connection: sa.Connection, row: Mapping[str, Any], report: BatchRep
 
 
 def _batch_row(report: BatchReport, run: int) -> dict[str, Any]:
-    plan = report.plan
+    plan, covered = report.plan, moved_part(report.plan.range)
     return {
         "run": run,
         "flow": plan.flow,
@@ -200,8 +201,8 @@ def _batch_row(report: BatchReport, run: int) -> dict[str, Any]:
         "mode": plan.mode,
         "epoch": report.epoch,
         "attempt": report.attempt,
-        "range_start": plan.range.start.to_json(),
-        "range_end": plan.range.end.to_json(),
+        "range_start": covered.start.to_json(),
+        "range_end": covered.end.to_json(),
         "rows": report.rows,
         "bytes": report.bytes,
         "durations_ms": dict(report.durations_ms),
@@ -235,7 +236,7 @@ def _children(report: BatchReport) -> list[tuple[sa.Table, list[dict[str, Any]]]
 
 
 def _ranges(report: BatchReport) -> list[dict[str, Any]]:
-    moved = report.plan.range
+    moved = moved_part(report.plan.range)
     return ranges_of_batch(moved.start.to_json(), moved.end.to_json(), [r.outputs for r in report.receipts])
 
 

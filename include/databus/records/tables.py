@@ -150,8 +150,10 @@ ledger = sa.Table(
     sa.Column("number", sa.BigInteger, nullable=False),
     sa.Column("action", sa.String(50), nullable=False),
     sa.Column("batch", sa.BigInteger, nullable=False),
-    sa.Column("entry", Json, nullable=False),  # the history entry as it stands in ZooKeeper
+    # The history entry; places of many partitions as differences to the page before it (`stored_places`).
+    sa.Column("entry", Json, nullable=False),
     sa.Column("paged_at", UtcDateTime, nullable=False),
+    sa.Column("base", sa.BigInteger),  # number of the whole page that it is read from on; NULL where it is whole
     sa.UniqueConstraint("flow", "generation", "number"),
     sa.Index(
         "ix_databus_ledger_amended", "flow", "generation", "number", sqlite_where=AMENDED, postgresql_where=AMENDED

@@ -11,7 +11,7 @@ from databus.core.gaps import Gap
 from databus.core.ledger import build
 from databus.core.offsets import SequenceOffset
 from databus.ops.ledger import LedgerState, begins_anew, merged, summary
-from databus.records.ledger_pages import Page
+from databus.records.page_rows import Page
 
 NOON = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -7,9 +7,16 @@ import pytest
 from databus.records.recorder import SqlRecorder
 from databus.runtime.page_out import page_out
 from tests.contract.ledger_pages import FLOW, Flow, LedgerPagesContract
+from tests.contract.many_partitions import ManyPartitionsContract
 
 
 class TestLedgerPages(LedgerPagesContract):
+    @pytest.fixture
+    def url(self, tmp_path):
+        return f"sqlite:///{tmp_path}/records.db"
+
+
+class TestManyPartitions(ManyPartitionsContract):
     @pytest.fixture
     def url(self, tmp_path):
         return f"sqlite:///{tmp_path}/records.db"

@@ -100,9 +100,11 @@ def offsets(pos, timeline=0, file="bin.000009"):
     return OffsetRange(BinlogOffset("bin.000001", 4, timeline=timeline), BinlogOffset(file, pos, timeline=timeline))
 
 
-def plan(timeline=0, mode="live", end=1 << 30, end_file="bin.000009"):
+def plan(timeline=0, mode="live", end=1 << 30, end_file="bin.000009", flow="flow", pinned=None):
     clock = datetime(2026, 11, 21, tzinfo=UTC)
-    return Plan("test", "flow", 7, offsets(end, timeline, end_file), {"elasticsearch": SinkPlan()}, "hash", clock, mode)
+    return Plan(
+        "test", flow, 7, offsets(end, timeline, end_file), {"elasticsearch": pinned or SinkPlan()}, "hash", clock, mode
+    )
 
 
 def change(

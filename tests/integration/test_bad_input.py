@@ -246,6 +246,7 @@ def test_index_mapping_that_rejects_a_document(bench: Bench, caplog: pytest.LogC
                 conn_id="opensearch_default",
                 index=bench.database,
                 mapping={"properties": {"note": {"type": "integer"}}},
+                on_reject="quarantine",
             ),
         )
     )

@@ -44,7 +44,7 @@ class Desk:
             checks=(NotNull("email"),),
             sinks=(
                 Kafka(conn_id="kafka_east", topic=database, partitions=2, slots=2),
-                Elasticsearch(conn_id="opensearch_default", index=self.index, mapping=NOTE),
+                Elasticsearch(conn_id="opensearch_default", index=self.index, mapping=NOTE, on_reject="quarantine"),
             ),
             batching=Batching(max_seconds=0.2),
         )

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
 from databus.core.connections import Connection
-from databus.core.errors import SinkSettingError
+from databus.core.errors import RecordRejectedError, SinkSettingError
 from databus.core.findings import Level
 from databus.core.flow_specs import FlowContext
 from databus.core.settings import Settings
@@ -79,6 +79,31 @@ class TestRecords:
         again = sink.writer(plan).write(batches, 0)
         assert again.duplicate
         assert again.rejected == receipt.rejected
+
+    def test_a_record_too_large_stops_its_transaction_where_it_is_to_and_what_is_written_was_judged(
+        self, servers: str
+    ) -> None:
+        adapter = KafkaAdapter(servers, topic_config={"max.message.bytes": "2000"}, chunk_rows=2)
+        strict, lenient = adapter.make_sink(on_reject="fail"), adapter.make_sink()
+        plan = adapter.plan(strict, 1, 0)
+        batches = adapter.encode(inserts(range(1, 7), 1400), plan)
+        big = pa.array([b"small", b"x" * 3000, b"small"], pa.binary())
+        batches[1] = batches[1].set_column(batches[1].schema.get_field_index("value"), "value", big)
+        for _ in range(2):
+            with pytest.raises(
+                RecordRejectedError, match=r"refused 1 rows of shop\.orders: 1 × record_too_large"
+            ) as no:
+                strict.writer(plan).write(batches, 0)
+            assert "xxx" not in str(no.value)
+            assert "mysql-bin.000001:1400" in no.value.message  # its event id
+            # The chunk of rows 5 and 6 is not to be seen, and none behind it; the two before it are.
+            assert [json.loads(m.key())["id"] for m in adapter.messages()] == [1, 2, 3, 4]
+        receipt = adapter.settled(lenient.writer(plan).write(batches, 0))
+        assert [json.loads(m.key())["id"] for m in adapter.messages()] == [1, 2, 3, 4, 6]
+        assert len(receipt.rejected) == 1
+        again = strict.writer(plan).write(batches, 0)  # killed before its commit, and the setting is back
+        assert (again.duplicate, again.rejected) == (True, receipt.rejected)
+        assert not strict.writer(replace(plan, flow=f"{plan.flow}.quarantine")).fails  # a replay holds it back again
 
     def test_records_close_to_the_limit_pass(self, servers: str) -> None:
         adapter = KafkaAdapter(servers, topic_config={"max.message.bytes": "2000"}, compression="none")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from databus.core.errors import SinkSettingError
+from databus.core.errors import RecordRejectedError, SinkSettingError
 from databus.core.findings import Level
 from databus.core.plan import Plan, SinkPlan
 from databus.core.tables import TableSchema
@@ -195,6 +195,49 @@ def test_when_the_newest_row_is_refused_the_one_before_it_is_kept(target):
     assert [row.position for row in receipt.rejected] == ["bin.000001:300"]
 
 
+def test_an_index_is_new_until_it_has_held_a_document(target):
+    """Also one that a delete came to, or that somebody else has made; one that is made anew is new again."""
+    to = target()
+    other = target(index=f"{to.flow}-hand", on_reject="quarantine")
+    assert other.prepare().first == ()  # it does not matter to a sink that says what to do
+    by_hand = target(index=f"{to.flow}-hand", ids="key")
+    assert by_hand.prepare().first == (f"{to.flow}-hand",)
+    assert to.prepare().first == (to.index(),)
+    to.write(change("d", 1))
+    assert to.documents() == {}
+    assert to.prepare().first == ()
+    to.client.indices.delete(index=to.index())
+    assert to.prepare().first == (to.index(),)
+
+
+def test_a_refused_row_of_a_new_index_stops_the_batch_and_says_nothing_of_the_row(target):
+    to = target(mapping={"properties": {"n": {"type": "integer"}}})
+    pinned = to.prepare()
+    rows = change("c", "ada@x.org", {"n": 1}), change("c", "eve@x.org", {"n": "secret"}, ordinal=1)
+    for _ in range(2):  # the documents of the first attempt change nothing
+        with pytest.raises(RecordRejectedError) as stopped:
+            to.write(*rows, flow=to.flow, pinned=pinned)
+        told = f"{to.index()!r}, its first batch: sink elasticsearch refused 1 rows of shop.Orders: "
+        assert told in stopped.value.message
+        assert "1 × mapper_parsing_exception: field [n] of type [integer]" in stopped.value.message or (
+            "1 × document_parsing_exception: field [n] of type [integer]" in stopped.value.message
+        )
+        assert "event ids: server:bin.000001:100:1:0" in stopped.value.message
+        assert "@x.org" not in str(stopped.value)
+        assert "secret" not in str(stopped.value)
+        assert 'on_reject="quarantine"' in stopped.value.hint
+        assert not stopped.value.retryable
+        assert stopped.value.sink == "elasticsearch"
+    # A replay of rows that were held back holds them back again, and so does every later batch.
+    assert len(to.write(*rows, flow=f"{to.flow}.quarantine", pinned=pinned).rejected) == 1
+    assert len(to.write(*rows, flow=to.flow, pinned=to.prepare()).rejected) == 1
+    always = target(index=to.index(), mapping={}, on_reject="fail", ids="key")
+    with pytest.raises(RecordRejectedError) as stopped:
+        always.write(*rows, flow=always.flow, pinned=always.prepare())
+    assert "first batch" not in stopped.value.message
+    assert "delete the index" not in stopped.value.hint
+
+
 def test_composite_and_long_keys(target):
     to = target()
     to.prepare()
@@ -251,9 +294,10 @@ def test_an_index_that_cannot_be_made_is_named(target):
 
 def test_preparing_twice_leaves_an_index_and_its_mapping_alone(target, client):
     to = target(mapping={"properties": {"n": {"type": "integer"}}})
-    assert to.prepare() == SinkPlan(1, (0,))
+    assert to.prepare() == SinkPlan(1, (0,), first=(to.index(),))
+    assert to.prepare() == SinkPlan(1, (0,), first=(to.index(),))
     to.write(change("c", 1, {"n": 1}))
-    to.prepare()
+    assert to.prepare() == SinkPlan(1, (0,))
     assert to.documents() == {"1": {"id": 1, "n": 1}}
     (described,) = client.indices.get_mapping(index=to.index()).values()
     assert described["mappings"]["properties"]["n"] == {"type": "integer"}

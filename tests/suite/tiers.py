@@ -57,6 +57,12 @@ FULL = (
     Full(
         "e2e/test_live_windows.py", "test_a_live_mirror", "", "a live flow; live mirrors: integration/test_mirror*.py"
     ),
+    Full(
+        "integration/test_rejected_first_batch.py",
+        "test_a_record_that_is_too_large",
+        "at_least_once",
+        "[exactly_once]",
+    ),
     Full("integration/test_zookeeper_loss.py", "test_a_killed_holder_is_caught_up_with", "target3", "three of nine"),
     Full("integration/test_zookeeper_loss.py", "test_a_killed_holder_is_caught_up_with", "target4", "three of nine"),
     Full("integration/test_zookeeper_loss.py", "test_a_killed_holder_is_caught_up_with", "target5", "three of nine"),

@@ -90,3 +90,8 @@ def test_names_are_kept_prefixed_or_renamed() -> None:
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         mirror(**options)
+
+
+def test_large_records_of_a_mirror_are_too_larges_alone() -> None:
+    with pytest.raises(ConfigError, match="too_large says what becomes of records that are too large, not on_reject"):
+        MirrorTopics(conn_id="west", source_conn_id="east", on_reject="fail")

@@ -294,7 +294,7 @@ class MarkersAheadError(MarkerDivergedError):
 
 
 class RecordRejectedError(SinkError):
-    """The sink refused one record for good (mapping, size)."""
+    """The sink refused records for good (mapping, size), and the flow is to stop rather than hold them back."""
 
     code = "sink_record_rejected"
 

@@ -137,4 +137,5 @@ class Flow(Spec):
     def spec_hash(self, code_version: str) -> str:
         """Return 16 hex digits that change with anything that decides the output of a batch."""
         spec = {k: v for k, v in self.to_json().items() if k not in _WITHOUT_EFFECT_ON_OUTPUT}
+        spec["sinks"] = [{k: v for k, v in s.to_json().items() if k not in s.without_effect} for s in self.sinks]
         return hashlib.sha256(canonical_json({"spec": spec, "code": code_version})).hexdigest()[:16]

@@ -13,7 +13,7 @@ from databus.core.spec import Spec
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from databus.core.plan import SourcePlan
+    from databus.core.plan import SinkPlan, SourcePlan
     from databus.core.protocols import Changes, Sink, Source
     from databus.core.report import CheckResult
     from databus.core.tables import TableSchema
@@ -179,9 +179,13 @@ class SinkSpec(Spec):
         name: name of the sink inside the flow; the kind by default. Part of markers and znodes: renaming starts anew.
         routes: patterns (fnmatch) of routes this sink takes; a row's route is `database.table` unless a Route sets it.
         direct: whether the opened sink is a `DirectSink`.
+        idempotent: whether a part of a batch that was written for nothing does no harm.
+        without_effect: options that say whether a batch goes on, not what comes out: they are not in a plan's hash.
     """
 
     direct: ClassVar[bool] = False
+    idempotent: ClassVar[bool] = False
+    without_effect: ClassVar[frozenset[str]] = frozenset()
 
     name: str = ""
     routes: tuple[str, ...] = ("*",)
@@ -194,6 +198,10 @@ class SinkSpec(Spec):
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:
         """Connect. Heavy imports happen here, not at construction."""
         raise NotImplementedError
+
+    def may_stop(self, pinned: SinkPlan) -> bool:  # noqa: ARG002 - most kinds refuse no row
+        """Tell whether a row that the sink refuses stops a batch, rather than being held back."""
+        return False
 
     def tracing(self, connections: ConnectionSource) -> TraceableSink | None:  # noqa: ARG002 - kinds that show none
         """Return what shows single records of its outputs, None where nothing does; loads less than `open`."""
@@ -243,6 +251,9 @@ class SinkSpec(Spec):
             )
         return self
 
+
+OnReject = Literal["fail", "quarantine"]
+"""What becomes of a batch of which a sink refuses rows: it stops, or the rows are held back."""
 
 Profile = Literal["exactly_once", "at_least_once", "throughput_first"]
 """What a sink promises: each row once; each row, some twice after a failure; most rows per second (see each sink)."""

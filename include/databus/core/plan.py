@@ -14,7 +14,7 @@ from databus.core.stored_form import VERSION, Form
 from databus.core.stored_json import canonical_json
 from databus.core.tables import TableSchema
 
-SINK_PLAN = Form("plan of a sink", "slots prev partitions", part=True)
+SINK_PLAN = Form("plan of a sink", "slots prev partitions", "first", part=True)
 PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode")
 
 
@@ -62,11 +62,14 @@ class SinkPlan:
         prev: last committed batch of each slot, 0 for a slot that never wrote; the compare-and-set of the writer. Slots
             that the sink had once and the plan has not stand behind them, and keep what they hold.
         partitions: output → partition count, for sinks that have partitions.
+        first: outputs that had never held anything when the batch was planned, where the sink asks for that; each
+            attempt of the plan takes them for new, whatever an earlier one has written.
     """
 
     slots: int = 1
     prev: tuple[int, ...] = (0,)
     partitions: Mapping[str, int] = field(default_factory=dict)
+    first: tuple[str, ...] = ()
 
     def following(self, known: Sequence[int], committed: int) -> SinkPlan:
         """Return it with what the markers must hold.
@@ -90,19 +93,25 @@ class SinkPlan:
 
         return replace(self, prev=(*map(previous, range(self.slots)), *known[self.slots :]))
 
+    def also_first(self, given_up: SinkPlan | None) -> SinkPlan:
+        """Return it with the new outputs of a plan that was given up: its attempts may have left something there."""
+        before = given_up.first if given_up is not None else ()
+        return replace(self, first=tuple(sorted({*self.first, *before})))
+
     def marks_after(self, batch: int) -> tuple[int, ...]:
         """Return the last batch of each slot after this one, also of slots that take no part in it."""
         return (*(batch,) * self.slots, *self.prev[self.slots :])
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return SINK_PLAN.write({"slots": self.slots, "prev": list(self.prev), "partitions": dict(self.partitions)})
+        values = {"slots": self.slots, "prev": list(self.prev), "partitions": dict(self.partitions)}
+        return SINK_PLAN.write({**values, **({"first": list(self.first)} if self.first else {})})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SinkPlan:
         """Read what `to_json` wrote."""
         data = SINK_PLAN.read(data)
-        return cls(data["slots"], tuple(data["prev"]), dict(data["partitions"]))
+        return cls(data["slots"], tuple(data["prev"]), dict(data["partitions"]), tuple(data.get("first", ())))
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from databus.core.errors import RecordRejectedError
 from databus.core.receipts import RejectedRow, WriteReceipt
 
 MOST_CAUSES = 3
 """Causes that a message names."""
+
+MOST_ROWS = 5
+"""Rows that a message names, by their event ids."""
 
 _LONGEST = 160
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -71,3 +75,18 @@ def grouped(rows: Iterable[RejectedRow]) -> list[Refusals]:
         Refusals(sink, table, causes.total(), tuple(causes.most_common()))
         for (sink, table), causes in sorted(found.items())
     ]
+
+
+def stopped(rows: Sequence[RejectedRow], place: str, hint: str) -> RecordRejectedError:
+    """Return the error of a batch that stops for rows which a sink refused.
+
+    Args:
+        rows: all of them that are known, at least one.
+        place: what of the sink refused them.
+        hint: what to do.
+    """
+    ids = ", ".join(row.event_id for row in rows[:MOST_ROWS]) + (", …" if len(rows) > MOST_ROWS else "")
+    told = "; ".join(map(str, grouped(rows)))
+    error = RecordRejectedError(f"{place}: {told} (event ids: {ids})", hint=hint)
+    error.sink = rows[0].stage
+    return error

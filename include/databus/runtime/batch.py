@@ -19,7 +19,7 @@ from databus.runtime import check, counts
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
 from databus.runtime.direct import dispatch_direct, is_direct
-from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots
+from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots, writing_order
 from databus.runtime.live_link import LinkLostError
 from databus.runtime.outage import naming
 from databus.runtime.pace import Effort, Pace, log_change, turned_away
@@ -135,9 +135,10 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Move
             check.enforce(flow, counts.check_results(flow, names, _observe(checked, session, names)))
     with times.stage("dispatch"):
         done: dict[str, Dispatched] = {}
-        for name, sink in session.sinks.items():
+        for name in writing_order(flow, batch.plan, session.sinks):
+            sink = (session.sink_spec(name), session.sinks[name])
             with naming(name):
-                done[name] = dispatch(flow, batch.plan, checked, (session.sink_spec(name), sink), names, splits)
+                done[name] = dispatch(flow, batch.plan, checked, sink, names, splits)
         by_state = counts.table_counts(names, next(iter(done.values())).observed)
         held = quarantined_rows(checked) if any(c.quarantined for c in by_state.values()) else ()
     return _moved(flow, planned, done, whole, held)
@@ -165,7 +166,7 @@ def _moved(
     names, observed = counts.table_names(planned), next(iter(done.values())).observed
     receipts = {name: (d.given, d.receipts) for name, d in done.items()}
     tables = counts.reconcile(flow, planned, observed, counts.table_counts(names, observed), receipts)
-    written = tuple(r for d in done.values() for r in d.receipts)
+    written = tuple(r for spec in flow.sinks if spec.sink_name in done for r in done[spec.sink_name].receipts)
     return _Moved(
         tables,
         written,

@@ -22,7 +22,7 @@ from databus.core.protocols import DirectEncoder, DirectSink, DirectSplit, SlotW
 from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.runtime.collector import collector_at_rest
 from databus.runtime.context import FlowSession
-from databus.runtime.dispatch import Dispatched
+from databus.runtime.dispatch import Dispatched, writing_order
 from databus.runtime.image_checks import can_mark, image_marks, without_rows
 from databus.runtime.live_link import LinkLostError
 from databus.runtime.outage import naming
@@ -95,9 +95,8 @@ def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> tuple[dict[str
     marks = image_marks(flow, planned)
     done: dict[str, Dispatched] = {}
     held: tuple[RejectedRow, ...] = ()
-    for number, name in enumerate(session.every_sink):
-        if name not in session.sinks:
-            continue
+    number_of = {spec.sink_name: number for number, spec in enumerate(flow.sinks)}
+    for name in writing_order(flow, batch.plan, session.sinks):
         sink = session.sinks[name]
         with naming(name):
             encoder = cast("DirectSink", sink).encoder(batch.plan)
@@ -108,7 +107,7 @@ def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> tuple[dict[str
                 columns=columns,
                 marks=marks,
                 takers=takers,
-                mine=number,
+                mine=number_of[name],
                 keeps_held=not done,
                 encoder=encoder,
                 writer=sink.writer(batch.plan),

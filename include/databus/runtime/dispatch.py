@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,26 @@ def taken_by(sink: Sink, spec: SinkSpec) -> Column:
     for pattern in spec.routes:
         routed = routed | (F.lit(True) if pattern == "*" else F.col("route").rlike(_as_regex(pattern)))
     return routed & F.col("op").isin(*sorted(sink.accepts()))
+
+
+def writing_order(flow: Flow, plan: Plan, names: Collection[str]) -> list[str]:
+    """Return sinks in the order in which a batch is written: in the flow's, but for those that may stop it.
+
+    These come first, so that the others do not hold a batch that stops; and first of all those in which the rest of
+    one does no harm.
+
+    Args:
+        flow: the flow.
+        plan: the batch's plan.
+        names: the sinks that take it.
+    """
+
+    def rank(spec: SinkSpec) -> int:
+        if not spec.may_stop(plan.sinks[spec.sink_name]):
+            return 2
+        return 0 if spec.idempotent else 1
+
+    return [spec.sink_name for spec in sorted((s for s in flow.sinks if s.sink_name in names), key=rank)]
 
 
 def dispatch(

@@ -76,18 +76,25 @@ def next_plan(
         )
     if proposed.passed:
         note_passed(session.store, session.flow.name, lease, proposed, (session.identity.run_id, session.clock.now()))
-    plan = replace(_new_plan(session, marks, proposed, batch), mode=_mode(session, checkpoint, proposed))
+    plan = replace(_new_plan(session, marks, proposed, batch, pending), mode=_mode(session, checkpoint, proposed))
     session.store.write_plan(lease, plan)
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
 
 
-def _new_plan(session: FlowSession, marks: Mapping[str, tuple[int, ...]], proposed: SourcePlan, batch: int) -> Plan:
+def _new_plan(
+    session: FlowSession,
+    marks: Mapping[str, tuple[int, ...]],
+    proposed: SourcePlan,
+    batch: int,
+    given_up: Plan | None,
+) -> Plan:
     sinks: dict[str, SinkPlan] = {}
     tables = written_tables(session.flow, proposed.tables)
     for name, sink in session.sinks.items():
         outputs = outputs_of(session.flow, session.sink_spec(name), tables)
         with naming(name):
             pinned = sink.prepare(proposed, outputs)
+        pinned = pinned.also_first(given_up.sinks.get(name) if given_up is not None else None)
         sinks[name] = pinned.following(marks.get(name, ()), batch - 1)
     return Plan(
         installation=session.settings.installation,

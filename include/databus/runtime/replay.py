@@ -91,7 +91,7 @@ def pinned_sinks(session: FlowSession, source: SourcePlan, marks: Mapping[str, S
         made = session.sinks[spec.sink_name].prepare(source, outputs_of(session.flow, spec, tables))
         known = tuple(marks.get(spec.sink_name, ()))
         # The sink looked at the flow's own markers; of a replay's only its own commits tell.
-        pinned[spec.sink_name] = replace(made, prev=known).following(known, 0)
+        pinned[spec.sink_name] = replace(made, prev=known, first=()).following(known, 0)
     return pinned
 
 

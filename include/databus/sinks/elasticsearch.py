@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow_specs import FlowContext, Profile, SinkSpec
+from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
 
 if TYPE_CHECKING:
+    from databus.core.plan import SinkPlan
     from databus.core.protocols import Sink
     from databus.core.tables import TableSchema
     from databus.sinks.elasticsearch_tracing import DocumentReader
@@ -57,6 +58,11 @@ class Elasticsearch(SinkSpec):
             table away that are older than the statement (marks them, with `soft_deletes`); its batch has one writer.
             An index that several tables share needs ids="table_key" for it. "ignore" leaves every document, "fail"
             stops the flow. DROP DATABASE, RENAME TABLE and statements on partitions leave the documents in any case.
+        on_reject: what becomes of a batch with a row that the server refuses (its mapping does not take a value, it is
+            too large). "quarantine" holds the row back; "fail" stops the flow before other sinks get the batch. Unset
+            is "fail" for the first batch of an index that has never held a document, for its mapping is likely to be
+            wrong then, else "quarantine". It may be changed while a batch is stopped, which then goes on. Rows that
+            are not sent at all are `partial`'s.
         refresh: the bulk API's refresh: False, True or "wait_for".
         bulk_bytes: size of a bulk request in bytes.
         max_retries: further attempts for items and requests that the server turned away for now.
@@ -69,6 +75,8 @@ class Elasticsearch(SinkSpec):
 
     kind: ClassVar[str] = "elasticsearch"
     direct: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
+    without_effect: ClassVar[frozenset[str]] = frozenset({"on_reject"})
 
     conn_id: str
     index: str = "{database}.{table}"
@@ -84,6 +92,7 @@ class Elasticsearch(SinkSpec):
     max_retries: int = Field(6, ge=0)
     slots: int = Field(1, ge=1, le=64)
     on_truncate: Literal["delete", "ignore", "fail"] = "delete"
+    on_reject: OnReject | None = None
     profile: Profile = "exactly_once"
 
     @model_validator(mode="after")
@@ -106,6 +115,10 @@ class Elasticsearch(SinkSpec):
             known = ", ".join("{" + name + "}" for name in sorted(INDEX_PLACEHOLDERS))
             raise ValueError(f"an index template knows {known}, not {{{unknown[0]}}}")
         return value
+
+    def may_stop(self, pinned: SinkPlan) -> bool:
+        """Tell whether a row that the server refuses stops a batch."""
+        return self.on_reject == "fail" or (self.on_reject is None and bool(pinned.first))
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:
         """Return the open sink; the client connects with the first request."""

@@ -45,7 +45,7 @@ def index_name(template: str, *, flow: str, database: str, table: str, route: st
 
 @dataclass
 class Standing:
-    """What an index says of itself in its mapping's `_meta`.
+    """Owner, key and fields of an index, as its mapping and the mapping's `_meta` have them.
 
     Attributes:
         owner: the table it was made for; None where tables share it, or something else made it.
@@ -74,6 +74,7 @@ class Indices:
         body: body of a create request, without the owner.
         shared: whether tables may share an index, because their ids differ or the flow's author says so.
         typing: whether fields are to be compared with those of columns.
+        made: names of the indices that it made.
     """
 
     client: OpenSearch
@@ -81,6 +82,7 @@ class Indices:
     body: Mapping[str, Any]
     shared: bool
     typing: bool = False
+    made: set[str] = field(default_factory=set)
     _known: dict[str, Standing] = field(default_factory=dict)
 
     def ensure(
@@ -108,7 +110,7 @@ class Indices:
         self._require_own(index, table)
 
     def standing(self, index: str, table: str) -> Standing | None:
-        """Return what an index says of itself, None where there is none; makes nothing.
+        """Return owner, key and fields of an index, None where there is none; makes nothing.
 
         Raises:
             SinkSettingError: the index belongs to another table.
@@ -273,6 +275,7 @@ class Indices:
             ) from error
         except OpenSearchException as error:
             raise translated(error, f"{self.place}: creating index {index!r}") from error
+        self.made.add(index)
         present = {**taken, **mappings.get("properties", {})}
         return Standing(table, tuple(key), {}, bool(fields), present, str(mappings.get("dynamic", "")))
 

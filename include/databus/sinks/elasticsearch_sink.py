@@ -22,6 +22,7 @@ from databus.sinks.elasticsearch_evidence import evidence
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_mapping import fields_of
 from databus.sinks.elasticsearch_preflight import index_pattern, probe
+from databus.sinks.elasticsearch_refusals import NeverWritten, Stopping
 from databus.sinks.elasticsearch_writer import ElasticsearchWriter, no_primary_key
 from databus.sinks.envelope import with_flags
 
@@ -44,6 +45,7 @@ class ElasticsearchSink:
         self._flow = flow
         self._open: OpenSearch | None = None
         self._told: set[tuple[str, str]] = set()
+        self._never_written: NeverWritten | None = None
 
     def accepts(self) -> frozenset[str]:
         """Return the operations it looks at; of statements only those that empty a table do something."""
@@ -64,7 +66,7 @@ class ElasticsearchSink:
         plan: SourcePlan,
         outputs: Sequence[tuple[TableSchema, str]],
     ) -> SinkPlan:
-        """Make the missing indices and the fields of new columns, and pin the slots; idempotent.
+        """Make the missing indices and the fields of new columns, pin slots and which indices are new; idempotent.
 
         Args:
             plan: the range to be written. One with statements has one writer: a TRUNCATE stands between the rows
@@ -92,7 +94,8 @@ class ElasticsearchSink:
                 indices.ensure(index, table.full_name, partial(tuple, table.primary_key), fields)
             indices.extend(index, fields, self._told)
         slots = 1 if plan.statements and spec.on_truncate != "ignore" else spec.slots
-        return SinkPlan(slots=slots, prev=(0,) * slots)
+        first = self._never_written_of(indices, list(targets)) if spec.on_reject is None else ()
+        return SinkPlan(slots=slots, prev=(0,) * slots, first=first)
 
     def wrote_any_of(self, plan: Plan) -> bool:  # noqa: ARG002 - the protocol's signature
         """Return False: there are no markers, writing any part of a plan again is harmless."""
@@ -148,14 +151,24 @@ class ElasticsearchSink:
     def writer(self, plan: Plan) -> ElasticsearchWriter:
         """Return the picklable writer of a plan."""
         again = plan.mode == "replay" or self.spec.profile != "exactly_once"
-        slots = plan.sinks[self.spec.sink_name].slots
-        return ElasticsearchWriter(self.spec, self._connection, self._flow, plan.batch, plan.range.end, again, slots)
+        pinned = plan.sinks[self.spec.sink_name]
+        # A row that is replayed from quarantine is held back again.
+        stops = plan.flow == self._flow and self.spec.may_stop(pinned)
+        stopping = Stopping(pinned.first, self.spec.on_reject == "fail") if stops else Stopping()
+        return ElasticsearchWriter(
+            self.spec, self._connection, self._flow, plan.batch, plan.range.end, again, pinned.slots, stopping
+        )
 
     def close(self) -> None:
         """Close the client; safe to call twice."""
         if self._open is not None:
             self._open.close()
             self._open = None
+
+    def _never_written_of(self, indices: Indices, names: Sequence[str]) -> tuple[str, ...]:
+        if self._never_written is None:
+            self._never_written = NeverWritten(self._client(), where(self._connection))
+        return self._never_written.among(names, indices.made)
 
     def _client(self) -> OpenSearch:
         if self._open is None:

@@ -26,6 +26,8 @@ class Tally:
         self._rows: Counter[str] = Counter()
         self._outputs: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._rejected: list[RejectedRow] = []
+        self.refused: defaultdict[str, list[RejectedRow]] = defaultdict(list)
+        """Index → rows that the server refused; those that were not sent are not among them."""
 
     def read(self, table: str) -> None:
         """Count a row that came in."""
@@ -38,7 +40,10 @@ class Tally:
         facts[result.outcome.value] += 1
         if result.outcome is Outcome.REJECTED:
             self._rows[write.table] -= 1
-            self._rejected.append(rejected_row(write, result.cause, self._sink))
+            row = rejected_row(write, result.cause, self._sink)
+            self._rejected.append(row)
+            if not write.refusal:
+                self.refused[write.index].append(row)
             return
         older = write.superseded
         while older is not None:

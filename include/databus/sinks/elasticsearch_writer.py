@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from databus.sinks.elasticsearch_client import connect, where
 from databus.sinks.elasticsearch_document import RowWrite, document_id, key_names, tombstone
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_partial import NewerDocuments, cut
+from databus.sinks.elasticsearch_refusals import Stopping
 from databus.sinks.elasticsearch_tally import Tally
 from databus.sinks.elasticsearch_version import Versions, versions_of
 
@@ -65,6 +66,7 @@ class ElasticsearchWriter:
         end: end of the plan's range; its timeline is part of each version.
         again: whether the sink may hold rows from behind the range, as where rows are moved again.
         slots: number of writers of the plan.
+        stopping: where a row that the server refuses stops the batch.
     """
 
     spec: Elasticsearch
@@ -74,6 +76,7 @@ class ElasticsearchWriter:
     end: Offset
     again: bool = False
     slots: int = 1
+    stopping: Stopping = field(default_factory=Stopping)
 
     def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
         """Write all rows of the slot; after a failure the batch can be written again as it is.
@@ -89,6 +92,7 @@ class ElasticsearchWriter:
                 that does not fit, an index that takes no writes.
             SinkConflictError: a document is newer than the end of a batch that is moved for the first time, or nothing
                 says which of two of its rows is the newer one.
+            RecordRejectedError: the server refused rows, and the batch is to stop at that.
         """
         client = connect(self.connection)
         try:
@@ -107,6 +111,7 @@ class ElasticsearchWriter:
                     clearing.clear(window)
                 else:
                     deliver(window, bulk, tally, newer)
+            self.stopping.require_taken(tally.refused, place)
             receipt = tally.receipt(slot, self.batch, bulk.retries)
         finally:
             client.close()

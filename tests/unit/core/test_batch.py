@@ -99,6 +99,7 @@ PLAN = Plan(
         {"range": OffsetRange(SequenceOffset(1), SequenceOffset(10))},
         {"sinks": {"kafka": SinkPlan(2, (6, 5), {"cdc.orders": 3}), "search": SinkPlan()}},
         {"sinks": {"kafka": SinkPlan(2, (6, 6), {"cdc.orders": 4}), "search": SinkPlan()}},
+        {"sinks": {"kafka": SinkPlan(2, (6, 6), {"cdc.orders": 3}), "search": SinkPlan(first=("orders",))}},
         {"spec_hash": "abd"},
         {"clock": datetime(2024, 1, 31, 12, 0, 1, tzinfo=UTC)},
         {"mode": "replay"},

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from databus import Elasticsearch, Kafka
 from databus.core.batching import Batching
 from databus.core.errors import ConfigError
 from databus.core.flow import Flow
@@ -152,6 +153,13 @@ class TestSpecHash:
     )
     def test_what_does_not_leaves_it(self, change: dict[str, Any]) -> None:
         assert flow(**change).spec_hash("1") == flow().spec_hash("1")
+
+    def test_whether_refused_rows_stop_a_batch_leaves_it(self) -> None:
+        def of(on_reject: Any) -> str:
+            sinks = (Elasticsearch(conn_id="s", on_reject=on_reject), Kafka(conn_id="k", on_reject=on_reject or "fail"))
+            return flow(sinks=sinks).spec_hash("1")
+
+        assert of("fail") == of("quarantine") == of(None)
 
     def test_the_order_of_transforms_and_the_code_count(self) -> None:
         one, two = Upper(column="x"), Upper(column="y")

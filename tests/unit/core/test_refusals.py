@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from databus.core.receipts import RejectedRow, WriteReceipt
-from databus.core.refusals import cause_class, refusals
+from databus.core.refusals import cause_class, refusals, stopped
 
 MALFORMED = (
     "mapper_parsing_exception: failed to parse field [note] of type [integer] in document with id 'ada@x.org'. "
@@ -47,3 +47,18 @@ def test_refusals_are_counted_by_sink_and_table_with_the_most_frequent_causes_fi
     assert orders.causes[:2] == (("b", 3), ("d", 2))
     assert str(orders) == "sink search refused 7 rows of shop.orders: 3 × b; 2 × d; 1 × a; and 1 other causes"
     assert refusals(receipts[:1]) == []
+
+
+def test_a_batch_that_stops_says_how_many_rows_of_which_tables_why_and_where_they_are() -> None:
+    def row(number: int, table: str) -> RejectedRow:
+        return RejectedRow(
+            f"e{number}", table, '{"email":"ada@x.org"}', MALFORMED, "search", "bin.1:4", '{"a":"secret"}'
+        )
+
+    error = stopped([*(row(n, "shop.orders") for n in range(6)), row(6, "shop.items")], "search:9200: 'orders'", "mend")
+    cause = "mapper_parsing_exception: field [note] of type [integer]"
+    assert error.message == (
+        f"search:9200: 'orders': sink search refused 1 rows of shop.items: 1 × {cause}; "
+        f"sink search refused 6 rows of shop.orders: 6 × {cause} (event ids: e0, e1, e2, e3, e4, …)"
+    )
+    assert (error.hint, error.sink, error.retryable) == ("mend", "search", False)

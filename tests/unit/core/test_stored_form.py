@@ -63,6 +63,12 @@ class TestLowestVersion:
         assert lives.to_json()["v"] == 2
         assert offset_from_json(lives.to_json()) == lives
 
+    def test_of_a_plan_of_a_sink(self) -> None:
+        assert "v" not in SinkPlan(2, (1, 1)).to_json()
+        newer = SinkPlan(2, (1, 1), first=("orders",))
+        assert newer.to_json() == {"v": 2, "slots": 2, "prev": [1, 1], "partitions": {}, "first": ["orders"]}
+        assert SinkPlan.from_json(newer.to_json()) == newer
+
     def test_of_a_segment_and_its_index(self) -> None:
         index = RangeIndex(_RANGE, "*", (), (_SEGMENT,), 86, more=False)
         assert index.to_json()["v"] == 1

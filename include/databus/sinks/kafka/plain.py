@@ -16,7 +16,7 @@ from databus.core.receipts import WriteReceipt
 from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import LastError, sink_error
 from databus.sinks.kafka.session import ProducerSettings
-from databus.sinks.kafka.tally import Tally
+from databus.sinks.kafka.tally import Tally, too_large
 from databus.sinks.kafka.writer import produce
 
 SETTINGS: Mapping[Profile, Mapping[str, Any]] = {
@@ -105,6 +105,7 @@ class PlainSlotWriter:
         settings: the producer's settings.
         limits: topic → largest record in bytes.
         profile: "at_least_once" or "throughput_first".
+        fails: whether a row that is too large stops the batch.
     """
 
     sink: str
@@ -112,19 +113,24 @@ class PlainSlotWriter:
     settings: ProducerSettings
     limits: Mapping[str, int] = field(default_factory=dict)
     profile: Profile = "at_least_once"
+    fails: bool = False
 
     def write(self, rows: Iterable[pa.RecordBatch], slot: int) -> WriteReceipt:
         """Write all rows of a slot in the order given.
 
         Raises:
             SinkUnavailableError: the brokers do not answer; part of the rows may be in the topics.
+            RecordRejectedError: a row is too large, and is to stop the batch; rows before it may be in the topics.
         """
         tally = Tally(self.sink, self.limits)
         session: PlainSession | None = None
         try:
             for batch in rows:
                 session = session or PlainSession(self.settings, self.profile)
-                produce(session, tally.accept(batch), tally)
+                fitting = tally.accept(batch)
+                if self.fails and tally.rejected:
+                    raise too_large(tally.rejected, f"flow {self.plan.flow}, slot {slot}")
+                produce(session, fitting, tally)
             if session is not None:
                 session.flush()
         except BaseException:

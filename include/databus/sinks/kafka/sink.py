@@ -114,10 +114,14 @@ class KafkaSink:
         if not self.marked:
             from databus.sinks.kafka.plain import PlainSlotWriter
 
-            return PlainSlotWriter(self.spec.sink_name, plan, self._producer(limits), limits, self.spec.profile)
+            return PlainSlotWriter(
+                self.spec.sink_name, plan, self._producer(limits), limits, self.spec.profile, fails=self._fails(plan)
+            )
         from databus.sinks.kafka.writer import KafkaSlotWriter
 
-        return KafkaSlotWriter(self.spec.sink_name, plan, self._producer(limits), limits, self.spec.chunk_rows)
+        return KafkaSlotWriter(
+            self.spec.sink_name, plan, self._producer(limits), limits, self.spec.chunk_rows, fails=self._fails(plan)
+        )
 
     def markers(self, slots: int | None = None) -> list[Marker | None]:
         """Return the committed marker of each slot, None where there is none."""
@@ -216,6 +220,10 @@ class KafkaSink:
         if self._markers is not None:
             self._markers.close()
             self._markers = None
+
+    def _fails(self, plan: Plan) -> bool:
+        """Tell whether a row that is too large stops a plan; one that is replayed is held back again."""
+        return self.spec.on_reject == "fail" and plan.flow == self.context.flow
 
     def _marker_topic(self) -> NewTopic:
         return NewTopic(MARKER_TOPIC, max(_MARKER_PARTITIONS, self.spec.slots), self.spec.replication_factor)

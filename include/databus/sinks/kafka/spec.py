@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
-from databus.core.flow_specs import FlowContext, Profile, SinkSpec
+from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 
 if TYPE_CHECKING:
+    from databus.core.plan import SinkPlan
     from databus.core.protocols import Sink
     from databus.core.tables import TableSchema
     from databus.sinks.kafka.tracing import TopicReader
@@ -55,10 +56,14 @@ class Kafka(SinkSpec):
             "throughput_first": acknowledged by the leader only, in larger batches; a broker that fails may lose rows it
             has acknowledged, and rows may be repeated. Neither keeps a zombie out. Going back to "exactly_once" takes
             another `name`, since the markers stood still meanwhile. `chunk_rows` cuts transactions and is refused.
+        on_reject: what becomes of a batch with a row that is larger than its topic takes. "quarantine" holds the row
+            back; "fail" stops the flow, with nothing of that transaction to be seen (in the other profiles with what
+            came before it in the topic). It may be changed while a batch is stopped, which then goes on.
     """
 
     kind: ClassVar[str] = "kafka"
     direct: ClassVar[bool] = True
+    without_effect: ClassVar[frozenset[str]] = frozenset({"on_reject"})
 
     conn_id: str
     topic: str = "cdc.{route}"
@@ -74,6 +79,7 @@ class Kafka(SinkSpec):
     timeout_s: float = Field(30.0, gt=0)
     producer: LibrdkafkaSettings = Field(default_factory=dict)
     profile: Profile = "exactly_once"
+    on_reject: OnReject = "quarantine"
 
     @field_validator("topic")
     @classmethod
@@ -101,6 +107,10 @@ class Kafka(SinkSpec):
         if self.profile != "exactly_once" and "chunk_rows" in self.model_fields_set:
             raise ValueError(f'chunk_rows cuts transactions, and profile="{self.profile}" has none')
         return self
+
+    def may_stop(self, pinned: SinkPlan) -> bool:  # noqa: ARG002 - a topic's age changes nothing
+        """Tell whether a record that is too large stops a batch."""
+        return self.on_reject == "fail"
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:
         """Resolve the connection; brokers are contacted by the first call that needs them."""

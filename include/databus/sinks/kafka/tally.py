@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.core.errors import SinkSettingError
+from databus.core.errors import RecordRejectedError, SinkSettingError
 from databus.core.receipts import RejectedRow, WriteReceipt
+from databus.core.refusals import stopped
 from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES
 
 _MANY_ROWS = 10_000
@@ -169,6 +170,16 @@ class Tally:
                     payload=(row["value"] or b"").decode(),
                 )
             )
+
+
+def too_large(rows: Sequence[RejectedRow], place: str) -> RecordRejectedError:
+    """Return the error of a batch that stops for rows which are larger than their topic takes."""
+    return stopped(
+        rows,
+        place,
+        "Nothing is committed. Raise max.message.bytes of the topic, drop the large column, or set "
+        'on_reject="quarantine" for the sink: the same batch then goes on, and holds such rows back.',
+    )
 
 
 def _many(batch: pa.RecordBatch) -> bool:

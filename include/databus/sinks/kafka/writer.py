@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
-from databus.core.errors import DatabusError, MarkerDivergedError, SinkError, SinkTransactionHangingError
+from databus.core.errors import (
+    DatabusError,
+    MarkerDivergedError,
+    RecordRejectedError,
+    SinkError,
+    SinkTransactionHangingError,
+)
 from databus.core.kept import keeps
 from databus.core.plan import Plan
-from databus.core.receipts import WriteReceipt
+from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.kafka.callbacks import fatal_error_raised
 from databus.rows.columns import views
 from databus.sinks.kafka.kept_sessions import keep, kept, take
 from databus.sinks.kafka.markers import Marker, MarkerKey, Resume, compare
 from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS, ProducerSettings, Producing, Session
 from databus.sinks.kafka.taken import Taken
-from databus.sinks.kafka.tally import Tally
+from databus.sinks.kafka.tally import Tally, too_large
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +51,7 @@ class KafkaSlotWriter:
         settings: the producers' settings.
         limits: topic → largest record in bytes.
         chunk_rows: input rows in one transaction at most.
+        fails: whether a row that is too large stops the batch.
     """
 
     sink: str
@@ -52,6 +59,7 @@ class KafkaSlotWriter:
     settings: ProducerSettings
     limits: Mapping[str, int] = field(default_factory=dict)
     chunk_rows: int = 500_000
+    fails: bool = field(default=False, kw_only=True)
 
     @property
     def key(self) -> MarkerKey:
@@ -69,11 +77,14 @@ class KafkaSlotWriter:
             MarkerDivergedError: the marker is neither this plan's nor the one before: nothing was written.
             SinkFencedError: another writer took over; nothing of the open transaction is visible.
             SinkUnavailableError: the brokers do not answer; a retry goes on from the marker.
+            RecordRejectedError: a row is too large, and is to stop the batch; nothing of its transaction is visible.
         """
         if session := self._follows(slot):
             taken = Taken(rows)
             try:
                 return self._close(session, taken, slot, Resume(False, 0, None))
+            except RecordRejectedError:
+                raise
             except SinkError as error:
                 log.info("flow %s: kept producer of slot %s failed, opening another: %s", self.plan.flow, slot, error)
                 rows = taken.again()
@@ -179,18 +190,29 @@ class KafkaSlotWriter:
     def _write(self, session: Session, rows: Iterable[pa.RecordBatch], slot: int, resume: Resume, tally: Tally) -> None:
         """Produce what is not committed yet, chunk by chunk; the last chunk closes the batch, also when it is empty."""
         chunk, room, began = resume.chunk, self.chunk_rows, time.monotonic()
+        refused: list[RejectedRow] = []
         for batch in self._pending(rows, slot, resume.marker, tally):
             start = 0
             while start < batch.num_rows:
                 late = room < self.chunk_rows and time.monotonic() - began > LONGEST_CHUNK_S
                 if room == 0 or late:
+                    self._require_taken(refused, slot)
                     self._commit(session, chunk, tally, last=False)
                     session.begin()
                     chunk, room, began = chunk + 1, self.chunk_rows, time.monotonic()
                 piece = batch.slice(start, room)
-                self.produce(session, tally.accept(piece), tally)
+                known = len(tally.rejected)
+                fitting = tally.accept(piece)
+                refused += tally.rejected[known:]
+                self.produce(session, fitting, tally)
                 start, room = start + piece.num_rows, room - piece.num_rows
+        self._require_taken(refused, slot)
         self._commit(session, chunk, tally, last=True)
+
+    def _require_taken(self, refused: Sequence[RejectedRow], slot: int) -> None:
+        # What an earlier attempt has committed was judged then; what is open here is aborted.
+        if self.fails and refused:
+            raise too_large(refused, f"flow {self.plan.flow}, slot {slot}")
 
     def _pending(
         self, rows: Iterable[pa.RecordBatch], slot: int, marker: Marker | None, tally: Tally

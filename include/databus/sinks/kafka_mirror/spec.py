@@ -107,6 +107,8 @@ class MirrorTopics(Kafka):
             raise ValueError(f"renames send two topics to {', '.join(twice)}")
         if self.profile != "exactly_once":
             raise ValueError('a mirror keeps exactly once: profile="exactly_once" is the only one')
+        if self.on_reject != "quarantine":
+            raise ValueError("a mirror's too_large says what becomes of records that are too large, not on_reject")
         return self
 
     def wants(self, topic: str) -> bool:

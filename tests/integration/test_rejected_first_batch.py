@@ -1,0 +1,139 @@
+"""A batch that stops for rows a sink refuses: the first of a new index by default, any by on_reject="fail"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog
+from databus.core.errors import RecordRejectedError
+from databus.demo.consumers import index_documents, topic_records
+from databus.records.reports import quarantined
+from tests.integration.conftest import World
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+
+INTEGER = {"properties": {"note": {"type": "integer"}}}
+
+
+class Shelf:
+    """A table whose notes an index takes for numbers, and a topic beside it that is named first."""
+
+    def __init__(self, world: World, database: str, lane: str = "auto"):
+        self.world, self.database, self.lane = world, database, lane
+        self.index = f"rejected-{database}"
+        self.execute("CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)")
+        with world.sql() as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW MASTER STATUS")
+            file, position = cursor.fetchone()[:2]
+        self.start = f"{file}:{position}"
+
+    def execute(self, *statements: str) -> None:
+        with self.world.sql(self.database) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def flow(self, kafka: dict[str, Any] | None = None, **search: Any) -> Flow:
+        given = {"conn_id": "opensearch_default", "index": self.index, "mapping": INTEGER, **search}
+        return Flow(
+            name=f"rejected_{self.database}",
+            source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{self.database}.orders",), start=self.start),
+            sinks=(Kafka(conn_id="kafka_east", topic=self.database, **(kafka or {})), Elasticsearch(**given)),
+            batching=Batching(max_seconds=0.2),
+            lane=self.lane,
+        )
+
+    def stops(self, flow: Flow) -> RecordRejectedError:
+        """Run a flow that is to stop by name; its checkpoint stays."""
+        before = self.world.checkpoint(flow)
+        with pytest.raises(RecordRejectedError) as stopped:
+            self.world.run(flow)
+        standing = self.world.checkpoint(flow)
+        assert before in (None, standing)
+        assert standing.batch == (before.batch if before else 0)
+        return stopped.value
+
+    def documents(self) -> set[str]:
+        return set(index_documents(self.world.sandbox.address("opensearch"), self.index))
+
+    def keys(self) -> list[str]:
+        return sorted(
+            (key or b"").decode() for key, _ in topic_records(self.world.sandbox.address("kafka"), self.database)
+        )
+
+    def held(self, flow: Flow) -> list[tuple[str | None, str]]:
+        return sorted((row.key, row.stage) for row in quarantined(self.world.settings.records_url, flow.name))
+
+
+@pytest.mark.parametrize("lane", ["auto", "spark"])
+def test_the_first_batch_of_a_new_index_stops_and_goes_on_by_on_reject(world: World, database: str, lane: str) -> None:
+    shelf = Shelf(world, database, lane)
+    flow = shelf.flow()
+    shelf.execute("INSERT INTO orders VALUES (1, '11'), (2, 'a secret'), (3, '33')")
+    stopped = shelf.stops(flow)
+    assert f"'{shelf.index}', its first batch: sink elasticsearch refused 1 rows of {database}.orders: " in str(stopped)
+    assert "mapper_parsing_exception: field [note] of type [integer]" in str(stopped)
+    assert "secret" not in str(stopped)
+    assert (shelf.keys(), shelf.held(flow)) == ([], [])
+    # Documents of the batch are there by now, and yet it stays the first: tried again, and planned anew.
+    assert shelf.documents() == {"1", "3"}
+    shelf.stops(flow)
+    shelf.stops(shelf.flow(max_retries=5))
+    assert (shelf.keys(), shelf.held(flow)) == ([], [])
+
+    # The operator's decision is no other definition: the same batch goes on.
+    result = world.run(shelf.flow(max_retries=5, on_reject="quarantine"))
+    assert result.state == "rejected"
+    assert result.summary()["sinks"]["elasticsearch"] == {"dispatched": 2, "rejected": 1}
+    assert shelf.documents() == {"1", "3"}
+    assert shelf.keys() == ['{"id":1}', '{"id":2}', '{"id":3}']
+    assert shelf.held(flow) == [('{"id":2}', "elasticsearch")]
+
+    # Later batches hold back: the index is known to take rows.
+    shelf.execute("INSERT INTO orders VALUES (4, 'no number'), (5, '55')")
+    later = world.run(shelf.flow(max_retries=5))
+    assert later.state == "rejected"
+    assert later.summary()["sinks"] == {
+        "elasticsearch": {"dispatched": 1, "rejected": 1},
+        "kafka": {"dispatched": 2, "rejected": 0},
+    }
+    assert shelf.held(flow) == [('{"id":2}', "elasticsearch"), ('{"id":4}', "elasticsearch")]
+    shelf.execute("INSERT INTO orders VALUES (6, '66')")
+    assert world.run(shelf.flow(max_retries=5)).state == "ok"
+
+
+def test_a_mended_mapping_takes_the_first_batch_whole(world: World, database: str) -> None:
+    shelf = Shelf(world, database)
+    shelf.execute("INSERT INTO orders VALUES (1, '11'), (2, 'two')")
+    assert "delete the index" in shelf.stops(shelf.flow()).hint
+    httpx.delete(f"http://{world.sandbox.address('opensearch')}/{shelf.index}", timeout=60).raise_for_status()
+    result = world.run(shelf.flow(mapping=None))
+    assert (result.state, result.quarantined) == ("ok", 0)
+    assert shelf.documents() == {"1", "2"}
+    assert shelf.keys() == ['{"id":1}', '{"id":2}']
+
+
+@pytest.mark.parametrize("profile", ["exactly_once", "at_least_once"])
+def test_a_record_that_is_too_large_stops_the_batch_by_choice(world: World, database: str, profile: str) -> None:
+    shelf = Shelf(world, database)
+    small: dict[str, Any] = {"topic_config": {"max.message.bytes": "4000"}, "profile": profile}
+
+    def flow(on_reject: str) -> Flow:
+        both = shelf.flow(kafka={**small, "on_reject": on_reject})
+        return both.model_copy(update={"sinks": both.sinks[:1]})
+
+    shelf.execute(f"INSERT INTO orders VALUES (1, 'small'), (2, '{'large' * 1000}'), (3, 'small')")
+    for _ in range(2):
+        stopped = shelf.stops(flow("fail"))
+        assert f"sink kafka refused 1 rows of {database}.orders: 1 × record_too_large: topic {database} takes 4000" in (
+            stopped.message
+        )
+        assert "large" not in stopped.message.replace("record_too_large", "")
+        assert (shelf.keys(), shelf.held(flow("fail"))) == ([], [])
+    assert world.run(flow("quarantine")).state == "rejected"
+    assert shelf.keys() == ['{"id":1}', '{"id":3}']
+    assert shelf.held(flow("fail")) == [('{"id":2}', "kafka")]
+    shelf.execute("INSERT INTO orders VALUES (4, 'small')")
+    assert world.run(flow("fail")).state == "ok"

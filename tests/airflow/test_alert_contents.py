@@ -14,7 +14,7 @@ from databus import AlertWhen
 from databus.airflow.alert_events import event_of, over
 from databus.core.alerts import Alert, AlertEvent, AlertKind, ChannelSpec
 from databus.core.connections import ConnectionSource
-from databus.core.figures import FlowFigures
+from databus.core.figures import FlowFigures, RejectedRows
 from databus.core.gaps import OPEN, Gap
 from databus.core.lag import Headroom
 from databus.core.offsets import SequenceOffset
@@ -36,6 +36,7 @@ ILL = FlowFigures(
     last_run_at=NOON - timedelta(hours=1), window_seconds=900.0, plan_range="(40, 50]",
     run_id="r4", run_url="http://airflow/r4", committed_run="r3", committed_url="http://airflow/r3",
     quality_run="r2", quality_url="http://airflow/r2", quality_range="(20, 30]", quality_passed=False,
+    rejected={"search": RejectedRows(2, 59, "r3", "http://airflow/r3", "(34, 38]")},
     quality_violations=4, quarantine_run="r3", quarantine_url="http://airflow/r3", quarantine_range="(32, 36]",
     unreachable={"records": "no route"},
 )  # fmt: skip
@@ -47,6 +48,7 @@ ABOUT: dict[str, tuple[str, str, str]] = {
     "headroom": ("r3", "http://airflow/r3", "(40, 90]"),
     "quality": ("r2", "http://airflow/r2", "(20, 30]"),
     "quarantine": ("r3", "http://airflow/r3", "(32, 36]"),
+    "rejected/search": ("r3", "http://airflow/r3", "(34, 38]"),
     "failure/audit": ("r2", "http://airflow/dags/orders/runs/r2", "(20, 30]"),
     "failure/transfer": ("r4", "http://airflow/dags/orders/runs/r4", "(40, 50]"),
     "deadline/r5": ("r5", "http://localhost:8080/dags/orders/runs/r5", "(40, 50]"),
@@ -116,7 +118,7 @@ def test_an_alert_names_what_it_is_about(raised: dict[str, Alert], key: str) -> 
         assert any(value not in (None, "") for value in alert.figures.values())
 
 
-@pytest.mark.parametrize("key", ["gap/3", "sink_behind/search", "unreachable/records"])
+@pytest.mark.parametrize("key", ["gap/3", "sink_behind/search", "rejected/search", "unreachable/records"])
 def test_what_nobody_sees_any_more_ends_with_what_it_was_raised_for(key: str) -> None:
     book = MemoryBook()
     everything(book)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 
-from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog
+from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, NotNull
+from databus.core.alerts import AlertEvent
 from databus.core.errors import RecordRejectedError
 from databus.demo.consumers import index_documents, topic_records
 from databus.records.reports import quarantined
 from tests.integration.conftest import World
+from tests.integration.heard_alerts import Heard
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -113,6 +116,31 @@ def test_a_mended_mapping_takes_the_first_batch_whole(world: World, database: st
     assert (result.state, result.quarantined) == ("ok", 0)
     assert shelf.documents() == {"1", "2"}
     assert shelf.keys() == ['{"id":1}', '{"id":2}']
+
+
+def test_refused_rows_are_told_by_sink_and_apart_from_those_that_a_check_holds(
+    world: World, database: str, heard: Heard
+) -> None:
+    shelf = Shelf(world, database)
+    flow = shelf.flow(on_reject="quarantine").model_copy(update={"checks": (NotNull("note"),)})
+    shelf.execute("INSERT INTO orders VALUES (1, '11'), (2, 'two'), (3, 'three')")
+    result = world.run(flow)
+    heard.tell(flow)
+    (raised,) = heard.of_kind("rejected")
+    assert (raised.event, raised.subject, raised.run_id) == (
+        AlertEvent.RAISED, "elasticsearch", result.checkpoint.run_id,
+    )  # fmt: skip
+    assert raised.figures == {"rejected_new_rows": 2, "rejected_rows": 2}
+    assert raised.range.endswith(f", {result.checkpoint.offset}]")
+    assert raised.runbook.endswith("rejected.md")
+    assert heard.of_kind("quarantine") == []
+    shelf.execute("INSERT INTO orders VALUES (4, NULL)")
+    world.run(flow)
+    heard.tell(flow)
+    assert heard.of_kind("quarantine")[0].figures == {"quarantine_new_rows": 1, "quarantine_rows": 1}
+    heard.tell(flow, ahead=timedelta(minutes=61))
+    assert heard.events("rejected") == heard.events("quarantine") == ["raised", "recovered"]
+    assert "it lacks 2 in all" in heard.of_kind("rejected")[1].summary
 
 
 @pytest.mark.parametrize("profile", ["exactly_once", "at_least_once"])

@@ -27,6 +27,7 @@ class AlertKind(enum.StrEnum):
     HEADROOM = "headroom"
     QUALITY = "quality"
     QUARANTINE = "quarantine"
+    REJECTED = "rejected"
     FAILURE = "failure"
     DEADLINE = "deadline"
     NO_RUN = "no_run"

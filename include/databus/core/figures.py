@@ -25,8 +25,9 @@ class FlowFigures:
         partitions: lag of each topic-partition, of a source that has some.
         headroom: how long the source's server keeps what the flow needs next.
         gaps: gaps before which the flow stops.
-        quarantine_rows: rows held back and not settled.
-        quarantine_new: rows held back for the first time in the rule's last minutes.
+        quarantine_rows: rows that checks hold back and that are not settled.
+        quarantine_new: rows that checks held back for the first time in the rule's last minutes.
+        rejected: sink → rows that it refused, while any of them are new or not settled; None where it is not known.
         committed_at: when the checkpoint last moved.
         last_run_at: when a run last held the lease: now while one does; None before the first.
         window_seconds: how long the present holder has had the lease; None while nobody does.
@@ -63,6 +64,7 @@ class FlowFigures:
     gaps: tuple[Gap, ...] | None = None
     quarantine_rows: int | None = None
     quarantine_new: int | None = None
+    rejected: Mapping[str, RejectedRows] | None = None
     committed_at: datetime | None = None
     last_run_at: datetime | None = None
     window_seconds: float | None = None
@@ -90,6 +92,25 @@ class FlowFigures:
     def open_range(self) -> str:
         """The range between checkpoint and head, in text form."""
         return f"({self.committed}, {self.head}]" if self.committed and self.head else ""
+
+
+@dataclass(frozen=True)
+class RejectedRows:
+    """Rows that one sink refused; they are in quarantine, and not in the sink.
+
+    Attributes:
+        new: rows refused for the first time in the rule's last minutes.
+        held: rows that are not settled: neither replayed nor discarded.
+        run_id: run of the last batch with new ones, "" without any.
+        run_url: address of its page.
+        range: range of the batches with new ones; "" without any.
+    """
+
+    new: int
+    held: int
+    run_id: str = ""
+    run_url: str = ""
+    range: str = ""
 
 
 @dataclass(frozen=True)

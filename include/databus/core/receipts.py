@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+CHECK = "check"
+"""Stage of rows that a check holds back; any other stage is the name of the sink that refused them."""
+
 
 @dataclass(frozen=True)
 class RejectedRow:

@@ -44,6 +44,7 @@ def _of(kind: MetricKind, *rows: tuple[str, tuple[str, ...], str]) -> tuple[Metr
 
 
 _FLOW = ("flow",)
+_SINK = ("flow", "sink")
 _PARTITION = ("flow", "topic", "partition")
 
 TASK_METRICS = (
@@ -90,8 +91,10 @@ WATCH_METRICS = (
         ("window_seconds", _FLOW, "seconds for which the present run has held the lease; 0 while none does"),
         ("batch", _FLOW, "number of the last committed batch"),
         ("gaps", _FLOW, "gaps that nobody has decided on"),
-        ("quarantine_rows", _FLOW, "rows held back and not settled"),
-        ("quarantine_new_rows", _FLOW, "rows held back for the first time within the rule's minutes"),
+        ("quarantine_rows", _FLOW, "rows that checks hold back and that are not settled"),
+        ("quarantine_new_rows", _FLOW, "rows that checks held back for the first time within the rule's minutes"),
+        ("rejected_rows", _SINK, "rows that a sink refused and that are not settled"),
+        ("rejected_new_rows", _SINK, "rows that a sink refused for the first time within the rule's minutes"),
         ("quality_violations", _FLOW, "violations in the run evaluated last"),
         ("sinks_behind", _FLOW, "sinks that fell behind"),
         ("paused", _FLOW, "1 while a person has paused the flow"),

@@ -45,6 +45,9 @@ def of_flow(f: FlowFigures) -> Iterator[Point]:
             yield point("delay_seconds", seconds, flow=f.flow, quantile=quantile)
         for stage, seconds in recent.stage_seconds.items():
             yield point("stage_seconds", seconds, flow=f.flow, stage=stage)
+    for sink, rows in (f.rejected or {}).items():
+        yield point("rejected_rows", rows.held, flow=f.flow, sink=sink)
+        yield point("rejected_new_rows", rows.new, flow=f.flow, sink=sink)
     for lag in f.partitions:
         place = {"flow": f.flow, "topic": lag.topic, "partition": str(lag.partition)}
         yield point("partition_lag_records", lag.records, **place)

@@ -204,6 +204,7 @@ class FlowLook:
             quarantine_range=seen.held.range,
             quarantine_run=seen.held.run_id,
             quarantine_url=seen.held.run_url,
+            rejected=seen.rejected,
             quality_run=seen.quality.run_id,
             quality_url=seen.quality.run_url,
             quality_range=seen.quality.range,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -11,9 +11,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.figures import RecentBatches
+from databus.core.figures import RecentBatches, RejectedRows
+from databus.core.receipts import CHECK
 from databus.records import tables as t
-from databus.records.held_rows import HeldRows, HeldState
+from databus.records.held_rows import HeldRows
 from databus.records.run_ranges import RunRange, range_of_batches, run_range
 from databus.records.store import RecordStore
 
@@ -31,9 +32,10 @@ class Activity:
         recent: sums over its newest batches.
         run_id: run of the newest batch, "" before the first.
         run_url: address of its page.
-        quarantine_rows: rows held back and not settled.
-        quarantine_new: rows held back for the first time since a moment.
+        quarantine_rows: rows that checks hold back and that are not settled.
+        quarantine_new: rows that checks held back for the first time since a moment.
         held: range of the batches that held those back, and the run of the last one.
+        rejected: the same of each sink that refused rows, while any of them are new or not settled.
         quality: run whose quality was evaluated last, and its range; empty before the first.
         quality_passed: whether it passed, None before the first.
         quality_violations: violations in it.
@@ -45,6 +47,7 @@ class Activity:
     quarantine_rows: int
     quarantine_new: int
     held: RunRange
+    rejected: Mapping[str, RejectedRows]
     quality: RunRange
     quality_passed: bool | None
     quality_violations: int | None
@@ -68,19 +71,28 @@ def activity(store: RecordStore, flow: str, since: datetime) -> Activity:
     with store.transaction() as connection:
         batches = connection.execute(newest.limit(NEWEST)).all()[::-1]
         quality = connection.execute(graded.limit(1)).first()
-        numbers = sa.func.count(), sa.func.min(held.batch), sa.func.max(held.batch)
-        fresh = sa.select(*numbers).where((held.flow == flow) & (held.first_held_at >= since))
-        new, first, newest_batch = connection.execute(fresh).one()
-        held_by = range_of_batches(connection, flow, first, newest_batch) if new else RunRange()
+        numbers = held.stage, sa.func.count(), sa.func.min(held.batch), sa.func.max(held.batch)
+        fresh = sa.select(*numbers).where((held.flow == flow) & (held.first_held_at >= since)).group_by(held.stage)
+        new = {
+            stage: (int(rows), range_of_batches(connection, flow, first, last))
+            for stage, rows, first, last in connection.execute(fresh).all()
+        }
         audited = run_range(connection, flow, quality.run_id) if quality else RunRange()
     last = batches[-1] if batches else None
+    kept = HeldRows(store, flow).held_by_stage()
+    none = (0, RunRange())
     return Activity(
         recent=summed(batches),
         run_id=last.run_id if last else "",
         run_url=last.run_url if last else "",
-        quarantine_rows=HeldRows(store, flow).tally().get(HeldState.HELD.value, 0),
-        quarantine_new=new,
-        held=held_by,
+        quarantine_rows=kept.get(CHECK, 0),
+        quarantine_new=new.get(CHECK, none)[0],
+        held=new.get(CHECK, none)[1],
+        rejected={
+            sink: RejectedRows(rows, kept.get(sink, 0), by.run_id, by.run_url, by.range)
+            for sink in sorted({*new, *kept} - {CHECK})
+            for rows, by in (new.get(sink, none),)
+        },
         quality=audited,
         quality_passed=bool(quality.success) if quality else None,
         quality_violations=int(quality.violations) if quality else None,

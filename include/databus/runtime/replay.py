@@ -13,7 +13,7 @@ from databus.core.errors import ReconciliationError
 from databus.core.events import RowState
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import Sink, SlotWriter
-from databus.core.receipts import RejectedRow, WriteReceipt
+from databus.core.receipts import CHECK, RejectedRow, WriteReceipt
 from databus.runtime import check, counts
 from databus.runtime.context import FlowSession
 from databus.runtime.dispatch import dispatch, quarantined_rows, taken_by
@@ -25,9 +25,6 @@ from databus.runtime.written_tables import written_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-CHECK = "check"
-"""Stage of rows that a check holds back."""
 
 
 @dataclass(frozen=True)

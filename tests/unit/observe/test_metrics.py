@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from databus.core.alerts import AlertKind
-from databus.core.figures import FlowFigures, RecentBatches
+from databus.core.figures import FlowFigures, RecentBatches, RejectedRows
 from databus.core.lag import Headroom, PartitionLag
 from databus.observe.alerts.rules import AlertWhen
 from databus.observe.batch_points import of_window, point
@@ -29,6 +29,7 @@ ROW = re.compile(
 FIGURES = FlowFigures(
     "orders", NOON, committed="5", head="9", lag_seconds=1.5, lag_bytes=10, lag_rows=2, epoch=7, batch=4, gaps=(),
     headroom=Headroom(100.0, 10, "bin.1", 1000), quarantine_rows=0, quarantine_new=0, quality_violations=0,
+    rejected={"search": RejectedRows(1, 59)},
     committed_at=NOON - timedelta(seconds=3), last_run_at=NOON, behind=(), paused="by ann",
     unreachable={"records": "no"},
     recent=RecentBatches(2, 10, 100, 2.0, {"0.5": 0.1, "0.95": 0.2, "0.99": 0.2}, {"plan": 0.01}, 0.4),

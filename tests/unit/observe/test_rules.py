@@ -10,7 +10,7 @@ import pytest
 
 from databus import AlertWhen
 from databus.core.alerts import AlertKind
-from databus.core.figures import FlowFigures
+from databus.core.figures import FlowFigures, RejectedRows
 from databus.core.gaps import OPEN, Gap
 from databus.core.lag import Headroom
 from databus.core.offsets import SequenceOffset
@@ -46,6 +46,8 @@ def test_a_flow_that_is_well_is_clear_of_everything() -> None:
         ("quality", {}, {"quality_passed": False, "quality_violations": 4}),
         ("quarantine", {}, {"quarantine_new": 1}),
         ("quarantine", {"quarantine_rows": 5}, {"quarantine_new": 6}),
+        ("rejected/search", {}, {"rejected": {"search": RejectedRows(1, 3), "kafka": RejectedRows(0, 7)}}),
+        ("rejected/search", {"rejected_rows": 5}, {"rejected": {"search": RejectedRows(6, 6)}}),
         ("no_run", {}, {"last_run_at": NOON - timedelta(minutes=11)}),
         ("deadline/lease", {"run_minutes": 2}, {"window_seconds": 121.0}),
         ("sink_behind/search", {}, {"behind": ("search",)}),
@@ -62,6 +64,15 @@ def test_each_rule_raises_and_can_be_turned_off(key: str, when: dict[str, Any], 
 def test_what_is_not_known_is_not_judged() -> None:
     nothing = judge(FlowFigures("orders", NOON), AlertWhen())
     assert {o.verdict for o in nothing} == {Verdict.UNKNOWN}
+
+
+def test_rows_that_a_sink_refused_are_told_of_that_sink_with_what_it_lacks_in_all() -> None:
+    seen = said(rejected={"search": RejectedRows(2, 59, "r3", "https://r/3", "(3, 4]")})
+    told = seen["rejected/search"]
+    assert told.summary == "sink search refused 2 rows in 60 minutes; it lacks 59 in all, which are in quarantine"
+    assert (told.range, told.run_id, told.run_url) == ("(3, 4]", "r3", "https://r/3")
+    assert told.figures == {"rejected_new_rows": 2, "rejected_rows": 59}
+    assert seen["quarantine"].verdict is Verdict.CLEAR
 
 
 def test_a_paused_flow_may_rest_and_a_dead_store_is_no_missing_run() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from databus.core.figures import RejectedRows
 from databus.core.receipts import WriteReceipt
 from databus.records.activity import activity
+from databus.records.held_rows import HeldRows, Selection
 from databus.records.outputs import written_outputs
 from databus.records.quality import evaluate_run
 from databus.records.recorder import SqlRecorder
+from databus.records.run_ranges import RunRange
 from databus.records.store import RecordStore
 from tests.contract.record_samples import NOON, held, report
 
@@ -41,6 +44,34 @@ def test_the_newest_batches_runs_and_held_rows(store: RecordStore) -> None:
     graded = evaluate_run(store, FLOW, "r1", NOON)
     seen = activity(store, FLOW, NOON)
     assert (seen.quality.run_id, seen.quality_passed) == ("r1", graded.success)
+
+
+def test_rows_that_sinks_refused_are_counted_by_sink_and_apart_from_those_of_checks(store: RecordStore) -> None:
+    class Clock:
+        now_is = NOON
+
+        def now(self) -> Any:
+            return self.now_is
+
+    clock = Clock()
+    recorder = SqlRecorder(store, clock)
+    for number in (1, 2, 3):
+        recorder.record(report(number, f"r{number}"))
+    recorder.quarantine(FLOW, 1, [held("a", stage="search"), held("b", stage="search"), held("c")])
+    clock.now_is = NOON + timedelta(hours=2)
+    recorder.quarantine(FLOW, 2, [held("d", stage="search"), held("e", stage="topic")])
+    recorder.quarantine(FLOW, 3, [held("f", stage="search"), held("a", stage="search")])  # "a" for the second time
+    seen = activity(store, FLOW, NOON + timedelta(hours=1))
+    assert (seen.quarantine_rows, seen.quarantine_new, seen.held) == (1, 0, RunRange())
+    page, ranges = "http://airflow/run", [str(report(number).plan.range) for number in (2, 3)]
+    assert seen.rejected["topic"] == RejectedRows(1, 1, "r2", page, ranges[0])
+    both = f"{ranges[0].partition(', ')[0]}, {ranges[1].partition(', ')[2]}"
+    assert seen.rejected["search"] == RejectedRows(2, 4, "r3", page, both)
+    settled = HeldRows(store, FLOW)
+    rows = settled.select(Selection(stage="topic"))
+    settled.discard(rows, ("ada", "gone", NOON))
+    later = activity(store, FLOW, NOON + timedelta(hours=3)).rejected
+    assert later == {"search": RejectedRows(0, 4)}
 
 
 def test_outputs_of_a_run_and_of_failed_ones_before_it(store: RecordStore) -> None:

@@ -26,7 +26,8 @@ class AlertWhen(AlertSpec):
             it is told once.
         headroom_seconds: the source's server may delete what the flow needs next sooner than this; None leaves it to
             the source's own bound.
-        quarantine_rows: more rows than this were held back within `quarantine_minutes`.
+        quarantine_rows: checks held back more rows than this within `quarantine_minutes`.
+        rejected_rows: a sink refused more rows than this within `quarantine_minutes`.
         quarantine_minutes: see there.
         no_run_minutes: no run has held the flow's lease for so long; a paused flow is left alone. None for never.
         run_minutes: a run takes longer than this (Airflow's deadline, and the lease's age for `databus watch`).
@@ -43,6 +44,7 @@ class AlertWhen(AlertSpec):
     clear_ratio: float = Field(0.8, gt=0, le=1)
     headroom_seconds: float | None = Field(None, gt=0)
     quarantine_rows: int = Field(0, ge=0)
+    rejected_rows: int = Field(0, ge=0)
     quarantine_minutes: float = Field(60.0, gt=0)
     no_run_minutes: float | None = Field(10.0, gt=0)
     run_minutes: float | None = Field(None, gt=0)
@@ -113,8 +115,8 @@ def comes_once(key: str) -> bool:
 
 JUDGED = frozenset(
     {
-        AlertKind.LAG, AlertKind.GAP, AlertKind.HEADROOM, AlertKind.QUALITY, AlertKind.QUARANTINE, AlertKind.DEADLINE,
-        AlertKind.NO_RUN, AlertKind.SINK_BEHIND, AlertKind.UNREACHABLE,
+        AlertKind.LAG, AlertKind.GAP, AlertKind.HEADROOM, AlertKind.QUALITY, AlertKind.QUARANTINE, AlertKind.REJECTED,
+        AlertKind.DEADLINE, AlertKind.NO_RUN, AlertKind.SINK_BEHIND, AlertKind.UNREACHABLE,
     }
 )  # fmt: skip
 """Kinds that `judge` says something of; failures are told by tasks, Airflow's health by `databus watch`."""
@@ -128,6 +130,7 @@ def judge(figures: FlowFigures, when: AlertWhen) -> list[Observation]:
         *_headroom(figures, when),
         *_quality(figures),
         *_quarantine(figures, when),
+        *_rejected(figures, when),
         *_runs(figures, when),
         *_behind(figures),
         *_unreachable(figures),
@@ -215,6 +218,22 @@ def _quarantine(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:
         run_id=f.quarantine_run if held else f.committed_run,
         run_url=f.quarantine_url if held else f.committed_url,
     )
+
+
+def _rejected(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:
+    for sink, rows in (f.rejected or {}).items():
+        new = bool(rows.run_id)
+        yield Observation(
+            AlertKind.REJECTED,
+            above(rows.new, when.rejected_rows, 1.0),
+            f"sink {sink} refused {rows.new} rows in {when.quarantine_minutes:g} minutes; it lacks {rows.held} in all, "
+            "which are in quarantine",
+            sink,
+            {"rejected_new_rows": rows.new, "rejected_rows": rows.held},
+            rows.range or (f.plan_range if rows.new else ""),
+            rows.run_id if new else f.committed_run,
+            rows.run_url if new else f.committed_url,
+        )
 
 
 def _runs(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:

@@ -11,6 +11,7 @@ import pytest
 
 from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, NotNull, __version__
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.core.counts import SinkCounts
 from databus.core.errors import CheckpointConflictError, LeaseBusyError, SinkError
 from databus.demo.consumers import index_documents
 from databus.ops import quarantine
@@ -101,6 +102,7 @@ def test_a_mended_mapping_and_a_lifted_check_replay_once(desk: Desk) -> None:
     before = desk.arrived()
     (refused_again,) = desk.replay(stage="elasticsearch")  # nothing was mended yet
     assert (refused_again.replayed, refused_again.held, refused_again.number) == (0, 1, 1)
+    assert refused_again.sinks == {"elasticsearch": SinkCounts(0, 1)}
     assert "mapper_parsing" in desk.held()['{"id":2}', "elasticsearch"].cause
 
     desk.mend_mapping()
@@ -116,6 +118,7 @@ def test_a_mended_mapping_and_a_lifted_check_replay_once(desk: Desk) -> None:
     desk.flow = desk.flow.model_copy(update={"checks": ()})
     (result,) = desk.replay()
     assert (result.replayed, result.held, result.written) == (1, 0, {"elasticsearch": 1, "kafka": 1})
+    assert result.sinks == {"elasticsearch": SinkCounts(1), "kafka": SinkCounts(1)}
     assert desk.replay() == []
     assert sorted(desk.arrived()) == sorted([*before, held.event_id])
     assert set(desk.documents()) == {"1", "2", "3"}
@@ -191,7 +194,7 @@ def test_one_replay_at_a_time_and_rows_can_be_discarded(desk: Desk) -> None:
             quarantine.discard(desk.flow, other, Selection(), ADA)
         lease.release()
         assert quarantine.discard(desk.flow, other, Selection(stage="check"), Said("ada", "test data")) == 1
-        assert quarantine.tally(desk.flow, other) == {"discarded": 1, "held": 1}
+        assert quarantine.tally(desk.flow, other) == {"discarded": {"check": 1}, "held": {"elasticsearch": 1}}
     (row,) = desk.held(HeldState.DISCARDED).values()
     assert (row.who, row.why, row.cause) == ("ada", "test data", "not_null(email)")
     assert '"id":3' in row.payload.replace(" ", "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +15,8 @@ from databus.core.alerts import AlertEvent
 from databus.core.errors import RecordRejectedError
 from databus.demo.consumers import index_documents, topic_records
 from databus.records.reports import quarantined
+from tests.integration.backfills import run_range
+from tests.integration.commands import Commands
 from tests.integration.conftest import World
 from tests.integration.heard_alerts import Heard
 
@@ -116,6 +120,38 @@ def test_a_mended_mapping_takes_the_first_batch_whole(world: World, database: st
     assert (result.state, result.quarantined) == ("ok", 0)
     assert shelf.documents() == {"1", "2"}
     assert shelf.keys() == ['{"id":1}', '{"id":2}']
+
+
+def test_what_each_sink_took_stands_in_ledger_quarantine_and_backfill(
+    world: World, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = Shelf(world, database)
+    flow = shelf.flow(on_reject="quarantine")
+    shelf.execute("INSERT INTO orders VALUES (1, '11'), (2, 'two'), (3, 'three')")
+    world.run(flow)
+    files, run = tmp_path / "dags", Commands(world, tmp_path / "dags", monkeypatch)
+    files.mkdir()
+    text = json.dumps(flow.to_json())
+    (files / "flow.py").write_text(
+        f"import json\nfrom databus.registry import flow_from_json\nflow = flow_from_json(json.loads({text!r}))\n"
+    )
+    taken = {"elasticsearch": {"dispatched": 1, "rejected": 2}, "kafka": {"dispatched": 3, "rejected": 0}}
+    shown = run.json("ledger", flow.name)
+    assert shown["sinks"] == taken
+    assert (shown["rows"]["dispatched"], shown["rows"]["quarantined"]) == (1, 2)
+    table = run("ledger", flow.name).stdout
+    assert [line.split() for line in table.splitlines() if line.startswith(("kafka", "elasticsearch"))] == [
+        ["elasticsearch", "1", "2"],
+        ["kafka", "3", "0"],
+    ]
+    assert "2 held (elasticsearch 2)" in run("quarantine", "list", flow.name).stderr
+    end = world.checkpoint(flow).offset
+    state = run_range(world, flow, shelf.start, f"{end.file}:{end.pos}")
+    assert state.done
+    assert state.to_json()["sinks"] == taken
+    assert "2 quarantined; elasticsearch took 1 and refused 2, kafka took 3)" in state.line()
+    (listed,) = run.json("backfill", flow.name, "--status")
+    assert listed["sinks"] == listed["pieces"][0]["sinks"] == taken
 
 
 def test_refused_rows_are_told_by_sink_and_apart_from_those_that_a_check_holds(

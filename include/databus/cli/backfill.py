@@ -25,7 +25,7 @@ _PLACE = (
     "a time (ISO 8601, UTC without a zone), earliest, latest, an offset as JSON; of a MySQL log gtid:SET or FILE:POS, "
     "of Kafka topics offsets:TOPIC:PARTITION:NEXT,… or group:NAME"
 )
-_COLUMNS = ("id", "from", "to", "done", "rows", "pieces", "asked_by", "left")
+_COLUMNS = ("id", "from", "to", "done", "rows", "refused", "pieces", "asked_by", "left")
 
 
 def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
@@ -81,4 +81,11 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
 def _row(found: dict[str, Any]) -> dict[str, Any]:
     left = [f"{p['stands'] or 'its start'} of {p['range']['end']}" for p in found["pieces"] if not p["done"]]
     rows, pieces = found["rows"]["read"], len(found["pieces"])
-    return {**found, "rows": rows, "pieces": pieces, "left": "; ".join(left) or None}
+    refused = [f"{sink} {counts['rejected']}" for sink, counts in found["sinks"].items() if counts["rejected"]]
+    return {
+        **found,
+        "rows": rows,
+        "refused": ", ".join(refused) or None,
+        "pieces": pieces,
+        "left": "; ".join(left) or None,
+    }

@@ -28,18 +28,23 @@ def ledger(
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show what became of the log since the first checkpoint: dispatched, filtered, quarantined, pending, gaps."""
+    """Show what became of the log since the first checkpoint: dispatched, filtered, quarantined, pending, gaps.
+
+    A row that one of several sinks refused counts as quarantined; what each sink took and refused stands beside.
+    """
     with opened(flow, dags) as (spec, services):
         verification = verify(spec, services, last, __version__) if check else None
         state = verification.state if verification else read_ledger(spec, services)
     shown = summary(state)
     if output is Format.TABLE:
         spans = shown.pop("spans")
-        tables = shown.pop("tables")
+        tables, sinks = shown.pop("tables"), shown.pop("sinks")
         show_one({**shown, "from": str(state.ledger.start), "to": str(state.ledger.end)}, output)
         show_rows(spans, _SPAN, output, empty="nothing read yet")
         by_table = [{"table": name, **counts} for name, counts in tables.items()]
         show_rows(by_table, ("table", *_SPAN[5:]), output, empty="no rows")
+        by_sink = [{"sink": name, **counts} for name, counts in sinks.items()]
+        show_rows(by_sink, ("sink", "dispatched", "rejected"), output, empty="no sink has taken or refused a row")
         _tell(verification, [str(problem) for problem in state.ledger.problems])
     else:
         problems = [{"subject": p.subject, "problem": p.problem} for p in state.ledger.problems]

@@ -13,6 +13,7 @@ from databus import __version__
 from databus.cli.amending import Accept, Execute, Reason, operator
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, OUT, Format, show_one, show_rows
+from databus.core.counts import SinkCounts, by_sink
 from databus.core.errors import ConfigError
 from databus.ops import quarantine
 from databus.ops.mediation import Said
@@ -44,12 +45,18 @@ def list_rows(  # noqa: PLR0913, PLR0917 - one parameter per option
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List rows in quarantine, oldest first, and the number of rows by state."""
+    """List rows in quarantine, oldest first, and the number of rows by state and by who holds them: check or sink."""
     with opened(flow, dags) as (spec, services):
         rows = quarantine.select(spec, services, Selection(state, stage, table, (), cause, limit))
         count = quarantine.tally(spec, services)
     show_rows([row.to_json() for row in rows], _COLUMNS, output, empty="no rows")
-    ERR.print(", ".join(f"{number} {name}" for name, number in sorted(count.items())) or "quarantine is empty")
+    ERR.print(", ".join(_counted(name, by_stage) for name, by_stage in sorted(count.items())) or "quarantine is empty")
+
+
+def _counted(state: str, by_stage: dict[str, int]) -> str:
+    """Say how many rows are in a state, e.g. "61 held (check 2, search 59)"; a row that two sinks refused is two."""
+    parts = ", ".join(f"{stage} {rows}" for stage, rows in sorted(by_stage.items()))
+    return f"{sum(by_stage.values())} {state} ({parts})"
 
 
 @app.command()
@@ -103,8 +110,10 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
         identity = RunIdentity(f"replay:{socket.gethostname()}:{os.getpid()}", "", __version__)
         session = connect_session(spark, f"cli/{os.getpid()}") if spark.startswith("sc://") else classic_session(spark)
         done = replay_rows(spec, services, (session, identity), wanted, said)
-    columns = ("number", "batch", "replayed", "held", "discarded", "written")
-    show_rows([vars(result) for result in done], columns, output, empty="nothing to replay")
+    columns = ("number", "batch", "replayed", "held", "discarded", "sinks")
+    words = output is Format.TABLE
+    rows = [{**vars(r), "sinks": by_sink(r.sinks) if words else _plain(r.sinks)} for r in done]
+    show_rows(rows, columns, output, empty="nothing to replay")
 
 
 @app.command()
@@ -127,6 +136,10 @@ def discard(  # noqa: PLR0913, PLR0917 - one parameter per option
             return
         count = quarantine.discard(spec, services, wanted, Said(operator(), reason))
     show_one({"flow": flow, "discarded": count}, output)
+
+
+def _plain(sinks: dict[str, SinkCounts]) -> dict[str, dict[str, int]]:
+    return {name: counts.to_json() for name, counts in sorted(sinks.items())}
 
 
 def _preview(rows: list[dict[str, object]], output: Format) -> None:

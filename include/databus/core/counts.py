@@ -12,6 +12,35 @@ COUNTS = Form("counts", "read filtered quarantined dispatched", part=True)
 
 
 @dataclass(frozen=True)
+class SinkCounts:
+    """Rows at one sink, whatever the others made of them.
+
+    Attributes:
+        dispatched: rows that it confirmed.
+        rejected: rows that it refused; they are in quarantine.
+    """
+
+    dispatched: int = 0
+    rejected: int = 0
+
+    def plus(self, other: SinkCounts) -> SinkCounts:
+        """Return the sum."""
+        return SinkCounts(self.dispatched + other.dispatched, self.rejected + other.rejected)
+
+    def to_json(self) -> dict[str, int]:
+        """Return plain JSON."""
+        return {"dispatched": self.dispatched, "rejected": self.rejected}
+
+
+def by_sink(sinks: Mapping[str, SinkCounts]) -> str:
+    """Say in words what each sink took and refused, "" without any."""
+    return ", ".join(
+        f"{name} took {counts.dispatched}" + (f" and refused {counts.rejected}" if counts.rejected else "")
+        for name, counts in sorted(sinks.items())
+    )
+
+
+@dataclass(frozen=True)
 class TableCounts:
     """Rows of one table by where they ended.
 

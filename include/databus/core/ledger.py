@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from databus.core.checkpoint import HistoryEntry
-from databus.core.counts import TableCounts
+from databus.core.counts import SinkCounts, TableCounts
 from databus.core.gaps import Gap
 from databus.core.offsets import BinlogOffset, Offset, Ordering, PreparedTransaction
+from databus.core.sink_shares import SinkShares
 
 _FIRST = ("start", "adopt")
 """Actions that can begin a history; "adopt" does so where ZooKeeper had lost the flow."""
@@ -90,6 +91,7 @@ class Ledger:
         pending: XA transactions prepared before the end and not resolved; their bytes lie in spans and count apart.
         problems: what does not add up in the chain; empty for a sound one.
         replayed: rows that were dispatched and, after a rewind, are read again.
+        sinks: rows that each sink took and refused, also in batches of its own while it was behind.
     """
 
     flow: str
@@ -99,6 +101,7 @@ class Ledger:
     pending: tuple[PreparedTransaction, ...]
     problems: tuple[Discrepancy, ...]
     replayed: int = 0
+    sinks: Mapping[str, SinkCounts] = field(default_factory=dict)
 
     @property
     def bytes_by_state(self) -> dict[SpanState, int]:
@@ -128,15 +131,18 @@ class Ledger:
         return tuple(span for span in self.spans if span.state is SpanState.GAP)
 
 
-def build(flow: str, entries: Sequence[HistoryEntry], gaps: Sequence[Gap] = ()) -> Ledger:
+def build(
+    flow: str, entries: Sequence[HistoryEntry], gaps: Sequence[Gap] = (), alone: Sequence[HistoryEntry] = ()
+) -> Ledger:
     """Follow a chain of history entries, and say where it does not hold.
 
     Args:
         flow: flow name.
         entries: history in ascending order of their numbers; those before the first may be missing.
         gaps: the flow's named gaps; each move forward without reading must be one of them.
+        alone: own histories of sinks that are behind, or were.
     """
-    chain = _Chain(flow, gaps)
+    chain = _Chain(flow, gaps, SinkShares(alone))
     for entry in entries:
         chain.add(entry)
     return chain.ledger()
@@ -145,8 +151,9 @@ def build(flow: str, entries: Sequence[HistoryEntry], gaps: Sequence[Gap] = ()) 
 class _Chain:
     """The state while following: spans so far, and the last entry."""
 
-    def __init__(self, flow: str, gaps: Sequence[Gap]) -> None:
+    def __init__(self, flow: str, gaps: Sequence[Gap], shares: SinkShares) -> None:
         self._flow = flow
+        self._shares = shares
         self._gaps = gaps
         self._spans: list[Span] = []
         self._problems: list[Discrepancy] = []
@@ -159,7 +166,7 @@ class _Chain:
         end = self._last.offset if self._last else None
         pending = end.prepared if isinstance(end, BinlogOffset) else ()
         spans, problems = tuple(self._spans), tuple(self._problems)
-        return Ledger(self._flow, self._start, end, spans, pending, problems, self._replayed)
+        return Ledger(self._flow, self._start, end, spans, pending, problems, self._replayed, self._shares.totals())
 
     def add(self, entry: HistoryEntry) -> None:
         if entry.action == "adopt":
@@ -167,6 +174,7 @@ class _Chain:
         self._follow(entry)
         if entry.action in _FIRST and entry.previous is None:
             self._spans, self._start = [], entry.offset
+            self._shares.begin()
         elif entry.action == "commit":
             self._commit(entry)
         else:
@@ -225,6 +233,7 @@ class _Chain:
                     f"{counts.quarantined} + dispatched {counts.dispatched}",
                 )
         self._compare_receipts(entry)
+        self._shares.commit(entry)
         state = _state(entry.counts)
         self._spans.append(
             Span(before, entry.offset, state, entry.number, entry.batch, entry.bytes, dict(entry.counts))
@@ -282,6 +291,7 @@ class _Chain:
 
     def _rewind(self, to: Offset) -> None:
         """Take back the coverage behind a place; what was dispatched there is going to be read again."""
+        self._shares.rewind(to, self._batch)
         while self._spans and self._spans[-1].end.compare(to) is Ordering.AFTER:
             span = self._spans.pop()
             self._replayed += sum(counts.dispatched for counts in span.tables.values())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from databus.core.backfill import Backfill
-from databus.core.counts import TableCounts
+from databus.core.counts import SinkCounts, TableCounts, by_sink
 from databus.core.flow import Flow
 from databus.core.offsets import Offset, OffsetRange, Ordering
 from databus.ops.ledger import read_ledger
@@ -22,7 +22,8 @@ class PieceState:
         name: name of its checkpoint.
         range: what it is to move.
         stands: where it stands, None before it began.
-        rows: counts over all tables.
+        rows: counts over all tables; a row that any sink refused is quarantined.
+        sinks: rows that each sink took and refused.
         bytes: log bytes moved.
         batches: committed batches.
         in_flight: whether a batch is planned and not committed.
@@ -34,6 +35,7 @@ class PieceState:
     range: OffsetRange
     stands: Offset | None
     rows: TableCounts
+    sinks: Mapping[str, SinkCounts]
     bytes: int
     batches: int
     in_flight: bool
@@ -54,6 +56,7 @@ class PieceState:
             "stands": str(self.stands) if self.stands else None,
             "done": self.done,
             "rows": self.rows.to_json(),
+            "sinks": {name: counts.to_json() for name, counts in sorted(self.sinks.items())},
             "bytes": self.bytes,
             "batches": self.batches,
             "in_flight": self.in_flight,
@@ -87,6 +90,15 @@ class BackfillState:
             total = total.plus(piece.rows)
         return total
 
+    @property
+    def sinks(self) -> dict[str, SinkCounts]:
+        """Rows that each sink took and refused, over all pieces."""
+        total: dict[str, SinkCounts] = {}
+        for piece in self.pieces:
+            for name, counts in piece.sinks.items():
+                total[name] = total.get(name, SinkCounts()).plus(counts)
+        return total
+
     def line(self) -> str:
         """Say in a line what was moved."""
         if not self.pieces:
@@ -95,7 +107,7 @@ class BackfillState:
         size, batches = sum(p.bytes for p in self.pieces), sum(p.batches for p in self.pieces)
         return (
             f"{batches} batches, {rows.read} rows ({rows.dispatched} dispatched, {rows.filtered} filtered, "
-            f"{rows.quarantined} quarantined), {size} bytes"
+            f"{rows.quarantined} quarantined; {by_sink(self.sinks) or 'no sink took any'}), {size} bytes"
         )
 
     def left(self) -> str:
@@ -122,6 +134,7 @@ class BackfillState:
             "asked_at": backfill.at.isoformat(),
             "done": self.done,
             "rows": self.rows.to_json(),
+            "sinks": {name: counts.to_json() for name, counts in sorted(self.sinks.items())},
             "pieces": [piece.to_json() for piece in self.pieces],
         }
 
@@ -155,4 +168,6 @@ def piece_state(flow: Flow, services: Services, backfill: Backfill, number: int)
     size = sum(span.bytes or 0 for span in ledger.spans)
     behind = tuple(services.store.sinks_behind(name))
     batches = state.checkpoint.batch if state.checkpoint else 0
-    return PieceState(name, wanted, stands, total, size, batches, state.plan is not None, behind, tuple(problems))
+    return PieceState(
+        name, wanted, stands, total, ledger.sinks, size, batches, state.plan is not None, behind, tuple(problems)
+    )

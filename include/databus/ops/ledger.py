@@ -13,6 +13,7 @@ from databus.core.flow import Flow
 from databus.core.gaps import Gap
 from databus.core.ledger import Ledger, Span, SpanState, build
 from databus.core.plan import Plan
+from databus.ops.targets import ALL_HISTORY
 from databus.records.ledger_pages import LedgerPages, Page
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
@@ -77,7 +78,13 @@ def read_ledger(flow: Flow, services: Services) -> LedgerState:
     with RecordStore(services.settings.records_url) as records:
         pages = tuple(LedgerPages(records).pages(name))
     entries = merged(history, pages)
-    return LedgerState(name, checkpoint, plan, history, gaps, pages, entries, build(name, entries, gaps))
+    alone = [entry for spec in flow.sinks for entry in own_history(flow, services, spec.sink_name)]
+    return LedgerState(name, checkpoint, plan, history, gaps, pages, entries, build(name, entries, gaps, alone))
+
+
+def own_history(flow: Flow, services: Services, sink: str) -> list[HistoryEntry]:
+    """Return what a sink did while it was behind, in ascending order of the entries' numbers; empty if it never was."""
+    return list(reversed(services.store.of_sink(sink).history(flow.name, ALL_HISTORY)))
 
 
 def merged(history: Sequence[HistoryEntry], pages: Sequence[Page]) -> tuple[HistoryEntry, ...]:
@@ -96,7 +103,7 @@ def begins_anew(history: Sequence[HistoryEntry], pages: Sequence[Page]) -> bool:
 
 
 def summary(state: LedgerState) -> dict[str, Any]:
-    """Return the coverage as plain JSON: from, to, bytes and rows by state, tables, spans, gaps, pending."""
+    """Return the coverage as plain JSON: from, to, bytes and rows by state, sinks, tables, spans, gaps, pending."""
     ledger = state.ledger
     total = TableCounts()
     for counts in ledger.tables.values():
@@ -112,6 +119,7 @@ def summary(state: LedgerState) -> dict[str, Any]:
         "bytes": sum(sizes.values()),
         "bytes_by_state": {str(name): size for name, size in sizes.items() if size},
         "rows": total.to_json(),
+        "sinks": {name: counts.to_json() for name, counts in ledger.sinks.items()},
         "tables": {name: counts.to_json() for name, counts in ledger.tables.items()},
         "rows_replayed": ledger.replayed,
         "spans": [_span(spans) for spans in _alike(ledger.spans)],

@@ -15,15 +15,7 @@ from databus.core.plan import Plan
 from databus.ops.ledger import LedgerState
 from databus.runtime.context import Services
 
-_ALL = 1_000_000
-"""More entries than ZooKeeper keeps of a sink."""
-
 _MOVES = frozenset({"commit", "detach", "join"})
-
-
-def own_history(flow: Flow, services: Services, sink: str) -> list[HistoryEntry]:
-    """Return what a sink did while it was behind, in ascending order of the entries' numbers; empty if it never was."""
-    return list(reversed(services.store.of_sink(sink).history(flow.name, _ALL)))
 
 
 def sinks_evidence(

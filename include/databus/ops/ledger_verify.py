@@ -12,9 +12,9 @@ from databus.core.evidence import Evidence
 from databus.core.flow import Flow
 from databus.core.ledger import Discrepancy
 from databus.core.offsets import Ordering
-from databus.ops.ledger import LedgerState, begins_anew, read_ledger
+from databus.ops.ledger import LedgerState, begins_anew, own_history, read_ledger
 from databus.ops.ledger_log import log_evidence
-from databus.ops.ledger_sinks import own_history, sinks_evidence
+from databus.ops.ledger_sinks import sinks_evidence
 from databus.records.ledger_reports import LedgerReports, ReportFact
 from databus.records.store import RecordStore
 from databus.runtime.context import Services

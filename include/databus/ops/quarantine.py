@@ -28,8 +28,8 @@ def select(flow: Flow, services: Services, wanted: Selection) -> list[HeldRow]:
         return rows.select(wanted)
 
 
-def tally(flow: Flow, services: Services) -> dict[str, int]:
-    """Return the number of rows by state."""
+def tally(flow: Flow, services: Services) -> dict[str, dict[str, int]]:
+    """Return the number of rows by state and, in it, by stage: "check" or a sink's name."""
     with held_rows(flow, services) as rows:
         return rows.tally()
 

@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
+from databus.core.counts import SinkCounts
 from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, PlanChangedError, SinkSettingError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan
 from databus.core.protocols import Sink
+from databus.core.receipts import CHECK
 from databus.core.stored_json import canonical_json
 from databus.ops.mediation import Said
 from databus.ops.quarantine import held_rows, replays_of
@@ -24,7 +26,7 @@ from databus.ops.targets import ALL_HISTORY
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.closing import close_unwritten
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
-from databus.runtime.replay import CHECK, Replayed, pinned_sinks, reopened, replay
+from databus.runtime.replay import Replayed, pinned_sinks, reopened, replay
 
 if TYPE_CHECKING:
     from databus.core.checkpoint_store import Lease
@@ -46,6 +48,7 @@ class ReplayResult:
         held: rows that were held back again, with the new cause.
         discarded: rows that the flow as it is now sends nowhere.
         written: sink → records written, now or by an earlier try of the same replay.
+        sinks: sink → rows that it took and refused; one that was given none is not named.
     """
 
     number: int
@@ -54,6 +57,7 @@ class ReplayResult:
     held: int
     discarded: int
     written: dict[str, int]
+    sinks: dict[str, SinkCounts]
 
 
 def replay_rows(
@@ -166,8 +170,12 @@ class _Replays:
         self._commit(plan, done)
         became = list(states.values())
         written: dict[str, int] = {}
+        sinks: dict[str, SinkCounts] = {}
         for receipt in done.receipts:
             written[receipt.sink] = written.get(receipt.sink, 0) + receipt.written
+            given = SinkCounts(sum(receipt.rows.values()), len(receipt.rejected))
+            if given != SinkCounts():
+                sinks[receipt.sink] = sinks.get(receipt.sink, SinkCounts()).plus(given)
         result = ReplayResult(
             plan.batch,
             origin,
@@ -175,6 +183,7 @@ class _Replays:
             became.count(HeldState.HELD),
             became.count(HeldState.DISCARDED),
             written,
+            sinks,
         )
         log.warning("flow %s: %s by %s: %s", self._flow.name, result, self.said.who, self.said.why)
         return result

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from databus.core.errors import CheckpointConflictError
 from databus.core.events import RowState
-from databus.core.receipts import RejectedRow
+from databus.core.receipts import CHECK, RejectedRow
 from databus.records.held_rows import HeldRow, HeldState, Identity
-from databus.runtime.replay import CHECK, Replayed
+from databus.runtime.replay import Replayed
 
 
 def origin_of(taken: Sequence[HeldRow]) -> int:

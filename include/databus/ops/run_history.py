@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from databus.core.checkpoint import HistoryEntry
 from databus.core.flow import Flow
-from databus.ops.ledger_sinks import own_history
+from databus.ops.ledger import own_history
 from databus.records.batch_record import BatchRecord
 from databus.records.ledger_pages import LedgerPages
 from databus.records.store import RecordStore

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from databus.core.figures import RecentBatches, RejectedRows
 from databus.core.receipts import CHECK
 from databus.records import tables as t
-from databus.records.held_rows import HeldRows
+from databus.records.held_rows import HeldRows, HeldState
 from databus.records.run_ranges import RunRange, range_of_batches, run_range
 from databus.records.store import RecordStore
 
@@ -79,7 +79,7 @@ def activity(store: RecordStore, flow: str, since: datetime) -> Activity:
         }
         audited = run_range(connection, flow, quality.run_id) if quality else RunRange()
     last = batches[-1] if batches else None
-    kept = HeldRows(store, flow).held_by_stage()
+    kept = HeldRows(store, flow).tally().get(HeldState.HELD, {})
     none = (0, RunRange())
     return Activity(
         recent=summed(batches),

@@ -141,31 +141,21 @@ class HeldRows:
         """Return the rows that a replay took up, whatever became of them since."""
         return self._rows(t.quarantine_decisions.c.replay == number, None)
 
-    def tally(self) -> dict[str, int]:
-        """Return the number of rows by state."""
+    def tally(self) -> dict[str, dict[str, int]]:
+        """Return the number of rows by state and, in it, by stage: "check" or a sink's name."""
         q, d = t.quarantine, t.quarantine_decisions
-        state = sa.func.coalesce(d.c.state, HeldState.HELD.value)
+        state = sa.func.coalesce(d.c.state, HeldState.HELD.value).label("became")
+        wanted = (
+            sa.select(state, q.c.stage, sa.func.count().label("rows"))
+            .select_from(q.outerjoin(d, _same(q, d)))
+            .where(q.c.flow == self._flow)
+            .group_by(state, q.c.stage)
+        )
+        found: dict[str, dict[str, int]] = {}
         with self._store.transaction() as connection:
-            found = connection.execute(
-                sa.select(state, sa.func.count())
-                .select_from(q.outerjoin(d, _same(q, d)))
-                .where(q.c.flow == self._flow)
-                .group_by(state)
-            )
-            return {str(name): int(count) for name, count in found}
-
-    def held_by_stage(self) -> dict[str, int]:
-        """Return the number of rows that are held, by stage: "check" or a sink's name."""
-        q, d = t.quarantine, t.quarantine_decisions
-        state = sa.func.coalesce(d.c.state, HeldState.HELD.value)
-        with self._store.transaction() as connection:
-            found = connection.execute(
-                sa.select(q.c.stage, sa.func.count())
-                .select_from(q.outerjoin(d, _same(q, d)))
-                .where((q.c.flow == self._flow) & (state == HeldState.HELD.value))
-                .group_by(q.c.stage)
-            )
-            return {str(stage): int(count) for stage, count in found}
+            for became, stage, rows in connection.execute(wanted):
+                found.setdefault(str(became), {})[str(stage)] = int(rows)
+        return found
 
     def take_up(self, rows: Sequence[HeldRow], number: int, origin: int, said: tuple[str, str, datetime]) -> None:
         """Stamp rows with the replay that will write them; stamps of an earlier try of the number are taken off.

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.checkpoint import Checkpoint
+from databus.core.counts import SinkCounts
 from databus.core.lag import Headroom, eta_s
 from databus.core.receipts import WriteReceipt
 from databus.core.report import BatchReport
-
-
-@dataclass
-class SinkCounts:
-    """Rows of a window at one sink.
-
-    Attributes:
-        dispatched: rows that it confirmed.
-        rejected: rows that it refused; they are in quarantine.
-    """
-
-    dispatched: int = 0
-    rejected: int = 0
 
 
 @dataclass
@@ -85,7 +73,7 @@ class WindowResult:
             "bytes": self.bytes,
             "quarantined": self.quarantined,
             "tables": dict(self.tables),
-            "sinks": {name: asdict(counts) for name, counts in sorted(self.sinks.items())},
+            "sinks": {name: counts.to_json() for name, counts in sorted(self.sinks.items())},
             "offset": str(self.checkpoint.offset),
             "batch": self.checkpoint.batch,
             "lag_bytes": self.lag_bytes,
@@ -120,6 +108,5 @@ class WindowResult:
 
     def _count(self, receipts: Iterable[WriteReceipt]) -> None:
         for receipt in receipts:
-            counts = self.sinks.setdefault(receipt.sink, SinkCounts())
-            counts.dispatched += sum(receipt.rows.values())
-            counts.rejected += len(receipt.rejected)
+            taken = SinkCounts(sum(receipt.rows.values()), len(receipt.rejected))
+            self.sinks[receipt.sink] = self.sinks.get(receipt.sink, SinkCounts()).plus(taken)

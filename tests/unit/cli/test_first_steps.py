@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from databus.cli import quarantine
+from databus.cli import backfill, quarantine
 from databus.cli.main import app
 from databus.cli.output import Format
+from databus.core.counts import SinkCounts, by_sink
 from databus.core.errors import ConfigError
 from databus.ops.discovery import find_flow
 from databus.sandbox.process import identify
@@ -53,6 +54,14 @@ def test_a_preview_shows_the_first_rows_and_the_count(capsys: pytest.CaptureFixt
     assert "1000 rows are meant" in " ".join(shown.err.split())
     quarantine._preview(rows, Format.JSON)
     assert len(json.loads(capsys.readouterr().out)) == 1000
+
+
+def test_counts_of_the_quarantine_and_of_backfills_say_which_sink_lacks_rows() -> None:
+    assert quarantine._counted("held", {"search": 59, "check": 2}) == "61 held (check 2, search 59)"
+    sinks = {"kafka": SinkCounts(39), "search": SinkCounts(2, 37)}
+    assert by_sink(sinks) == "kafka took 39, search took 2 and refused 37"
+    found = {"rows": {"read": 39}, "pieces": [], "sinks": {name: counts.to_json() for name, counts in sinks.items()}}
+    assert backfill._row(found)["refused"] == "search 37"
 
 
 def test_status_finds_the_demo_below_its_home_and_says_its_logins(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databus.core.checkpoint import Epoch, HistoryEntry
-from databus.core.counts import TableCounts
+from databus.core.counts import SinkCounts, TableCounts
 from databus.core.gaps import Gap
 from databus.core.ledger import Ledger, SpanState, build
 from databus.core.offsets import BinlogOffset, Offset, PreparedTransaction, SequenceOffset
@@ -126,6 +126,13 @@ def test_every_byte_is_in_exactly_one_span_of_the_right_state(steps) -> None:
     assert ledger.replayed == log.replayed
 
 
+@given(STEPS)
+def test_a_lone_sink_took_what_the_tables_count_as_dispatched(steps) -> None:
+    ledger = moved(steps).ledger()
+    dispatched = sum(counts.dispatched for counts in ledger.tables.values())
+    assert ledger.sinks.get("kafka", SinkCounts()) == SinkCounts(dispatched)
+
+
 @given(STEPS, st.data())
 def test_what_is_taken_from_or_changed_in_a_chain_is_named(steps, data) -> None:
     log = moved([*steps, ("commit", 3, 2, 0, 0, 0), ("commit", 4, 1, 1, 1, 0)])
@@ -186,7 +193,25 @@ def test_a_commit_must_agree_with_itself(changed, problem) -> None:
 def test_two_sinks_may_take_different_rows_of_a_batch() -> None:
     log = moved([("commit", 3, 5, 0, 1, 0)])
     log.entries[1] = replace(log.entries[1], receipts=(receipt(1, 5), receipt(1, 2, "search", rejected=1)))
-    assert log.ledger().problems == ()
+    ledger = log.ledger()
+    assert ledger.problems == ()
+    assert ledger.sinks == {"kafka": SinkCounts(5), "search": SinkCounts(2, 1)}
+
+
+def test_what_a_sink_did_while_it_was_behind_counts_as_its_own() -> None:
+    """It fell behind after batch 1, took batches 3 and 4 alone, joined; then the flow was set back to batch 1's end."""
+    log = moved([("commit", 10, 5, 0, 0, 0), ("commit", 10, 5, 0, 0, 0)])
+    log.batch = 4
+    log.append("join", log.at, log.at)
+    own = [
+        entry(1, "detach", None, SequenceOffset(30), 1),
+        entry(2, "commit", SequenceOffset(30), SequenceOffset(35), 3, receipts=(receipt(3, 2, "search"),)),
+        entry(3, "commit", SequenceOffset(35), SequenceOffset(40), 4, receipts=(receipt(4, 1, "search", rejected=2),)),
+        entry(4, "join", SequenceOffset(40), SequenceOffset(40), 4),
+    ]
+    assert build("orders", log.entries, alone=own).sinks == {"kafka": SinkCounts(10), "search": SinkCounts(3, 2)}
+    log.append("rewind", log.at, 30)
+    assert build("orders", log.entries, alone=own).sinks == {"kafka": SinkCounts(5)}
 
 
 def test_a_trimmed_history_covers_from_its_first_entry_on() -> None:

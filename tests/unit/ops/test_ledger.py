@@ -68,6 +68,7 @@ def test_a_page_that_cannot_be_read_leaves_a_hole_only_where_history_is_trimmed(
 
 def test_the_summary_adds_up() -> None:
     shown = summary(state(CHAIN, pages(CHAIN)))
+    assert shown["sinks"] == {"kafka": {"dispatched": 12, "rejected": 0}}
     assert shown["rows"] == {"read": 18, "filtered": 6, "quarantined": 0, "dispatched": 12}
     assert (shown["bytes"], shown["bytes_by_state"]) == (6, {"dispatched": 6})
     (span,) = shown["spans"]

@@ -36,7 +36,7 @@ def held(rows: HeldRows, **wanted: object) -> list[tuple[str, str]]:
 
 def test_what_nobody_decided_is_held_oldest_batch_first(rows: HeldRows) -> None:
     assert held(rows) == [("e3", "check"), ("e1", "check"), ("e2", "check"), ("e2", "index")]
-    assert rows.tally() == {"held": 4}
+    assert rows.tally() == {"held": {"check": 3, "index": 1}}
     assert held(rows, stage="index") == [("e2", "index")]
     assert held(rows, event_ids=("e2",)) == [("e2", "check"), ("e2", "index")]
     assert held(rows, cause="100%_x") == [("e2", "index")]
@@ -55,7 +55,7 @@ def test_a_replay_takes_rows_up_and_settles_them(rows: HeldRows) -> None:
         rows.settle(1, 5, {second.identity: HeldState.REPLAYED}, SAID)
     (done,) = rows.select(Selection(HeldState.REPLAYED))
     assert (done.identity, done.replay, done.who, done.why, done.at) == (second.identity, 1, "ada", "mended", NOON)
-    assert rows.tally() == {"held": 3, "replayed": 1}
+    assert rows.tally() == {"held": {"check": 3}, "replayed": {"index": 1}}
     assert [r.identity for r in rows.of_replay(1)] == [second.identity]
 
 

@@ -27,11 +27,21 @@ def test_a_row_from_behind_the_batch_is_an_error_and_stays(target, newer):
     to.prepare()
     to.write(row("c", 100, 1), newer, end=1000)
     before = to.documents()
-    with pytest.raises(SinkConflictError, match=rf"document '1' of shop\.Orders .*{FILE}:200") as caught:
+    told = rf"document of row server:{FILE}:200:0:0 of shop\.Orders has version \d+, the row at {FILE}:200 has "
+    with pytest.raises(SinkConflictError, match=told) as caught:
         to.write(row("u", 200, 2), end=300)
     assert (caught.value.code, caught.value.retryable) == ("sink_conflict", False)
     assert "restored" in caught.value.hint
     assert to.documents() == before
+
+
+def test_a_conflict_is_told_without_the_rows_key(target):
+    to = target()
+    to.prepare()
+    to.write(change("c", "ada@x.org", {"n": 1}, 900, file=FILE), end=1000)
+    with pytest.raises(SinkConflictError) as caught:
+        to.write(change("u", "ada@x.org", {"n": 2}, 200, file=FILE), end=300)
+    assert "ada" not in str(caught.value)
 
 
 def test_what_an_earlier_attempt_of_the_batch_wrote_is_none(target):

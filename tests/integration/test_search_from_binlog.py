@@ -123,9 +123,10 @@ def test_a_flow_may_be_told_to_stop_at_a_row_without_all_its_columns(shop: Index
     shop.world.run(flow)
     shop.sql("SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE t SET a = 5")
     for _ in range(2):
-        with pytest.raises(SinkSettingError, match=r't {"id":1} at .*: the after-image lacks id, b') as stopped:
+        with pytest.raises(SinkSettingError, match=r"\.t at .*: the after-image lacks id, b") as stopped:
             shop.world.run(flow)
     assert stopped.value.code == "sink_partial_image"
+    assert '{"id"' not in stopped.value.message
     assert shop.documents() == {"1": {"id": 1, "a": 2, "b": 3}}
 
 

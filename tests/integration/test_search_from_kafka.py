@@ -73,7 +73,7 @@ def test_a_key_that_moves_as_its_topic_grows_is_newest_where_it_is_written_now(
     to.write(1, "by a producer that has not heard of it")  # above all offsets of the new partition: it is the newest
     to.run()
     to.write(3, "nothing says that this is newer")
-    with pytest.raises(SinkConflictError, match=rf"document 'k' .*{to.topic}\[3\]:2 .* up to offset 2") as stopped:
+    with pytest.raises(SinkConflictError, match=rf"of row .*{to.topic}\[3\]:2 .* up to offset 2") as stopped:
         to.run()
     assert "several partitions" in str(stopped.value.hint)
     assert to.values() == {"k": "by a producer that has not heard of it"}

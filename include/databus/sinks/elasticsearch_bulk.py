@@ -147,7 +147,7 @@ class Bulk:
                     ended = self._ended(pair[0], item)
                     if ended is None:
                         again.append(pair)
-                        reason = f"HTTP {item['status']}: {reason_of(item)}"
+                        reason = f"HTTP {item['status']}: {_kind_of(item)}"
                     else:
                         yield ended
                 if again and attempt >= self.max_retries:
@@ -202,8 +202,8 @@ class Bulk:
             return None
         if status < 300 or (status == 404 and item.get("result") == "not_found"):
             return ItemResult(write, Outcome(item["result"]))
-        kind, reason = item.get("error", {}).get("type", ""), reason_of(item)
-        place = f"{self.place}: index {write.index!r}, document {write.id!r}: HTTP {status}: {reason}"
+        kind, reason = _kind_of(item), reason_of(item)
+        place = f"{self.place}: index {write.index!r}, row {write.event_id}: HTTP {status}: "
         if status == 409:
             # external_gte takes an equal version: a conflict means that a newer one is there. An earlier attempt of the
             # batch can have written it, unless it lies behind the batch's end.
@@ -211,24 +211,28 @@ class Bulk:
             return ItemResult(write, Outcome.CONFLICT_NEWER)
         if kind == "cluster_block_exception" or kind in _NOT_THE_DOCUMENT:
             raise SinkSettingError(
-                place, hint="The index takes no writes: look at its blocks (index.blocks.*) and state."
+                place + reason, hint="The index takes no writes: look at its blocks (index.blocks.*) and state."
             )
         if status in (401, 403):
-            raise SinkAccessError(place, hint="Grant the login write on the index.")
+            raise SinkAccessError(place + reason, hint="Grant the login write on the index.")
         if status in (400, 413):
             return ItemResult(write, Outcome.REJECTED, reason)
-        raise SinkUnavailableError(place, hint="Look at the server's log.")
+        raise SinkUnavailableError(place + kind, hint="Look at the server's log.")
 
     def _must_be_our_own(self, write: RowWrite, reason: str) -> None:
         if self.versions is None:
             return
         stated = _CURRENT_VERSION.search(reason)
         if stated is None:
-            log.warning("%s: a conflict of which the server does not say the version: %s", self.place, reason)
+            log.warning(
+                "%s: index %r, row %s: a conflict of which the server does not say the version",
+                self.place, write.index, write.event_id,
+            )  # fmt: skip
         elif why := self.versions.ahead(write.transaction, int(stated[1])):
             raise SinkConflictError(
-                f"{self.place}: index {write.index!r}, document {write.id!r} of {write.table} has version {stated[1]}, "
-                f"the row at {write.transaction[0]}:{write.transaction[1]} has {write.version}, and {why}",
+                f"{self.place}: index {write.index!r}: the document of row {write.event_id} of {write.table} has "
+                f"version {stated[1]}, the row at {write.transaction[0]}:{write.transaction[1]} has {write.version}, "
+                f"and {why}",
                 hint=self.versions.hint,
             )
 
@@ -241,3 +245,8 @@ class Bulk:
             full.retry_after_s = LONGEST_PAUSE_S
             return full
         return SinkUnavailableError(text, hint="Look at the health of the index's shards.")
+
+
+def _kind_of(item: Mapping[str, Any]) -> str:
+    """Return the error's type, "" without; the servers' reasons quote ids and documents."""
+    return str(item.get("error", {}).get("type", ""))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from databus.binlog.statements import classify
 from databus.core.errors import SinkSettingError, SinkUnavailableError
 from databus.core.events import Op
+from databus.core.refusals import cause_class
 from databus.sinks.elasticsearch_bulk import Bulk, Outcome
 from databus.sinks.elasticsearch_client import translated
 from databus.sinks.elasticsearch_document import DELETED_FIELD, RowWrite
@@ -121,8 +122,8 @@ class Clearing:
             for result in self.bulk.send([write for hit in page if (write := self._write(hit, emptied)) is not None]):
                 if result.outcome is Outcome.REJECTED:
                     raise SinkSettingError(
-                        f"{self.place}: {emptied}, and document {result.write.id!r} of index {emptied.index!r} cannot "
-                        f"be marked as deleted: {result.cause}",
+                        f"{self.place}: {emptied}, and a document of index {emptied.index!r} cannot be marked as "
+                        f"deleted: {cause_class(result.cause)}",
                         hint=f"Let the index's mapping take {DELETED_FIELD} (boolean).",
                     )
                 counts[result.outcome.value] = counts.get(result.outcome.value, 0) + 1

@@ -90,6 +90,12 @@ class RowWrite:
     refusal: str = ""
     other: str = ""
 
+    @property
+    def event_id(self) -> str:
+        """Event id of the row, which messages name it by: `id` is made of its key."""
+        batch, number = self.row
+        return str(batch.column("event_id")[number].as_py())
+
     def lines(self) -> bytes:
         """Return the item's lines of the bulk API (NDJSON)."""
         action = "delete" if self.document is None else "index"

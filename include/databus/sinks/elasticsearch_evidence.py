@@ -77,7 +77,7 @@ def _index_problems(index: str, documents: int, hits: dict[str, Any], committed:
         ahead = [hit for hit in hits["hits"] if hit["_version"] > newest]
         if ahead:
             problems.append(
-                f"index {index} is ahead: document {ahead[0]['_id']} has version {ahead[0]['_version']}, "
-                f"{committed} is version {newest}: ZooKeeper was restored from an older copy, or something else wrote"
+                f"index {index} is ahead: a document has version {ahead[0]['_version']}, {committed} is version "
+                f"{newest}: ZooKeeper was restored from an older copy, or something else wrote"
             )
     return problems

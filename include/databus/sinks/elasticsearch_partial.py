@@ -26,17 +26,18 @@ def cut(policy: Literal["quarantine", "fail"], absent: Sequence[str], place: str
     Args:
         policy: the sink's `partial`.
         absent: the columns that its after-image lacks; of a delete, that of the insert it stands before.
-        place: table, key and place in the log.
+        place: event id, table and place in the log.
         moved_to: of a delete the key that its row has now.
 
     Raises:
         SinkSettingError: the policy is to stop the flow.
     """
     lacking = f"the after-image lacks {', '.join(absent)}: its client logs with another binlog_row_image than FULL"
+    if policy == "fail":
+        moved = "the key changed, and " if moved_to else ""
+        raise SinkSettingError(f"{place}: {moved}{lacking}", hint=_WHOLE_IMAGES, code=PARTIAL_IMAGE)
     if moved_to:
         lacking = f"the key became {moved_to}, and {lacking}"
-    if policy == "fail":
-        raise SinkSettingError(f"{place}: {lacking}", hint=_WHOLE_IMAGES, code=PARTIAL_IMAGE)
     return f"{PARTIAL_IMAGE}: {lacking}"
 
 

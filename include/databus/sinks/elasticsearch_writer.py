@@ -142,17 +142,18 @@ class ElasticsearchWriter:
                 if deleted and self.spec.soft_deletes:
                     document = tombstone(key)
                 elif not deleted and document is None:
-                    raise SinkError(f"{full_name} {key} at {file}:{position}: op {op!r} has no after-image to index")
+                    place = _place(full_name, batch, number)
+                    raise SinkError(f"{place}: op {op!r} has no after-image to index")
                 tally.read(full_name)
                 version = versions.of(file, position)
                 if version < (emptied := indices.emptied_at(index, full_name)):
-                    self._require_expected(versions, (file, position), emptied, f"{full_name} {key}")
+                    self._require_expected(versions, (file, position), emptied, _place(full_name, batch, number))
                     tally.over(index)
                     continue
                 refusal, moved_to = "", ""
                 if absent:
                     moved_to = other_key.decode() if deleted and other_key else ""
-                    refusal = cut(self.spec.partial, absent, f"{full_name} {key} at {file}:{position}", moved_to)
+                    refusal = cut(self.spec.partial, absent, _place(full_name, batch, number), moved_to)
                 yield RowWrite(
                     index,
                     document_id(key, prefix),
@@ -184,8 +185,7 @@ class ElasticsearchWriter:
         why = "" if self.again else versions.ahead(row, emptied)
         if why:
             raise SinkConflictError(
-                f"{where(self.connection)}: {subject} at {row[0]}:{row[1]}: its table was emptied at version "
-                f"{emptied}, and {why}",
+                f"{where(self.connection)}: {subject}: its table was emptied at version {emptied}, and {why}",
                 hint="ZooKeeper was restored from an older copy, or another flow writes to the index.",
             )
 
@@ -251,10 +251,15 @@ def _above(before: RowWrite, write: RowWrite) -> RowWrite:
 def _unordered(one: RowWrite, other: RowWrite, hint: str | None) -> SinkConflictError:
     places = " and ".join(f"{write.transaction[0]}:{write.transaction[1]}" for write in (one, other))
     return SinkConflictError(
-        f"index {other.index!r}, document {other.id!r} of {other.table}: rows at {places}, and nothing says which is "
-        "the newer one",
+        f"index {other.index!r}, one key of {other.table}: rows at {places}, and nothing says which is the newer one",
         hint=hint,
     )
+
+
+def _place(table: str, batch: pa.RecordBatch, number: int) -> str:
+    """Return what messages call a row: its table, event id and place, and nothing of its key."""
+    event_id, file, position = (batch.column(name)[number].as_py() for name in ("event_id", "file", "position"))
+    return f"row {event_id} of {table} at {file}:{position}"
 
 
 def deliver(window: list[RowWrite], bulk: Bulk, tally: Tally, newer: NewerDocuments | None = None) -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from databus.sinks.elasticsearch_bulk import ItemResult, Outcome
+from types import SimpleNamespace
+
+import pytest
+
+from databus.core.errors import SinkAccessError, SinkConflictError, SinkSettingError, SinkUnavailableError
+from databus.sinks.elasticsearch_bulk import Bulk, ItemResult, Outcome
 from databus.sinks.elasticsearch_document import RowWrite
+from databus.sinks.elasticsearch_partial import cut
 from databus.sinks.elasticsearch_tally import Tally
 from databus.sinks.elasticsearch_writer import deliver, windows
 
@@ -96,3 +102,27 @@ def test_of_two_logs_the_row_with_the_greater_version_wins_wherever_it_stands():
         seen.append(chain.document)
         chain = chain.superseded
     assert seen == ["newest", "old", "older", "oldest"]
+
+
+def test_messages_name_rows_by_event_and_place_and_not_by_key():
+    row = write("ada@x.org", 10)
+    bulk = Bulk(None, "search:9200", False, 1 << 20, 2)
+    refusals = [
+        (403, "security_exception", SinkAccessError),
+        (500, "exception", SinkUnavailableError),
+        (400, "index_closed_exception", SinkSettingError),
+    ]
+    for status, kind, error in refusals:
+        item = {"status": status, "error": {"type": kind, "reason": "closed"}}
+        if status == 500:  # what else a server says may quote the document
+            item["error"]["reason"] = "index {[i][ada@x.org], source[{}]}"
+        with pytest.raises(error) as raised:
+            bulk._ended(row, item)
+        assert f"index 'i', row e-event_id: HTTP {status}: " in raised.value.message
+        assert "ada" not in str(raised.value)
+    versions = SimpleNamespace(unordered=lambda *_: True, hint=None)
+    with pytest.raises(SinkConflictError, match=r"one key of d\.t: rows at f:10 and f:20") as raised:
+        list(windows([row, write("ada@x.org", 20)], 1 << 20, versions))
+    assert "ada" not in str(raised.value)
+    with pytest.raises(SinkSettingError, match=r"row e1 of d\.t at f:10: the key changed, and the after-image lacks n"):
+        cut("fail", ["n"], "row e1 of d.t at f:10", '{"id":"ada@x.org"}')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +37,8 @@ from tests.integration.shop_flow import Shop
 pytestmark = pytest.mark.integration
 
 ADA = Said("ada", "deleted on purpose")
+A_SECOND = 1.2
+"""A writer looks at its topics once a second."""
 
 
 class Topics:
@@ -162,8 +166,7 @@ def test_between_batches_it_is_refused_until_a_person_accepts_that_it_is_gone(
     assert set(Counter(till.arrived()).values()) == {1}
     with till.services() as services:
         entries = services.store.history(till.name, 10)
-        assert [entry.action for entry in entries][:3] == ["commit", "commit", "accept"]
-        assert next(entry.why for entry in entries if entry.action == "accept") == "deleted on purpose"
+    assert [entry.why for entry in entries if entry.action == "accept"] == ["deleted on purpose"]
 
 
 @pytest.mark.parametrize("how", ["by hand", "by a producer"])
@@ -211,7 +214,7 @@ def test_a_rewind_accepts_what_it_shows_and_sends_all_again(world: OneProcessWor
 def test_while_a_plan_is_in_flight_it_is_not_made_by_the_run_that_takes_it_up(
     world: OneProcessWorld, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
-    till = Till(world, f"gone_in_flight_{first}", partitions=3, slots=2)
+    till = Till(world, f"gone_in_flight_{int(first)}", partitions=3, slots=2)
     if not first:
         till.batch()
     plan = killed_before_the_commit(till, monkeypatch)
@@ -319,10 +322,11 @@ class TestWhileABatchIsWritten:
         was = topics.delete(adapter.topic)
         if anew:
             topics.make(adapter.topic, 2)
+        time.sleep(A_SECOND)
         error = paused.finish()
         if not isinstance(error, SinkOutputChangedError):  # the client may notice first, without a name for it
             assert isinstance(error, SinkError)
-        with pytest.raises(SinkOutputChangedError, match=was):
+        with pytest.raises(SinkOutputChangedError, match=re.escape(was)):
             sink.writer(plan)
         if anew:
             assert adapter.messages() == []
@@ -335,6 +339,7 @@ class TestWhileABatchIsWritten:
         paused = PausedWrite(adapter, sink, plan, inserts(range(40), 1500))
         topics.delete(adapter.topic)
         topics.make(adapter.topic, 2)
+        time.sleep(A_SECOND)
         assert isinstance(paused.finish(), SinkError)
         assert adapter.messages() == []
         with pytest.raises(SinkOutputChangedError):

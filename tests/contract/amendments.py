@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from databus.core.amendments import Amendment
+from databus.core.amendments import AcceptedOutputs, Amendment
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError, LeaseBusyError, StaleEpochError
@@ -35,23 +36,27 @@ def skip(start: int, end: int, **fields: Any) -> Amendment:
     return Amendment("skip", "ada", "broken rows", SequenceOffset(end), gap=gap(start, end), **fields)
 
 
-def planned(store: Any, batch: int, start: int, end: int) -> Plan:
+def planned(store: Any, batch: int, start: int, end: int, ids: Mapping[str, str] | None = None) -> Plan:
     slots = store.load(FLOW).slots.get("kafka", (0, 0))
     covered = OffsetRange(SequenceOffset(start), SequenceOffset(end))
-    return Plan("default", FLOW, batch, covered, {"kafka": SinkPlan(2, slots)}, "spec", NOON)
+    return Plan("default", FLOW, batch, covered, {"kafka": SinkPlan(2, slots, ids=ids or {})}, "spec", NOON)
 
 
-def move(store: Any, lease: Lease, end: int) -> Plan:
+def move(store: Any, lease: Lease, end: int, outputs: Mapping[str, Mapping[str, str]] | None = None) -> Plan:
     """Run a batch from where the flow stands."""
     standing = store.load(FLOW)
     plan = planned(store, standing.batch + 1, standing.offset.sequence, end)
     store.write_plan(lease, plan)
+    commit(store, lease, plan, outputs)
+    return plan
+
+
+def commit(store: Any, lease: Lease, plan: Plan, outputs: Mapping[str, Mapping[str, str]] | None = None) -> None:
     outcome = Checkpoint(
         plan.range.end, plan.batch, Epoch(lease.epoch), "run", plan.hash, {}, NOON, NOON,
-        {"kafka": (plan.batch, plan.batch)},
+        {"kafka": (plan.batch, plan.batch)}, output_ids=outputs or {},
     )  # fmt: skip
     store.commit(lease, plan, outcome, [], {})
-    return plan
 
 
 def everything(store: Any) -> Any:
@@ -112,6 +117,39 @@ class AmendmentContract:
         store.amend(FLOW, lease, Amendment("restore", "ada", "", SequenceOffset(10)))
         forward = Amendment("restore", "ada", "", SequenceOffset(20), gap=gap(10, 20))
         assert store.amend(FLOW, replace_lease(store, lease), forward).offset == SequenceOffset(20)
+
+    # --- outputs that were deleted ---
+
+    def test_outputs_are_accepted_as_they_are_and_the_plan_in_flight_goes_on(self, lease: Any, store: Any) -> None:
+        move(store, lease, 10, {"kafka": {"a": "a1", "b": "b1"}})
+        plan = planned(store, 2, 10, 20, {"a": "a1", "b": "b1", "c": "c1"})
+        store.write_plan(lease, plan)
+        before = store.load(FLOW)
+        said = AcceptedOutputs("ada", "made anew", {"kafka": {"a": "a2", "b": None, "d": "d1"}, "other": {"a": "x"}})
+        mine = replace_lease(store, lease)
+        after = store.accept_outputs(FLOW, mine, said)
+        assert after == store.load(FLOW)
+        assert after.output_ids == {"kafka": {"a": "a2"}}
+        assert replace(after, output_ids={}, epoch=before.epoch) == replace(before, output_ids={})
+        pending = store.pending_plan(FLOW)
+        assert pending.sinks["kafka"].ids == {"a": "a2", "c": "c1"}
+        assert pending.hash == plan.hash
+        (entry,) = store.history(FLOW, 1)
+        assert (entry.action, entry.who, entry.why) == ("accept", "ada", "made anew")
+        assert (entry.previous, entry.offset, entry.batch) == (before.offset, before.offset, 1)
+        stands = everything(store)
+        assert store.accept_outputs(FLOW, mine, said) == after
+        assert everything(store) == stands
+        with pytest.raises(StaleEpochError):
+            store.accept_outputs(FLOW, lease, AcceptedOutputs("ada", "", {"kafka": {"a": None}}))
+        commit(store, mine, pending)
+        assert store.load(FLOW).batch == 2
+
+    def test_an_amendment_forgets_what_it_gives_up_and_nothing_else(self, lease: Any, store: Any) -> None:
+        move(store, lease, 10, {"kafka": {"a": "a1", "b": "b1"}, "search": {"x": "x1"}})
+        after = store.amend(FLOW, lease, rewind(0, gone={"kafka": {"a": None}}))
+        assert after.output_ids == {"kafka": {"b": "b1"}, "search": {"x": "x1"}}
+        assert store.load(FLOW) == after
 
     def test_an_amendment_deletes_the_plan_that_was_closed_and_no_other(self, lease: Any, store: Any) -> None:
         move(store, lease, 10)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from databus.core.amendments import AcceptedOutputs
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointConflictError, ConfigError, StaleEpochError
 from databus.core.offsets import OffsetRange, SequenceOffset
@@ -63,6 +64,23 @@ class SplitStoreContract:
         assert other.of_sink("search").pending_plan(FLOW) == plan
         (entry,) = other.of_sink("search").history(FLOW, 10)
         assert (entry.action, entry.why, entry.offset) == ("detach", "search does not answer", own.offset)
+
+    def test_a_sink_that_is_behind_keeps_what_it_knows_of_its_outputs(self, store: Any, lease: Any) -> None:
+        plan = plan_of(1, 0, 10, "kafka", "search", prev=0)
+        store.write_plan(lease, plan)
+        knows = {"kafka": {"a": "a1"}, "search": {"x": "x1", "y": "y1"}}
+        store.commit(lease, plan, replace(outcome(plan, lease.epoch), output_ids=knows), RECEIPTS, COUNTS)
+        shared = plan_of(2, 10, 20, "kafka", "search", prev=1)
+        store.write_plan(lease, shared)
+        assert store.detach(FLOW, lease, "search", "away").output_ids == {"search": {"x": "x1", "y": "y1"}}
+        own = store.of_sink("search")
+        own.accept_outputs(FLOW, lease, AcceptedOutputs("ada", "made anew", {"search": {"x": "x2", "y": None}}))
+        assert store.load(FLOW).output_ids == knows
+        for view, sink in ((store, "kafka"), (own, "search")):
+            done = outcome(shared, lease.epoch, view.load(FLOW), (sink,))
+            view.commit(lease, shared, replace(done, output_ids=view.load(FLOW).output_ids), RECEIPTS, COUNTS)
+        joined = store.join(FLOW, lease, "search", "run")
+        assert joined.output_ids == {"kafka": {"a": "a1"}, "search": {"x": "x2"}}
 
     def test_a_plan_that_does_not_name_the_sink_is_not_its_own(self, store: Any, lease: Any) -> None:
         self.first(store, lease)

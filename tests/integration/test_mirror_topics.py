@@ -7,7 +7,10 @@ from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperatio
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-from databus.core.errors import SinkSettingError
+from databus.core.errors import SinkOutputChangedError, SinkSettingError
+from databus.ops import accept
+from databus.ops.mediation import Said
+from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.kafka_logs import Logs
 from tests.integration.kafka_world import KafkaWorld, caught_up, records
@@ -144,3 +147,26 @@ def test_access_rules_are_added_for_reading_only_and_by_choice(world: KafkaWorld
         caught_up(world, mirror)
         west.until(lambda: rules(west, new) == expected, "the rules were added")
     assert rules(west, topic) == rules(west, other) == rules(west, f"kafka_east.{other}") == set()
+
+
+def test_a_topic_that_was_deleted_on_the_target_is_not_made_again_in_silence(world: KafkaWorld) -> None:
+    east, west = world.east, world.west
+    gone, other = (east.create(east.name("gone"), 2), east.create(east.name("stays"), 1))
+    mirror = mirror_of(world, gone, other)
+    for topic in (gone, other):
+        east.write(topic, [{"value": "before"}])
+    caught_up(world, mirror)
+    west.delete(gone)
+    west.until(lambda: gone not in west.admin.list_topics(timeout=20).topics, f"{gone} is gone")
+    east.write(other, [{"value": "alone"}])
+    caught_up(world, mirror)  # it is looked for where something is to be written to it
+    east.write(gone, [{"value": "after"}])
+    with pytest.raises(SinkOutputChangedError, match=f"topic {gone} .* none is there now"):
+        world.run(mirror)
+    assert gone not in west.admin.list_topics(timeout=20).topics
+    with open_services(mirror, world.connections, world.settings) as services:
+        (accepted,) = accept.execute(mirror, services, Said("ada", "deleted on purpose"))
+    assert [output.output for output in accepted.outputs] == [gone]
+    caught_up(world, mirror)
+    assert [value for _, _, value, *_ in records(west, gone)] == [b"after"]
+    assert len(west.admin.list_topics(timeout=20).topics[gone].partitions) == 2

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from databus.checkpoints.accepted import without_outputs
 from databus.core.amendments import Amendment
 from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
 from databus.core.errors import CheckpointConflictError
@@ -104,6 +105,7 @@ def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch,
         updated_at=now,
         slots=merged_slots(previous.slots, amendment.slots),
         replay_until=_replay_until(previous, amendment.offset),
+        output_ids=without_outputs(previous, amendment.gone),
     )
 
 

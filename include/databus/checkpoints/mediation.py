@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from databus.checkpoints import amended, entries, transitions
+from databus.checkpoints.accepted import accepted_checkpoint, accepted_plan
 from databus.checkpoints.awaited import AwaitedNode
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.flow_nodes import FlowNodes
 from databus.checkpoints.flow_state import FlowState, stored_checkpoint
-from databus.checkpoints.layout import Layout
+from databus.checkpoints.layout import FlowPaths, Layout
 from databus.checkpoints.session import Node, ZooKeeperSession
 from databus.checkpoints.transaction import Operation, RefusedError, check, create, delete, set_data
-from databus.core.amendments import Amendment, Pause
+from databus.core.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError
@@ -36,6 +37,7 @@ class ZooKeeperMediation:
     _layout: Layout
     _clock: Clock
     _pauses: dict[str, AwaitedNode]
+    _paths: Callable[[str], FlowPaths]
     _read: Callable[..., FlowState]
     sinks_behind: Callable[[str], Sequence[str]]
     _send: Callable[[str, Sequence[Operation], str], Exception | None]
@@ -142,6 +144,38 @@ class ZooKeeperMediation:
             if cause is None:
                 return checkpoint
         raise self._gave_up(f"flow {flow}: the {amendment.action}", cause) from cause
+
+    def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
+        """Know outputs as they are now, in checkpoint and plan in flight (see `CheckpointStore.accept_outputs`).
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+            CheckpointUnavailableError: no answer: the same again tells whether it was applied.
+        """
+        paths, said = self._paths(flow), (accepted.who, accepted.why, self._clock.now())
+        cause: Exception | None = None
+        for attempt in range(_ROUNDS):
+            state = self._read(flow, sync=attempt > 0)
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            previous, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
+            checkpoint = accepted_checkpoint(previous, accepted, lease.epoch)
+            plan = accepted_plan(state.plan, accepted) if state.plan is not None else None
+            if node is None or (checkpoint.output_ids == previous.output_ids and plan == state.plan):
+                return previous
+            number = state.history_number + 1
+            entry = entries.pause_entry(number, checkpoint, "accept", said)
+            operations = [
+                check(paths.epoch, state.epoch_version),
+                set_data(paths.checkpoint, stored_checkpoint(checkpoint, number), node.version),
+                create(paths.history_entry(number), encode(entry.to_json())),
+                *self._trim(flow, number, cause),
+            ]
+            if plan is not None and state.plan_node is not None:
+                operations.append(set_data(paths.plan, encode(plan.to_json()), state.plan_node.version))
+            cause = self._send(flow, operations, f"the outputs of flow {flow}")
+            if cause is None:
+                return checkpoint
+        raise self._gave_up(f"flow {flow}: accepting its outputs", cause) from cause
 
     def _pause_read(self, flow: str) -> Pause | None:
         paths = self._layout.flow(flow)

@@ -25,7 +25,8 @@ def detached(
     if stored is None:
         raise CheckpointConflictError(f"flow {flow}: sink {sink} cannot fall behind, the flow has no checkpoint")
     own = {sink: stored.slots[sink]} if sink in stored.slots else {}
-    checkpoint = replace(stored, epoch=epoch, counts={}, slots=own)
+    ids = {sink: stored.output_ids[sink]} if sink in stored.output_ids else {}
+    checkpoint = replace(stored, epoch=epoch, counts={}, slots=own, output_ids=ids)
     return checkpoint, pending if pending is not None and sink in pending.sinks else None
 
 
@@ -83,5 +84,7 @@ def joined(flow: str, sink: str, flows: Standing, sinks: Standing, by: Joining) 
         run_id=by.who,
         updated_at=by.now,
         slots={**flow_at.slots, **sink_at.slots},
+        # Also what a person made the sink forget.
+        output_ids={**{name: ids for name, ids in flow_at.output_ids.items() if name != sink}, **sink_at.output_ids},
         pace=min((at.pace for at in (flow_at, sink_at) if at.pace), key=lambda pace: pace["rows"], default={}),
     )

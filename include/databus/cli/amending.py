@@ -78,7 +78,7 @@ def pause(
             standing = services.store.paused(flow)
             then = "a running window ends after its batch, runs after it are skipped until `resume`"
             show_one({"flow": flow, "paused": str(standing) if standing else None, "pause": then}, output)
-            _nothing_done()
+            nothing_done()
             return
         made = mediation.pause(spec, services, mediation.Said(operator(), reason))
     show_one({"flow": flow, "paused": str(made)}, output)
@@ -92,7 +92,7 @@ def resume(
         if not execute:
             standing = services.store.paused(flow)
             show_one({"flow": flow, "paused": str(standing) if standing else None}, output)
-            _nothing_done()
+            nothing_done()
             return
         former = mediation.resume(spec, services, mediation.Said(operator(), reason))
     show_one({"flow": flow, "was": str(former) if former else "not paused"}, output)
@@ -120,7 +120,7 @@ def _move(flow: str, wanted: tuple[Action, Target], said: tuple[str, bool, bool]
     with opened(flow, dags) as (spec, services):
         if not execute:
             _show(mediation.preview(spec, services, action, target), output, done=False)
-            _nothing_done()
+            nothing_done()
             return
         who = mediation.Said(operator(), reason, accept)
         move, _ = mediation.execute(spec, services, action, target, who)
@@ -138,7 +138,8 @@ def _show(move: Move, output: Format, *, done: bool) -> None:
     show_one(facts, output)
 
 
-def _nothing_done() -> None:
+def nothing_done() -> None:
+    """Say on stderr that this was a preview."""
     ERR.print("Nothing was changed. Add --reason and --execute to do it.", style="dim")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from databus.cli import adopt, amending
+from databus.cli import accept, adopt, amending
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import Format, show_one, show_rows
 from databus.core.gaps import OPEN
@@ -14,6 +14,7 @@ from databus.ops import checkpoints
 
 app = typer.Typer(help="Look at a flow's checkpoint, and change it knowingly.", no_args_is_help=True)
 app.command("adopt")(adopt.adopt)
+app.command("accept")(accept.accept)
 amending.add_to(app)
 
 

@@ -61,6 +61,8 @@ class Amendment:
         closed: the plan in flight, which every sink has closed; None when there was none.
         slots: sink → batch that the marker of each of its slots holds since `closed` was closed.
         gap: the range that is passed over, when the move goes forward; its number is given by the store.
+        gone: sink → output → id of what is there now: outputs that were deleted, which the flow knows no more from then
+            on, so that its next batch takes or makes what is there then.
     """
 
     action: Action
@@ -70,6 +72,22 @@ class Amendment:
     closed: Plan | None = None
     slots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     gap: Gap | None = None
+    gone: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AcceptedOutputs:
+    """Outputs that were deleted or made anew, accepted as they are now; the flow goes on where it stands.
+
+    Attributes:
+        who: user.
+        why: reason.
+        outputs: sink → output → id of what is there now; None where nothing is, and the next batch makes it.
+    """
+
+    who: str
+    why: str
+    outputs: Mapping[str, Mapping[str, str | None]]
 
 
 @dataclass(frozen=True)

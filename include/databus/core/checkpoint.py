@@ -14,6 +14,7 @@ from databus.core.stored_form import Form
 CHECKPOINT = Form(
     "checkpoint",
     "offset batch epoch run_id plan_hash counts watermark updated_at slots bytes pace replay_until history",
+    "output_ids",
 )
 """`history` is the number of the history entry that was written with it."""
 
@@ -45,6 +46,8 @@ class Checkpoint:
         replay_until: where the flow stood before it was set back: up to there rows are moved again, and sinks may hold
             newer ones; None when nothing is moved again.
         pace: bounds of the next batch, "rows" and "bytes", where a slow sink lowered them; empty at full pace.
+        output_ids: sink → output → id of those it has written to, for sinks whose outputs have ids ("" where the server
+            gave none); another in its place, or none, is refused.
     """
 
     offset: Offset
@@ -59,9 +62,11 @@ class Checkpoint:
     bytes: int | None = None
     pace: Mapping[str, int] = field(default_factory=dict)
     replay_until: Offset | None = None
+    output_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
+        ids = {sink: dict(sorted(known.items())) for sink, known in sorted(self.output_ids.items()) if known}
         return CHECKPOINT.write(
             {
                 "offset": self.offset.to_json(),
@@ -76,6 +81,7 @@ class Checkpoint:
                 "bytes": self.bytes,
                 "pace": dict(self.pace),
                 "replay_until": self.replay_until.to_json() if self.replay_until else None,
+                **({"output_ids": ids} if ids else {}),
             }
         )
 
@@ -100,6 +106,7 @@ class Checkpoint:
             data.get("bytes"),
             data.get("pace", {}),
             offset_from_json(data["replay_until"]) if data.get("replay_until") else None,
+            data.get("output_ids", {}),
         )
 
 
@@ -107,6 +114,13 @@ def merged_slots(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequen
     """Return sink → last batch of each slot after some moved; what is not named, sinks and slots, stays as it was."""
     merged = {name: tuple(batches) for name, batches in before.items()}
     return merged | {name: (*new, *merged.get(name, ())[len(new) :]) for name, new in after.items()}
+
+
+def merged_outputs(
+    before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
+) -> dict[str, Mapping[str, str]]:
+    """Return sink → output → what is known of it, after a batch that tells of some; the others stay as they were."""
+    return {**before, **{sink: {**before.get(sink, {}), **known} for sink, known in after.items() if known}}
 
 
 @dataclass(frozen=True)

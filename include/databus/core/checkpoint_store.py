@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from databus.core.amendments import Amendment, Pause
+from databus.core.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.gaps import Gap
@@ -133,6 +133,13 @@ class CheckpointStore(Protocol):
 
     def amend(self, flow: str, lease: Lease, amendment: Amendment) -> Checkpoint:
         """Move the checkpoint by hand in one atomic step: plan deleted, history appended, gap named; idempotent."""
+        ...
+
+    def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
+        """Know outputs as they are now, in checkpoint and plan in flight, in one atomic step; history appended.
+
+        Nothing else changes, and the plan keeps its hash; the same again changes nothing.
+        """
         ...
 
     def paused(self, flow: str) -> Pause | None:

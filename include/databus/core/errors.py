@@ -246,6 +246,12 @@ class SinkSettingError(SinkError):
     code = "sink_setting"
 
 
+class SinkOutputChangedError(SinkError):
+    """An output that the flow has written to was deleted, and nothing or another one stands in its place."""
+
+    code = "sink_output_changed"
+
+
 class SinkBackpressureError(SinkError):
     """The sink asks for a slower pace.
 

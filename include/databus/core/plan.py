@@ -14,7 +14,7 @@ from databus.core.stored_form import VERSION, Form
 from databus.core.stored_json import canonical_json
 from databus.core.tables import TableSchema
 
-SINK_PLAN = Form("plan of a sink", "slots prev partitions", part=True)
+SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids", part=True)
 PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode")
 
 
@@ -62,11 +62,14 @@ class SinkPlan:
         prev: last committed batch of each slot, 0 for a slot that never wrote; the compare-and-set of the writer. Slots
             that the sink had once and the plan has not stand behind them, and keep what they hold.
         partitions: output → partition count, for sinks that have partitions.
+        ids: output → id that the server gave it, "" for a server that gives none. No part of the plan's hash: they are
+            looked at before and while rows are written, and decide nothing of what is written.
     """
 
     slots: int = 1
     prev: tuple[int, ...] = (0,)
     partitions: Mapping[str, int] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     def following(self, known: Sequence[int], committed: int) -> SinkPlan:
         """Return it with what the markers must hold.
@@ -96,13 +99,16 @@ class SinkPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return SINK_PLAN.write({"slots": self.slots, "prev": list(self.prev), "partitions": dict(self.partitions)})
+        ids = {"ids": dict(self.ids)} if self.ids else {}
+        return SINK_PLAN.write(
+            {"slots": self.slots, "prev": list(self.prev), "partitions": dict(self.partitions), **ids}
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SinkPlan:
         """Read what `to_json` wrote."""
         data = SINK_PLAN.read(data)
-        return cls(data["slots"], tuple(data["prev"]), dict(data["partitions"]))
+        return cls(data["slots"], tuple(data["prev"]), dict(data["partitions"]), dict(data.get("ids", {})))
 
 
 @dataclass(frozen=True)
@@ -172,14 +178,17 @@ class Plan:
     def hash(self) -> str:
         """First 16 hex digits of the SHA-256 of the plan's canonical JSON; stands in every marker.
 
-        Versions of forms count as 1: a plan keeps its hash, whichever databus wrote it and reads it again.
+        Versions of forms count as 1: a plan keeps its hash, whichever databus wrote it and reads it again. It also
+        keeps it when a person accepts another topic in an output's place: markers hold the hash.
         """
         return hashlib.sha256(canonical_json({**_unversioned(self.to_json()), VERSION: 1})).hexdigest()[:16]
 
 
 def _unversioned(value: Any) -> Any:
-    """Return stored JSON without the versions of its forms; names of sinks and topics stay."""
+    """Return stored JSON without the versions of its forms and the ids of outputs; names of sinks and topics stay."""
     plain = {name: part for name, part in value.items() if name != VERSION}
     ends = {side: {k: v for k, v in end.items() if k != VERSION} for side, end in plain["range"].items()}
-    sinks = {name: {k: v for k, v in sink.items() if k != VERSION} for name, sink in plain["sinks"].items()}
+    sinks = {
+        name: {k: v for k, v in sink.items() if k not in {VERSION, "ids"}} for name, sink in plain["sinks"].items()
+    }
     return {**plain, "range": ends, "sinks": sinks}

@@ -10,6 +10,7 @@ from databus.core.amendments import SinkEffect
 from databus.core.batching import Batching
 from databus.core.checkpoint import HistoryEntry
 from databus.core.findings import Finding
+from databus.core.known_outputs import ChangedOutput, KnownOutputs
 from databus.core.lag import Headroom, Lag, PartitionLag
 from databus.core.offsets import Offset, OffsetRange
 from databus.core.plan import Plan, SinkPlan, SourcePlan
@@ -317,6 +318,33 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Close clients; safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class PinningSink(Sink, Protocol):
+    """A sink whose outputs have ids, so that one that was deleted and made anew can be told from the one before."""
+
+    def prepare_known(
+        self, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]], known: KnownOutputs
+    ) -> SinkPlan:
+        """Do what `prepare` does, and pin the outputs' ids; a known output that is gone is not made again.
+
+        Raises:
+            SinkOutputChangedError: a known output was deleted; nothing was made.
+        """
+        ...
+
+    def changed(self, known: Mapping[str, str]) -> Sequence[ChangedOutput]:
+        """Return which outputs (output → id) are gone or are others now; changes nothing."""
+        ...
+
+    def make_again(self, outputs: Mapping[str, int]) -> Mapping[str, str]:
+        """Make outputs (output → partitions) that a plan in flight needs and a person has accepted to be gone.
+
+        Returns:
+            Output → id.
+        """
         ...
 
 

@@ -109,6 +109,7 @@ def _checkpoint(found: Adoption, services: Services, by: tuple[Epoch, str]) -> C
         watermark=before.watermark if before else None,
         updated_at=services.clock.now(),
         slots={**(before.slots if before else {}), **found.slots},
+        output_ids=before.output_ids if before else {},
     )
 
 

@@ -18,7 +18,7 @@ from databus.runtime.context import Services
 _ALL = 1_000_000
 """More entries than ZooKeeper keeps of a sink."""
 
-_MOVES = frozenset({"commit", "detach", "join"})
+_MOVES = frozenset({"commit", "detach", "join", "accept"})
 
 
 def own_history(flow: Flow, services: Services, sink: str) -> list[HistoryEntry]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from databus.core.amendments import Action, Amendment, Pause
 from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import Lease
 from databus.core.errors import ConfigError, LeaseBusyError, SinkSettingError
 from databus.core.flow import Flow
 from databus.core.gaps import SKIPPED, Gap
@@ -61,7 +62,7 @@ def execute(flow: Flow, services: Services, action: Action, target: Target, said
     """
     if services.store.load(flow.name) is None:
         preview(flow, services, action, target)  # raises, before a claim makes nodes for a flow that never ran
-    lease = _claimed(flow, services, f"{action} by {said.who}")
+    lease = claimed(flow.name, flow, services, f"{action} by {said.who}")
     try:
         with opened_ends(flow, services) as ends:
             # What a holder has moved without ZooKeeper belongs to the checkpoint; from here on it moves nothing more.
@@ -72,7 +73,8 @@ def execute(flow: Flow, services: Services, action: Action, target: Target, said
             now = services.clock.now()
             cause = "purged" if target.past_gap else action
             gap = None if move.back else Gap(0, move.start, move.end, cause, SKIPPED, said.who, said.why, now)
-            made = Amendment(action, said.who, said.why, move.end, move.pending, slots, gap)
+            gone = {name: {output.output: output.found for output in found} for name, found in move.changed.items()}
+            made = Amendment(action, said.who, said.why, move.end, move.pending, slots, gap, gone)
             amended = services.store.amend(flow.name, lease, made)
     finally:
         lease.release()
@@ -90,9 +92,14 @@ def resume(flow: Flow, services: Services, said: Said) -> Pause | None:
     return services.store.resume(flow.name, said.who, said.why)
 
 
-def _claimed(flow: Flow, services: Services, who: str):  # type: ignore[no-untyped-def] # the store's own lease
+def claimed(name: str, flow: Flow, services: Services, who: str) -> Lease:
+    """Claim the lease of a flow, or of what moves rows beside it under another name, at once.
+
+    Raises:
+        LeaseBusyError: a run holds it; says how to end that run.
+    """
     try:
-        return services.store.claim(flow.name, who, 0.0)
+        return services.store.claim(name, who, 0.0)
     except LeaseBusyError as error:
         hint = (
             f"`databus checkpoint pause {flow.name} --reason … --execute` makes the run end after its batch; "

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.amendments import Action, SinkEffect
-from databus.core.checkpoint import HistoryEntry
+from databus.core.checkpoint import Checkpoint, HistoryEntry
 from databus.core.errors import CheckpointConflictError, DatabusError, OffsetPurgedError
 from databus.core.flow import Flow
+from databus.core.known_outputs import ChangedOutput
 from databus.core.offsets import Offset, Ordering
 from databus.core.plan import Plan
-from databus.core.protocols import Source
+from databus.core.protocols import PinningSink, Sink, Source
 from databus.ops.ends import Ends
 from databus.ops.targets import ALL_HISTORY, Target, resolve
 from databus.runtime.context import Services
@@ -53,6 +54,7 @@ class Move:
         half_written: sinks that hold a part of it.
         effects: what each sink's readers would see.
         next_batch: number of the next batch.
+        changed: sink → outputs that were deleted since they were written to; the move accepts them as they are now.
     """
 
     flow: str
@@ -66,6 +68,7 @@ class Move:
     half_written: tuple[str, ...]
     effects: tuple[SinkEffect, ...]
     next_batch: int
+    changed: Mapping[str, tuple[ChangedOutput, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for people and programs."""
@@ -84,6 +87,7 @@ class Move:
             "half_written": list(self.half_written),
             "next_batch": self.next_batch,
             "sinks": [effect.to_json() for effect in self.effects],
+            "outputs_accepted": [f"{sink}: {output}" for sink, found in self.changed.items() for output in found],
         }
 
 
@@ -126,7 +130,25 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
         half_written=half,
         effects=tuple(_effect(name, ends, passed, back=back) for name in ends.sinks),
         next_batch=1 + max(checkpoint.batch, pending.batch if pending else 0),
+        changed=changed_of(ends.sinks, checkpoint, pending),
     )
+
+
+def changed_of(
+    sinks: Mapping[str, Sink], checkpoint: Checkpoint, pending: Plan | None
+) -> dict[str, tuple[ChangedOutput, ...]]:
+    """Return sink → outputs that checkpoint or plan in flight know and that are gone or others now.
+
+    Raises:
+        SinkError: a sink cannot be asked.
+    """
+    changed: dict[str, tuple[ChangedOutput, ...]] = {}
+    for name, sink in sinks.items():
+        planned = pending.sinks[name].ids if pending is not None and name in pending.sinks else {}
+        known = {**checkpoint.output_ids.get(name, {}), **planned}
+        if known and isinstance(sink, PinningSink) and (found := tuple(sink.changed(known))):
+            changed[name] = found
+    return changed
 
 
 def passed_over(history: Sequence[HistoryEntry], start: Offset, end: Offset) -> Passed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from databus.core.amendments import Amendment, Pause
+from databus.core.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.checkpoint import Checkpoint, HistoryEntry
 from databus.core.checkpoint_store import Lease
 from databus.core.gaps import Gap
@@ -62,6 +62,15 @@ class AttachedOnlyStore(PatientStore):
         """
         self.require_attached(flow, f"its checkpoint cannot be moved ({amendment.action})")
         return self.moved_to(super().amend(flow, lease, amendment))
+
+    def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
+        """Know outputs as they are now.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, "outputs cannot be accepted")
+        return self.moved_to(super().accept_outputs(flow, lease, accepted))
 
     def adopt(self, lease: Lease, flow: str, checkpoint: Checkpoint, why: str, after: int = 0) -> None:
         """Adopt the sinks' place.

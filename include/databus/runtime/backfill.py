@@ -59,4 +59,5 @@ def piece_session(
     with open_session(moved, replace(services, dump_turns=None), *run) as session:
         session.source = piece_source(require_ranged(flow, session.source), backfill.pieces[number])
         session.replays = True
+        session.live_standing = services.store.load(flow.name)
         yield session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from databus.core.checkpoint import Checkpoint, merged_slots
+from databus.core.checkpoint import Checkpoint, merged_outputs, merged_slots
 from databus.core.checkpoint_store import Lease
 from databus.core.counts import TableCounts
 from databus.core.offsets import Ordering
@@ -48,6 +48,9 @@ def commit(
         bytes=batch.source.bytes,
         replay_until=until if until is not None and end.compare(until) is Ordering.BEFORE else None,
         pace=pace.to_json(session.flow.batching),
+        output_ids=merged_outputs(
+            batch.previous.output_ids, {name: batch.plan.sinks[name].ids for name in session.sinks}
+        ),
     )
     session.store.commit(lease, batch.plan, checkpoint, [r.to_json() for r in receipts], counts)
     return checkpoint

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from databus.core.backfill import BackfillStore
+from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import CheckpointStore
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
@@ -62,6 +63,7 @@ class FlowSession:
         split: whether some sink is behind, so that batch numbers are drawn from all of the flow's plans.
         register: what tells holders apart while ZooKeeper is away; None unless the flow goes on then.
         replays: whether all it moves may have been moved before, and sinks may hold newer rows.
+        live_standing: checkpoint of the live flow, of what moves rows beside it to the same outputs; else None.
         live: the live lane, None where every batch is a Spark job of its own.
         column_lineage: tells what the outputs are made of; shared by all views.
     """
@@ -81,6 +83,7 @@ class FlowSession:
     split: bool = False
     register: ClaimRegister | None = None
     replays: bool = False
+    live_standing: Checkpoint | None = None
     live: LiveLane | None = None
     column_lineage: ColumnLineage = field(default_factory=ColumnLineage, repr=False)
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)

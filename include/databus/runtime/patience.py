@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from databus.core.amendments import Amendment, Pause
+from databus.core.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.checkpoint_store import CheckpointStore, Lease
 from databus.core.counts import TableCounts
@@ -127,6 +127,10 @@ class PatientStore:
     def amend(self, flow: str, lease: Lease, amendment: Amendment) -> Checkpoint:
         """Move the checkpoint by hand; the same again changes nothing."""
         return self._patience(lambda: self._store.amend(flow, lease, amendment))
+
+    def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
+        """Know outputs as they are now; safe to repeat."""
+        return self._patience(lambda: self._store.accept_outputs(flow, lease, accepted))
 
     def paused(self, flow: str) -> Pause | None:
         """Return who paused the flow."""

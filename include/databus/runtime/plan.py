@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from databus.core.checkpoint import Checkpoint, merged_slots
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError, PlanChangedError
+from databus.core.known_outputs import known_outputs
 from databus.core.offsets import Ordering
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.runtime.closing import close_unwritten
@@ -16,7 +17,7 @@ from databus.runtime.context import FlowSession
 from databus.runtime.outage import naming
 from databus.runtime.pace import Pace
 from databus.runtime.purged import note_passed
-from databus.runtime.routing import outputs_of
+from databus.runtime.routing import outputs_of, prepare
 from databus.runtime.written_tables import written_tables
 
 log = logging.getLogger(__name__)
@@ -76,18 +77,21 @@ def next_plan(
         )
     if proposed.passed:
         note_passed(session.store, session.flow.name, lease, proposed, (session.identity.run_id, session.clock.now()))
-    plan = replace(_new_plan(session, marks, proposed, batch), mode=_mode(session, checkpoint, proposed))
+    plan = replace(_new_plan(session, (checkpoint, marks), proposed, batch), mode=_mode(session, checkpoint, proposed))
     session.store.write_plan(lease, plan)
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
 
 
-def _new_plan(session: FlowSession, marks: Mapping[str, tuple[int, ...]], proposed: SourcePlan, batch: int) -> Plan:
+def _new_plan(
+    session: FlowSession, standing: tuple[Checkpoint, Mapping[str, tuple[int, ...]]], proposed: SourcePlan, batch: int
+) -> Plan:
+    checkpoint, marks = standing
     sinks: dict[str, SinkPlan] = {}
     tables = written_tables(session.flow, proposed.tables)
     for name, sink in session.sinks.items():
         outputs = outputs_of(session.flow, session.sink_spec(name), tables)
         with naming(name):
-            pinned = sink.prepare(proposed, outputs)
+            pinned = prepare(sink, proposed, outputs, known_outputs(checkpoint, name, session.live_standing))
         sinks[name] = pinned.following(marks.get(name, ()), batch - 1)
     return Plan(
         installation=session.settings.installation,

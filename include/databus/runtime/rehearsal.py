@@ -10,9 +10,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
 from databus.core.batching import Batching
+from databus.core.known_outputs import known_outputs
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 
 if TYPE_CHECKING:
+    from databus.core.checkpoint import Checkpoint
     from databus.core.offsets import Offset
     from databus.core.protocols import DirectSink, DirectSplit, Source
     from databus.runtime.context import FlowSession
@@ -38,7 +40,7 @@ def rehearse(session: FlowSession, job: LiveJob) -> int:
         if planned is None:
             return 0
         try:
-            return sum(job.call(_encode, task) for task in _tasks(session, source, planned))
+            return sum(job.call(_encode, task) for task in _tasks(session, checkpoint, source, planned))
         finally:
             source.release(planned)
 
@@ -51,11 +53,11 @@ def _newest(source: Source, after: Offset) -> SourcePlan | None:
     return planned
 
 
-def _tasks(session: FlowSession, source: Source, planned: SourcePlan) -> list[DirectTask]:
+def _tasks(session: FlowSession, checkpoint: Checkpoint, source: Source, planned: SourcePlan) -> list[DirectTask]:
     from databus.runtime.direct import image_columns, is_direct
     from databus.runtime.image_checks import image_marks
     from databus.runtime.relay import task_type
-    from databus.runtime.routing import outputs_of
+    from databus.runtime.routing import outputs_of, prepare
     from databus.runtime.shares import Taker
     from databus.runtime.written_tables import written_tables
 
@@ -64,7 +66,7 @@ def _tasks(session: FlowSession, source: Source, planned: SourcePlan) -> list[Di
         return []
     tables = written_tables(flow, planned.tables)
     sinks: dict[str, SinkPlan] = {
-        name: sink.prepare(planned, outputs_of(flow, session.sink_spec(name), tables))
+        name: prepare(sink, planned, outputs_of(flow, session.sink_spec(name), tables), known_outputs(checkpoint, name))
         for name, sink in session.sinks.items()
     }
     plan = Plan(session.settings.installation, flow.name, 0, planned.range, sinks, "", session.clock.now())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from databus.core.counts import TableCounts
 from databus.core.errors import ReconciliationError
 from databus.core.events import RowState
+from databus.core.known_outputs import known_outputs
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import Sink, SlotWriter
 from databus.core.receipts import RejectedRow, WriteReceipt
@@ -18,7 +19,7 @@ from databus.runtime import check, counts
 from databus.runtime.context import FlowSession
 from databus.runtime.dispatch import dispatch, quarantined_rows, taken_by
 from databus.runtime.read import read
-from databus.runtime.routing import outputs_of
+from databus.runtime.routing import outputs_of, prepare
 from databus.runtime.spark_errors import engine_errors
 from databus.runtime.transform import transform
 from databus.runtime.written_tables import written_tables
@@ -86,9 +87,11 @@ def pinned_sinks(session: FlowSession, source: SourcePlan, marks: Mapping[str, S
         marks: sink → batch that the replay's marker of each slot holds.
     """
     pinned: dict[str, SinkPlan] = {}
+    standing = session.store.load(session.flow.name)
     tables = written_tables(session.flow, source.tables)
     for spec in session.flow.sinks:
-        made = session.sinks[spec.sink_name].prepare(source, outputs_of(session.flow, spec, tables))
+        outputs = outputs_of(session.flow, spec, tables)
+        made = prepare(session.sinks[spec.sink_name], source, outputs, known_outputs(standing, spec.sink_name))
         known = tuple(marks.get(spec.sink_name, ()))
         # The sink looked at the flow's own markers; of a replay's only its own commits tell.
         pinned[spec.sink_name] = replace(made, prev=known).following(known, 0)

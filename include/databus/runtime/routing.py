@@ -1,4 +1,4 @@
-"""Where rows of a table go: the route a table's rows carry, and the sinks that take it."""
+"""Where rows of a table go: the route a table's rows carry, the sinks that take it, and what they pin for them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from fnmatch import fnmatchcase
 
 from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
+from databus.core.known_outputs import KnownOutputs
+from databus.core.plan import SinkPlan, SourcePlan
+from databus.core.protocols import PinningSink, Sink
 from databus.core.tables import TableSchema
 
 
@@ -22,6 +25,16 @@ def outputs_of(flow: Flow, sink: SinkSpec, tables: Sequence[TableSchema]) -> tup
     """Return (table, route) of every table whose rows a sink takes."""
     routed = ((table, route_of(flow, table)) for table in tables)
     return tuple((table, route) for table, route in routed if takes(sink, route))
+
+
+def prepare(sink: Sink, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]], known: KnownOutputs) -> SinkPlan:
+    """Return what a sink pins for outputs; one whose outputs have ids compares them with what is known.
+
+    Raises:
+        SinkOutputChangedError: an output that was written to was deleted.
+        SinkError: the sink cannot be used.
+    """
+    return sink.prepare_known(plan, outputs, known) if isinstance(sink, PinningSink) else sink.prepare(plan, outputs)
 
 
 def takes(sink: SinkSpec, route: str) -> bool:

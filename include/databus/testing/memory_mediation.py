@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from databus.checkpoints import amended, entries, transitions
+from databus.checkpoints.accepted import accepted_checkpoint, accepted_plan
 from databus.checkpoints.codec import check_size, decode_as, encode
-from databus.core.amendments import Amendment, Pause
+from databus.core.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
 from databus.core.gaps import Gap
@@ -27,6 +28,7 @@ class MemoryMediation:
     _clock: Clock
     _load: Callable[[str], Checkpoint | None]
     _plan: Callable[[str], Plan | None]
+    _at: Callable[[str], MemoryFlow]
     sinks_behind: Callable[[str], Sequence[str]]
     _put: Callable[[MemoryFlow, Checkpoint, HistoryEntry, str], None]
 
@@ -79,6 +81,22 @@ class MemoryMediation:
             state.plan = None
             if amendment.gap is not None:
                 self._name(flow, amendment.gap)
+            return checkpoint
+
+    def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
+        """Know outputs as they are now, in checkpoint and plan in flight (see `CheckpointStore.accept_outputs`)."""
+        with self._server.changed:
+            transitions.check_epoch(flow, lease.epoch, self._server.flow(flow).epoch)
+            state, pending = self._at(flow), self._plan(flow)
+            previous = amended.require_started(flow, self._load(flow))
+            checkpoint = accepted_checkpoint(previous, accepted, lease.epoch)
+            plan = accepted_plan(pending, accepted) if pending is not None else None
+            if checkpoint.output_ids == previous.output_ids and plan == pending:
+                return previous
+            said = (accepted.who, accepted.why, self._clock.now())
+            entry = entries.pause_entry(state.history_number + 1, checkpoint, "accept", said)
+            self._put(state, checkpoint, entry, "the outputs")
+            state.plan = encode(plan.to_json()) if plan is not None else None
             return checkpoint
 
     def _said(self, flow: str, checkpoint: Checkpoint, action: str, said: Pause) -> None:

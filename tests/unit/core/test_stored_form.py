@@ -11,6 +11,7 @@ import pytest
 
 import databus
 from databus.binlog.segments import RangeIndex, Segment
+from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointFormatError, MarkerDivergedError
 from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange, offset_from_json
 from databus.core.plan import Plan, SinkPlan
@@ -70,6 +71,22 @@ class TestLowestVersion:
         assert newer.to_json()["v"] == 2
         assert RangeIndex.from_json(newer.to_json()) == newer
 
+    def test_of_a_plan_of_a_sink(self) -> None:
+        before = SinkPlan(1, (0,), {"t": 1})
+        assert "v" not in before.to_json()
+        pinned = replace(before, ids={"t": "x"})
+        assert pinned.to_json()["v"] == 2
+        assert SinkPlan.from_json(pinned.to_json()) == pinned
+
+    def test_of_a_checkpoint(self) -> None:
+        now = datetime(2026, 1, 1, tzinfo=UTC)
+        before = Checkpoint(BinlogOffset("bin.000001", 4), 1, Epoch(1), "r", "h", {}, None, now)
+        assert before.to_json()["v"] == 1
+        assert replace(before, output_ids={"kafka": {}}).to_json()["v"] == 1
+        knows = replace(before, output_ids={"kafka": {"t": "x"}})
+        assert knows.to_json()["v"] == 2
+        assert Checkpoint.from_json(knows.to_json()) == knows
+
     def test_of_a_marker(self) -> None:
         assert '"v":1' in Marker(1, "h").metadata()
         assert '"v":2' in Marker(1, "h", before="").metadata()
@@ -89,6 +106,15 @@ def test_a_plan_keeps_its_hash_whatever_versions_its_parts_say() -> None:
     plan = Plan("i", "f", 1, OffsetRange(BinlogOffset("bin.000001", 4), end), {"v": SinkPlan()}, "s", now)
     # As it was before offsets had versions: markers hold that hash.
     assert plan.hash == "a38868245ddce343"
+
+
+def test_a_plan_keeps_its_hash_when_another_topic_is_accepted() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    pinned = [SinkPlan(1, (0,), {"t": 1}, ids) for ids in ({}, {"t": "x"}, {"t": "y"})]
+    plans = [Plan("i", "f", 1, _RANGE, {"kafka": sink}, "s", now) for sink in pinned]
+    assert len({plan.hash for plan in plans}) == 1
+    renamed = Plan("i", "f", 1, _RANGE, {"kafka": SinkPlan(1, (0,), {"ids": 1})}, "s", now)
+    assert renamed.hash != plans[0].hash
 
 
 def test_what_an_index_lacks_is_named() -> None:

@@ -16,6 +16,7 @@ from databus.core.receipts import WriteReceipt
 from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import LastError, sink_error
 from databus.sinks.kafka.session import ProducerSettings
+from databus.sinks.kafka.standing import Standing
 from databus.sinks.kafka.tally import Tally
 from databus.sinks.kafka.writer import produce
 
@@ -117,16 +118,21 @@ class PlainSlotWriter:
         """Write all rows of a slot in the order given.
 
         Raises:
+            SinkOutputChangedError: a topic of the plan was deleted; part of the rows may be in the others.
             SinkUnavailableError: the brokers do not answer; part of the rows may be in the topics.
         """
         tally = Tally(self.sink, self.limits)
         session: PlainSession | None = None
+        standing = Standing.of(self.plan, self.sink, self.settings.client)
         try:
-            for batch in rows:
-                session = session or PlainSession(self.settings, self.profile)
-                produce(session, tally.accept(batch), tally)
-            if session is not None:
-                session.flush()
+            with standing.explained():
+                for batch in rows:
+                    standing.require()
+                    session = session or PlainSession(self.settings, self.profile)
+                    produce(session, tally.accept(batch), tally)
+                if session is not None:
+                    session.flush()
+                    standing.require()
         except BaseException:
             if session is not None:
                 session.discard()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import Consumer
@@ -17,6 +18,7 @@ from databus.core.events import Op
 from databus.core.evidence import Evidence, SinkClaim
 from databus.core.findings import Finding
 from databus.core.flow_specs import FlowContext
+from databus.core.known_outputs import NOTHING_KNOWN, ChangedOutput, KnownOutputs, changed_outputs
 from databus.core.marks import SlotMark
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder, SlotWriter
@@ -31,6 +33,7 @@ from databus.sinks.kafka.preflight import probe
 from databus.sinks.kafka.register import KafkaClaimRegister, mark_of
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
+from databus.sinks.kafka.standing import Standing, require_standing, standing_ids
 from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES, topics_of
 from databus.sinks.kafka.topics import DEFAULT_RETENTION_S, Topics
 from databus.sinks.kafka.upkeep import abandon_slot, is_due, refresh_slot
@@ -68,7 +71,7 @@ class KafkaSink:
 
     def prepare(
         self,
-        plan: SourcePlan,  # noqa: ARG002 - the protocol's signature
+        plan: SourcePlan,
         outputs: Sequence[tuple[TableSchema, str]],
     ) -> SinkPlan:
         """Make missing topics, and pin slots, partition counts and the markers as they stand.
@@ -82,14 +85,36 @@ class KafkaSink:
             SinkUnavailableError: no broker answers.
             MarkerDivergedError: a slot stands in the middle of a batch whose plan is gone.
         """
-        if not self.marked:
-            wanted = [self.new_topic(topic) for topic in topics_of(self.spec.topic, outputs, self.context.flow)]
-            return SinkPlan(self.spec.slots, (0,) * self.spec.slots, self.topics.ensure(wanted))
-        wanted = [self.new_topic(topic) for topic in topics_of(self.spec.topic, outputs, self.context.flow)]
-        partitions = self.topics.ensure([*wanted, self._marker_topic()])
-        if partitions.pop(MARKER_TOPIC) < self.spec.slots:
+        return self.prepare_known(plan, outputs, NOTHING_KNOWN)
+
+    def prepare_known(
+        self,
+        plan: SourcePlan,  # noqa: ARG002 - the protocol's signature
+        outputs: Sequence[tuple[TableSchema, str]],
+        known: KnownOutputs,
+    ) -> SinkPlan:
+        """Do what `prepare` does, and pin the topics' ids; known topics are never made again.
+
+        Raises:
+            SinkOutputChangedError: a known topic was deleted; nothing was made.
+            SinkError: see `prepare`.
+        """
+        names = topics_of(self.spec.topic, outputs, self.context.flow)
+        there = self._still_there(names, known)
+        made = [self.new_topic(topic) for topic in names if topic not in there]
+        partitions = self.topics.ensure([*made, *([self._marker_topic()] if self.marked else ())])
+        if self.marked and partitions.pop(MARKER_TOPIC) < self.spec.slots:
             self.topics.grow(MARKER_TOPIC, self.spec.slots)
-        return SinkPlan(self.spec.slots, tuple(self._standing()), partitions)
+        return self._pinned({**there, **partitions}, known)
+
+    def changed(self, known: Mapping[str, str]) -> Sequence[ChangedOutput]:
+        """Return which topics (topic → id) are gone or are others now; changes nothing."""
+        return changed_outputs(known, self.topics.ids(known, anew=True))
+
+    def make_again(self, outputs: Mapping[str, int]) -> Mapping[str, str]:
+        """Make topics (topic → partitions) that a plan in flight needs; return topic → id."""
+        self.topics.ensure([self.new_topic(topic, count) for topic, count in outputs.items()])
+        return standing_ids(self.topics, outputs)
 
     def wrote_any_of(self, plan: Plan) -> bool:
         """Tell whether any slot holds this plan, in whole or in chunks; False where nothing was ever written."""
@@ -109,7 +134,12 @@ class KafkaSink:
         return KafkaEncoder(self.spec, plan)
 
     def writer(self, plan: Plan) -> SlotWriter:
-        """Return the plan's writer; it carries the topics' size limits and the connection."""
+        """Return the plan's writer; it carries the topics' size limits and the connection.
+
+        Raises:
+            SinkOutputChangedError: a topic of the plan was deleted since it was planned.
+        """
+        self._require_planned(plan)
         limits = self.topics.max_message_bytes(sorted(plan.sinks[self.spec.sink_name].partitions))
         if not self.marked:
             from databus.sinks.kafka.plain import PlainSlotWriter
@@ -206,9 +236,10 @@ class KafkaSink:
         except SinkAccessError:
             return DEFAULT_RETENTION_S
 
-    def new_topic(self, name: str) -> NewTopic:
-        """Describe a topic as this sink would create it."""
-        return NewTopic(name, self.spec.partitions, self.spec.replication_factor, config=dict(self.spec.topic_config))
+    def new_topic(self, name: str, partitions: int = 0) -> NewTopic:
+        """Describe a topic as this sink would create it, or with another number of partitions."""
+        count, config = partitions or self.spec.partitions, dict(self.spec.topic_config)
+        return NewTopic(name, count, self.spec.replication_factor, config=config)
 
     def close(self) -> None:
         """Close the clients; safe to call twice."""
@@ -219,6 +250,33 @@ class KafkaSink:
 
     def _marker_topic(self) -> NewTopic:
         return NewTopic(MARKER_TOPIC, max(_MARKER_PARTITIONS, self.spec.slots), self.spec.replication_factor)
+
+    def _still_there(self, names: Iterable[str], known: KnownOutputs) -> dict[str, int]:
+        """Return topic → partitions of the known ones among those named.
+
+        Raises:
+            SinkOutputChangedError: one was deleted.
+        """
+        mine = replace(known, ids={name: known.ids[name] for name in names if name in known.ids})
+        counts = self.topics.counted(sorted(mine.ids))
+        missing = counts.keys() != mine.ids.keys()
+        require_standing(self.topics, mine, self.context.flow, self.spec.sink_name, anew=missing)
+        return self.topics.awaited(sorted(mine.ids)) if missing else counts
+
+    def _pinned(self, partitions: Mapping[str, int], known: KnownOutputs) -> SinkPlan:
+        """Return the plan of topics that are there; ids that are known stay: a writer finds out what changes now."""
+        prev = tuple(self._standing()) if self.marked else (0,) * self.spec.slots
+        return SinkPlan(self.spec.slots, prev, dict(sorted(partitions.items())), self._ids(partitions, known))
+
+    def _ids(self, partitions: Mapping[str, int], known: KnownOutputs) -> dict[str, str]:
+        found = standing_ids(self.topics, [topic for topic in partitions if not known.ids.get(topic)])
+        mine = {topic: known.ids[topic] for topic in partitions if topic in known.ids}
+        return {**mine, **found}
+
+    def _require_planned(self, plan: Plan) -> None:
+        """Refuse a plan that was taken up again, so not prepared here, if a topic of it was deleted since."""
+        standing = Standing.of(plan, self.spec.sink_name, self.settings)
+        require_standing(self.topics, standing.known, plan.flow, self.spec.sink_name)
 
     def _standing(self) -> list[int]:
         standing = []

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewPartitions, NewTopic
@@ -16,11 +17,16 @@ from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_er
 from databus.kafka.refusals import silent_refusal
 from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES
 
+T = TypeVar("T")
+
 DEFAULT_RETENTION_S = 7 * 24 * 3600.0
 """Kafka's default of offsets.retention.minutes, in seconds."""
 
 _KNOWN_S = 1.0
 """What the brokers say of topics that are there holds so long: a live flow asks before each of ten batches a second."""
+
+_NO_ID = str(Uuid(0, 0))
+_ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
 
 _PATIENCE_S = 2.0
 _SOON_S = 1.0
@@ -36,6 +42,7 @@ class Topics:
         self._admin: AdminClient | None = None
         self._counts: tuple[float, Mapping[str, int]] = (-_KNOWN_S, {})
         self._limits: tuple[float, Mapping[str, int]] = (-_KNOWN_S, {})
+        self._ids: dict[str, tuple[float, str | None]] = {}
 
     @property
     def admin(self) -> AdminClient:
@@ -94,8 +101,7 @@ class Topics:
 
     def ensure(self, wanted: Sequence[NewTopic]) -> dict[str, int]:
         """Create what is missing and return topic → partition count of all that were wanted, as of a second ago."""
-        names = [topic.topic for topic in wanted]
-        known = _fresh(self._counts, names)
+        known = _fresh(self._counts, [topic.topic for topic in wanted])
         if known is None:
             known = self.partitions()
             missing = [topic for topic in wanted if topic.topic not in known]
@@ -105,6 +111,24 @@ class Topics:
                 known = self._await({topic.topic: 1 for topic in missing})
             self._counts = (time.monotonic(), known)
         return {topic.topic: known[topic.topic] for topic in wanted}
+
+    def counted(self, names: Sequence[str]) -> dict[str, int]:
+        """Return topic → partition count of those that are there, as of a second ago."""
+        known = _fresh(self._counts, names)
+        if known is None:
+            known = self.partitions()
+            self._counts = (time.monotonic(), known)
+        return {name: known[name] for name in names if name in known}
+
+    def awaited(self, names: Sequence[str]) -> dict[str, int]:
+        """Return topic → partition count of topics that are there, once the brokers list all of them.
+
+        Raises:
+            SinkSettingError: they do not within the time-out.
+        """
+        known = self._await(dict.fromkeys(names, 1))
+        self._counts = (time.monotonic(), known)
+        return {name: known[name] for name in names}
 
     def grow(self, topic: str, partitions: int) -> None:
         """Raise a topic's partition count."""
@@ -143,6 +167,35 @@ class Topics:
             known = {topic: int(found[topic].get("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)) for topic in topics}
             self._limits = (time.monotonic(), known)
         return {topic: known[topic] for topic in topics}
+
+    def ids(self, topics: Iterable[str], *, anew: bool = False) -> dict[str, str]:
+        """Return topic → id of those that are there, as of a second ago; "" where the brokers give topics no ids.
+
+        Args:
+            topics: topics; nothing is made by asking.
+            anew: ask the brokers in any case.
+
+        Raises:
+            SinkAccessError: a topic may not be looked at; who may write to it may look at it, too.
+            SinkUnavailableError: no answer.
+        """
+        names, known_since = sorted(topics), time.monotonic() - _KNOWN_S
+        asked = [name for name in names if anew or self._ids.get(name, (-_KNOWN_S, None))[0] <= known_since]
+        if asked:
+            futures = self.admin.describe_topics(TopicCollection(asked), request_timeout=self.settings.timeout_s)
+            for name, future in futures.items():
+                self._ids[name] = (time.monotonic(), self._id(name, future))
+        return {name: found for name in names if (found := self._ids[name][1]) is not None}
+
+    def _id(self, name: str, future: Future[Any]) -> str | None:
+        try:
+            found = str(future.result().topic_id)
+        except KafkaException as error:
+            if kafka_error(error).code() in _ABSENT:
+                return None
+            self.admin.poll(0)
+            raise self.error(f"look at topic {name}", error) from error
+        return "" if found == _NO_ID else found
 
     def offsets_retention_s(self) -> float:
         """Return for how long the brokers keep the offsets of a group without members."""
@@ -202,7 +255,7 @@ class Topics:
                     raise mapped from error
 
 
-def _fresh(known: tuple[float, Mapping[str, int]], names: Sequence[str]) -> Mapping[str, int] | None:
+def _fresh(known: tuple[float, Mapping[str, T]], names: Sequence[str]) -> Mapping[str, T] | None:
     """Return what was learnt a moment ago if it tells of all these topics, else None."""
     at, found = known
     return found if time.monotonic() - at < _KNOWN_S and all(name in found for name in names) else None

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from databus.rows.columns import views
 from databus.sinks.kafka.kept_sessions import keep, kept, take
 from databus.sinks.kafka.markers import Marker, MarkerKey, Resume, compare
 from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS, ProducerSettings, Producing, Session
+from databus.sinks.kafka.standing import Standing
 from databus.sinks.kafka.taken import Taken
 from databus.sinks.kafka.tally import Tally
 
@@ -53,6 +55,11 @@ class KafkaSlotWriter:
     limits: Mapping[str, int] = field(default_factory=dict)
     chunk_rows: int = 500_000
 
+    @cached_property
+    def standing(self) -> Standing:
+        """What looks, before rows are produced and before each commit, whether the plan's topics are still there."""
+        return Standing.of(self.plan, self.sink, self.settings.client)
+
     @property
     def key(self) -> MarkerKey:
         """Where this sink's markers lie."""
@@ -68,6 +75,7 @@ class KafkaSlotWriter:
         Raises:
             MarkerDivergedError: the marker is neither this plan's nor the one before: nothing was written.
             SinkFencedError: another writer took over; nothing of the open transaction is visible.
+            SinkOutputChangedError: a topic of the plan was deleted; nothing of the open transaction is visible.
             SinkUnavailableError: the brokers do not answer; a retry goes on from the marker.
         """
         if session := self._follows(slot):
@@ -87,7 +95,9 @@ class KafkaSlotWriter:
             if resume.finished:
                 receipt = self._recount(rows, slot, resume, tally)
             else:
-                self._write(session, rows, slot, resume, tally)
+                with self.standing.explained():
+                    self.standing.require()
+                    self._write(session, rows, slot, resume, tally)
                 receipt = tally.receipt(slot, self.plan.batch)
         except BaseException:
             session.discard()
@@ -212,6 +222,7 @@ class KafkaSlotWriter:
     def _commit(self, session: Session, chunk: int, tally: Tally, *, last: bool) -> None:
         # Acknowledged first: the marker carries the offsets that the brokers gave.
         session.flush()
+        self.standing.require()
         plan, end = self.plan, self.plan.range.end
         marker = Marker(plan.batch, plan.hash, "written", chunk, last, tally.done, tally.written, tally.offsets())
         session.commit(replace(marker, end=end.to_json(), at=str(end)))

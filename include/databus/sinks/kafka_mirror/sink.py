@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka.admin._config import ConfigResource
@@ -13,6 +14,7 @@ from databus.core.errors import SinkSettingError
 from databus.core.events import Op
 from databus.core.findings import Finding, Level
 from databus.core.flow_specs import FlowContext
+from databus.core.known_outputs import NOTHING_KNOWN, KnownOutputs
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder, SlotWriter
 from databus.core.tables import TableSchema
@@ -58,10 +60,13 @@ class MirrorSink(KafkaSink):
             ]
         return [*found, Finding(subject, Level.OK, f"cluster {theirs} → cluster {ours}")]
 
-    def prepare(self, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]]) -> SinkPlan:
+    def prepare_known(
+        self, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]], known: KnownOutputs
+    ) -> SinkPlan:
         """Make missing topics like their sources, add partitions where the source has more, pin slots and markers.
 
         Raises:
+            SinkOutputChangedError: a topic that was written to was deleted on the target; nothing was made.
             SinkSettingError: names clash, a topic cannot be made, or has fewer partitions and may not grow.
         """
         counts = self._source.partitions()
@@ -70,8 +75,9 @@ class MirrorSink(KafkaSink):
         everything = self._mirror.targets(moved | {topic for topic in counts if self._mirror.wants(topic)})
         names = {topic: everything[topic] for topic in sorted(moved)}
         self._refuse_own_cluster(names)
-        known = self.topics.partitions()
-        missing = [topic for topic, name in names.items() if name not in known and topic in counts]
+        there = self._still_there(names.values(), known)
+        listed = {**self.topics.partitions(), **there}
+        missing = [topic for topic, name in names.items() if name not in listed and topic in counts]
         settings = self._own_settings(missing) if self._mirror.copy_settings else {}
         new = [
             NewTopic(
@@ -84,13 +90,14 @@ class MirrorSink(KafkaSink):
         ]
         partitions = self.topics.ensure(new)
         for topic, name in names.items():
-            have = partitions.get(name, known.get(name, 0))
+            have = partitions.get(name, listed.get(name, 0))
             need = counts.get(topic, 0)
             if have < need:
                 self._grow(topic, name, have, need)
             partitions[name] = max(have, need)
-        pinned = super().prepare(plan, ())
-        return SinkPlan(pinned.slots, pinned.prev, dict(sorted(partitions.items())))
+        pinned = super().prepare_known(plan, (), NOTHING_KNOWN)
+        ids = self._ids({name: count for name, count in partitions.items() if count}, known)
+        return replace(pinned, partitions=dict(sorted(partitions.items())), ids=ids)
 
     def encode(self, rows: Any, plan: Plan) -> Any:  # noqa: ARG002 - the protocol's signature
         """Refuse: a mirror moves bytes, and a DataFrame has none of them.
@@ -109,6 +116,7 @@ class MirrorSink(KafkaSink):
 
     def writer(self, plan: Plan) -> SlotWriter:
         """Return the plan's writer."""
+        self._require_planned(plan)
         limits = self.topics.max_message_bytes(sorted(plan.sinks[self.spec.sink_name].partitions))
         return MirrorSlotWriter(
             self.spec.sink_name,

@@ -1,0 +1,30 @@
+"""`databus checkpoint accept`: go on with outputs that were deleted or made anew."""
+
+from __future__ import annotations
+
+from databus.cli.amending import Execute, Reason, nothing_done, operator
+from databus.cli.options import Dags, FlowName, Output, opened
+from databus.cli.output import Format, show_rows
+
+
+def accept(
+    flow: FlowName, reason: Reason = "", execute: Execute = False, dags: Dags = None, output: Output = Format.TABLE
+) -> None:
+    """Go on without what was in topics that were deleted, with those that stand in their place or with new ones."""
+    from databus.ops import accept as accepting
+    from databus.ops.mediation import Said
+
+    with opened(flow, dags) as (spec, services):
+        if execute:
+            found = accepting.execute(spec, services, Said(operator(), reason))
+        else:
+            found = accepting.preview(spec, services)
+    rows = [
+        {"flow": one.writer, "sink": one.sink, **changed.to_json(), "behind": one.behind, "accepted": execute}
+        for one in found
+        for changed in one.outputs
+    ]
+    columns = ("flow", "sink", "output", "known", "found", "behind", "accepted")
+    show_rows(rows, columns, output, empty="every output is still the one that was written to")
+    if not execute:
+        nothing_done()

@@ -1,0 +1,79 @@
+"""What a flow knows of the outputs it has written to, and which of them are not there any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from databus.core.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class KnownOutputs:
+    """The outputs of one sink as they were when the flow last wrote to them.
+
+    Attributes:
+        ids: output → id; "" where the server gave none.
+        since: what was last known of them, in words: "batch 7 was committed at …".
+    """
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    since: str = ""
+
+
+NOTHING_KNOWN = KnownOutputs()
+
+
+def known_outputs(checkpoint: Checkpoint | None, sink: str, live: Checkpoint | None = None) -> KnownOutputs:
+    """Return what a checkpoint tells of a sink's outputs.
+
+    Args:
+        checkpoint: of the flow that writes, None before its first.
+        sink: sink name.
+        live: of the live flow, for what moves rows beside it to the same outputs; what it knows wins.
+    """
+    told = [standing for standing in (checkpoint, live) if standing is not None and standing.output_ids.get(sink)]
+    if not told:
+        return NOTHING_KNOWN
+    ids = {output: id_ for standing in told for output, id_ in standing.output_ids[sink].items()}
+    checkpoint = told[-1]
+    at = checkpoint.updated_at.isoformat(timespec="seconds")
+    return KnownOutputs(ids, f"batch {checkpoint.batch} was committed at {at}")
+
+
+@dataclass(frozen=True)
+class ChangedOutput:
+    """An output that is not the one that was written to.
+
+    Attributes:
+        output: its name.
+        known: id of the one that was written to.
+        found: id of the one that is there now, None for none.
+    """
+
+    output: str
+    known: str
+    found: str | None
+
+    def __str__(self) -> str:
+        was = f" (id {self.known})" if self.known else ""
+        now = "none is there now" if self.found is None else f"another one is there now (id {self.found})"
+        return f"{self.output}{was} was deleted, {now}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"output": self.output, "known": self.known or None, "found": self.found}
+
+
+def changed_outputs(known: Mapping[str, str], found: Mapping[str, str]) -> list[ChangedOutput]:
+    """Return the known outputs in whose place another one is found, or none; by name.
+
+    Where a server gives no ids, only that an output is gone can be told.
+    """
+    changed = []
+    for output, id_ in sorted(known.items()):
+        now = found.get(output)
+        if now is None or (id_ and now and now != id_):
+            changed.append(ChangedOutput(output, id_, now))
+    return changed

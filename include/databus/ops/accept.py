@@ -1,0 +1,118 @@
+"""Accept outputs as they are now: a flow goes on after a topic that it wrote to was deleted on purpose."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from databus.core.amendments import AcceptedOutputs
+from databus.core.checkpoint import Checkpoint
+from databus.core.checkpoint_store import CheckpointStore, Lease
+from databus.core.flow import Flow
+from databus.core.known_outputs import ChangedOutput
+from databus.core.plan import Plan
+from databus.core.protocols import PinningSink, Sink
+from databus.ops.ends import Ends, opened_ends
+from databus.ops.mediation import Said, claimed
+from databus.ops.moves import changed_of
+from databus.ops.quarantine import replays_of
+from databus.runtime.context import Services
+from databus.runtime.takeover import Claimed, take_over
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Outputs of one sink that are not those that were written to.
+
+    Attributes:
+        writer: name of what knows them: the flow, a backfill of it, its replays of quarantined rows.
+        sink: sink name.
+        outputs: which.
+        behind: whether the sink is behind the flow, with a checkpoint of its own.
+    """
+
+    writer: str
+    sink: str
+    outputs: tuple[ChangedOutput, ...]
+    behind: bool
+
+
+def preview(flow: Flow, services: Services) -> list[Changed]:
+    """Say which outputs would be accepted; changes nothing.
+
+    Raises:
+        SinkUnavailableError: a sink does not answer.
+    """
+    with opened_ends(flow, services) as ends:
+        return [found for name in _writers(flow, services) for found, _ in _looked(name, services, ends)]
+
+
+def execute(flow: Flow, services: Services, said: Said) -> list[Changed]:
+    """Accept them, each under its writer's lease; safe to repeat.
+
+    What a plan in flight needs and is not there is made: the plan goes on where it stands.
+
+    Raises:
+        LeaseBusyError: a run holds the flow, or a backfill or replay of it.
+        MarkersAheadError: sinks hold batches that ZooKeeper does not know.
+        SinkError: a sink does not answer, or refuses a topic.
+    """
+    accepted = []
+    with opened_ends(flow, services) as ends:
+        for name in _writers(flow, services):
+            if not any(True for _ in _looked(name, services, ends)):
+                continue
+            lease = claimed(name, flow, services, f"accept by {said.who}")
+            try:
+                if name == flow.name:
+                    take_over(Claimed(flow, services.settings, services.store, ends.sinks, lease))
+                for found, place in _looked(name, services, ends):
+                    _accept(found, place, (lease, ends.sinks[found.sink]), said)
+                    accepted.append(found)
+            finally:
+                lease.release()
+    return accepted
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where outputs are known: a store, or the view of a sink that is behind, and what it holds."""
+
+    store: CheckpointStore
+    checkpoint: Checkpoint
+    plan: Plan | None
+
+
+def _writers(flow: Flow, services: Services) -> list[str]:
+    """Return the names of all that write to the flow's outputs and have a checkpoint."""
+    backfills = services.backfills.backfills(flow.name) if services.backfills is not None else ()
+    pieces = [backfill.piece_name(number) for backfill in backfills for number in range(len(backfill.pieces))]
+    return [flow.name, replays_of(flow), *pieces]
+
+
+def _looked(name: str, services: Services, ends: Ends) -> Iterator[tuple[Changed, _Place]]:
+    behind = services.store.sinks_behind(name)
+    views = {"": services.store, **{sink: services.store.of_sink(sink) for sink in behind}}
+    for view, store in views.items():
+        checkpoint = store.load(name)
+        if checkpoint is None:
+            continue
+        place = _Place(store, checkpoint, store.pending_plan(name))
+        mine = {of: sink for of, sink in ends.sinks.items() if (of if of in behind else "") == view}
+        for sink, outputs in changed_of(mine, checkpoint, place.plan).items():
+            yield Changed(name, sink, outputs, bool(view)), place
+
+
+def _accept(found: Changed, place: _Place, by: tuple[Lease, Sink], said: Said) -> None:
+    lease, sink = by
+    now = {output.output: output.found for output in found.outputs}
+    planned = place.plan.sinks[found.sink].partitions if place.plan and found.sink in place.plan.sinks else {}
+    needed = {output: planned[output] for output, id_ in now.items() if id_ is None and output in planned}
+    if needed and isinstance(sink, PinningSink):
+        now |= sink.make_again(needed)
+    place.store.accept_outputs(found.writer, lease, AcceptedOutputs(said.who, said.why, {found.sink: now}))
+    for output in found.outputs:
+        log.warning("flow %s, sink %s: %s: accepted by %s: %s", found.writer, found.sink, output, said.who, said.why)

@@ -42,19 +42,31 @@ def planned(store: Any, batch: int, start: int, end: int, ids: Mapping[str, str]
     return Plan("default", FLOW, batch, covered, {"kafka": SinkPlan(2, slots, ids=ids or {})}, "spec", NOON)
 
 
-def move(store: Any, lease: Lease, end: int, outputs: Mapping[str, Mapping[str, str]] | None = None) -> Plan:
+def move(
+    store: Any,
+    lease: Lease,
+    end: int,
+    outputs: Mapping[str, Mapping[str, str]] | None = None,
+    names: Mapping[str, Mapping[str, str]] | None = None,
+) -> Plan:
     """Run a batch from where the flow stands."""
     standing = store.load(FLOW)
     plan = planned(store, standing.batch + 1, standing.offset.sequence, end)
     store.write_plan(lease, plan)
-    commit(store, lease, plan, outputs)
+    commit(store, lease, plan, outputs, names)
     return plan
 
 
-def commit(store: Any, lease: Lease, plan: Plan, outputs: Mapping[str, Mapping[str, str]] | None = None) -> None:
+def commit(
+    store: Any,
+    lease: Lease,
+    plan: Plan,
+    outputs: Mapping[str, Mapping[str, str]] | None = None,
+    names: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
     outcome = Checkpoint(
         plan.range.end, plan.batch, Epoch(lease.epoch), "run", plan.hash, {}, NOON, NOON,
-        {"kafka": (plan.batch, plan.batch)}, output_ids=outputs or {},
+        {"kafka": (plan.batch, plan.batch)}, output_ids=outputs or {}, output_names=names or {},
     )  # fmt: skip
     store.commit(lease, plan, outcome, [], {})
 
@@ -144,6 +156,14 @@ class AmendmentContract:
             store.accept_outputs(FLOW, lease, AcceptedOutputs("ada", "", {"kafka": {"a": None}}))
         commit(store, mine, pending)
         assert store.load(FLOW).batch == 2
+
+    def test_exact_names_go_with_what_is_forgotten_and_stay_through_a_move(self, lease: Any, store: Any) -> None:
+        move(store, lease, 10, {"kafka": {"a_b": "1", "c_d": "2"}}, {"kafka": {"a_b": "a$b", "c_d": "c$d"}})
+        said = AcceptedOutputs("ada", "renamed", {"kafka": {"a_b": None, "c_d": "3"}})
+        after = store.accept_outputs(FLOW, lease, said)
+        assert (after.output_ids, after.output_names) == ({"kafka": {"c_d": "3"}}, {"kafka": {"c_d": "c$d"}})
+        moved = store.amend(FLOW, lease, rewind(0, gone={"kafka": {"c_d": None}}))
+        assert (moved.output_ids, moved.output_names) == ({"kafka": {}}, {"kafka": {"c_d": "c$d"}})
 
     def test_an_amendment_forgets_what_it_gives_up_and_nothing_else(self, lease: Any, store: Any) -> None:
         move(store, lease, 10, {"kafka": {"a": "a1", "b": "b1"}, "search": {"x": "x1"}})

@@ -69,7 +69,9 @@ class SplitStoreContract:
         plan = plan_of(1, 0, 10, "kafka", "search", prev=0)
         store.write_plan(lease, plan)
         knows = {"kafka": {"a": "a1"}, "search": {"x": "x1", "y": "y1"}}
-        store.commit(lease, plan, replace(outcome(plan, lease.epoch), output_ids=knows), RECEIPTS, COUNTS)
+        names = {"kafka": {"a": "a$"}, "search": {"x": "x$"}}
+        first = replace(outcome(plan, lease.epoch), output_ids=knows, output_names=names)
+        store.commit(lease, plan, first, RECEIPTS, COUNTS)
         shared = plan_of(2, 10, 20, "kafka", "search", prev=1)
         store.write_plan(lease, shared)
         assert store.detach(FLOW, lease, "search", "away").output_ids == {"search": {"x": "x1", "y": "y1"}}
@@ -78,9 +80,12 @@ class SplitStoreContract:
         assert store.load(FLOW).output_ids == knows
         for view, sink in ((store, "kafka"), (own, "search")):
             done = outcome(shared, lease.epoch, view.load(FLOW), (sink,))
-            view.commit(lease, shared, replace(done, output_ids=view.load(FLOW).output_ids), RECEIPTS, COUNTS)
+            stood = view.load(FLOW)
+            done = replace(done, output_ids=stood.output_ids, output_names=stood.output_names)
+            view.commit(lease, shared, done, RECEIPTS, COUNTS)
         joined = store.join(FLOW, lease, "search", "run")
         assert joined.output_ids == {"kafka": {"a": "a1"}, "search": {"x": "x2"}}
+        assert joined.output_names == names
 
     def test_a_plan_that_does_not_name_the_sink_is_not_its_own(self, store: Any, lease: Any) -> None:
         self.first(store, lease)

@@ -106,6 +106,7 @@ def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch,
         slots=merged_slots(previous.slots, amendment.slots),
         replay_until=_replay_until(previous, amendment.offset),
         output_ids=without_outputs(previous, amendment.gone),
+        output_names=previous.output_names,
     )
 
 

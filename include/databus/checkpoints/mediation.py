@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from databus.checkpoints import amended, entries, transitions
@@ -160,7 +161,7 @@ class ZooKeeperMediation:
             previous, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
             checkpoint = accepted_checkpoint(previous, accepted, lease.epoch)
             plan = accepted_plan(state.plan, accepted) if state.plan is not None else None
-            if node is None or (checkpoint.output_ids == previous.output_ids and plan == state.plan):
+            if node is None or (checkpoint == replace(previous, epoch=checkpoint.epoch) and plan == state.plan):
                 return previous
             number = state.history_number + 1
             entry = entries.pause_entry(number, checkpoint, "accept", said)

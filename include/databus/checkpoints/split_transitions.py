@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -25,8 +26,8 @@ def detached(
     if stored is None:
         raise CheckpointConflictError(f"flow {flow}: sink {sink} cannot fall behind, the flow has no checkpoint")
     own = {sink: stored.slots[sink]} if sink in stored.slots else {}
-    ids = {sink: stored.output_ids[sink]} if sink in stored.output_ids else {}
-    checkpoint = replace(stored, epoch=epoch, counts={}, slots=own, output_ids=ids)
+    ids, names = _of(sink, stored.output_ids), _of(sink, stored.output_names)
+    checkpoint = replace(stored, epoch=epoch, counts={}, slots=own, output_ids=ids, output_names=names)
     return checkpoint, pending if pending is not None and sink in pending.sinks else None
 
 
@@ -84,7 +85,19 @@ def joined(flow: str, sink: str, flows: Standing, sinks: Standing, by: Joining) 
         run_id=by.who,
         updated_at=by.now,
         slots={**flow_at.slots, **sink_at.slots},
-        # Also what a person made the sink forget.
-        output_ids={**{name: ids for name, ids in flow_at.output_ids.items() if name != sink}, **sink_at.output_ids},
+        # What a person made the sink forget is forgotten.
+        output_ids={**_but(sink, flow_at.output_ids), **sink_at.output_ids},
+        output_names={**_but(sink, flow_at.output_names), **sink_at.output_names},
         pace=min((at.pace for at in (flow_at, sink_at) if at.pace), key=lambda pace: pace["rows"], default={}),
     )
+
+
+_Outputs = Mapping[str, Mapping[str, str]]
+
+
+def _of(sink: str, outputs: _Outputs) -> _Outputs:
+    return {name: known for name, known in outputs.items() if name == sink}
+
+
+def _but(sink: str, outputs: _Outputs) -> _Outputs:
+    return {name: known for name, known in outputs.items() if name != sink}

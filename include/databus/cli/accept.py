@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from databus.cli.amending import Execute, Reason, nothing_done, operator
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import Format, show_rows
 
 
 def accept(
-    flow: FlowName, reason: Reason = "", execute: Execute = False, dags: Dags = None, output: Output = Format.TABLE
+    flow: FlowName,
+    forget: Annotated[
+        list[str] | None,
+        typer.Option("--topic", help="Forget all that is known of it, so that a table of another name may have it."),
+    ] = None,
+    reason: Reason = "",
+    execute: Execute = False,
+    dags: Dags = None,
+    output: Output = Format.TABLE,
 ) -> None:
     """Go on without what was in topics that were deleted, with those that stand in their place or with new ones."""
     from databus.ops import accept as accepting
@@ -16,9 +28,9 @@ def accept(
 
     with opened(flow, dags) as (spec, services):
         if execute:
-            found = accepting.execute(spec, services, Said(operator(), reason))
+            found = accepting.execute(spec, services, Said(operator(), reason), forget or ())
         else:
-            found = accepting.preview(spec, services)
+            found = accepting.preview(spec, services, forget or ())
     rows = [
         {"flow": one.writer, "sink": one.sink, **changed.to_json(), "behind": one.behind, "accepted": execute}
         for one in found

@@ -43,6 +43,11 @@ def show(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
             "open_gaps": [str(gap) for gap in view.gaps if gap.decision == OPEN],
             "sinks_behind": {name: f"batch {own.batch} {own.offset}" for name, own in view.behind.items()},
             "pace": dict(committed.pace) or None,
+            "outputs": {
+                sink: dict(known) if output is not Format.TABLE else len(known)
+                for sink, known in committed.output_ids.items()
+            }
+            or None,
         },
         output,
     )

@@ -82,7 +82,8 @@ class AcceptedOutputs:
     Attributes:
         who: user.
         why: reason.
-        outputs: sink → output → id of what is there now; None where nothing is, and the next batch makes it.
+        outputs: sink → output → id of what is there now; None where the flow is to know nothing of it: the next batch
+            takes what is there then, or makes it.
     """
 
     who: str

@@ -14,7 +14,7 @@ from databus.core.stored_form import Form
 CHECKPOINT = Form(
     "checkpoint",
     "offset batch epoch run_id plan_hash counts watermark updated_at slots bytes pace replay_until history",
-    "output_ids",
+    "output_ids output_names",
 )
 """`history` is the number of the history entry that was written with it."""
 
@@ -48,6 +48,8 @@ class Checkpoint:
         pace: bounds of the next batch, "rows" and "bytes", where a slow sink lowered them; empty at full pace.
         output_ids: sink → output → id of those it has written to, for sinks whose outputs have ids ("" where the server
             gave none); another in its place, or none, is refused.
+        output_names: sink → output → exact name, where characters of it were replaced; another name that becomes the
+            same is refused.
     """
 
     offset: Offset
@@ -63,10 +65,11 @@ class Checkpoint:
     pace: Mapping[str, int] = field(default_factory=dict)
     replay_until: Offset | None = None
     output_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    output_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        ids = {sink: dict(sorted(known.items())) for sink, known in sorted(self.output_ids.items()) if known}
+        outputs = {"output_ids": _stored(self.output_ids), "output_names": _stored(self.output_names)}
         return CHECKPOINT.write(
             {
                 "offset": self.offset.to_json(),
@@ -81,7 +84,7 @@ class Checkpoint:
                 "bytes": self.bytes,
                 "pace": dict(self.pace),
                 "replay_until": self.replay_until.to_json() if self.replay_until else None,
-                **({"output_ids": ids} if ids else {}),
+                **{name: known for name, known in outputs.items() if known},
             }
         )
 
@@ -107,6 +110,7 @@ class Checkpoint:
             data.get("pace", {}),
             offset_from_json(data["replay_until"]) if data.get("replay_until") else None,
             data.get("output_ids", {}),
+            data.get("output_names", {}),
         )
 
 
@@ -114,6 +118,10 @@ def merged_slots(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequen
     """Return sink → last batch of each slot after some moved; what is not named, sinks and slots, stays as it was."""
     merged = {name: tuple(batches) for name, batches in before.items()}
     return merged | {name: (*new, *merged.get(name, ())[len(new) :]) for name, new in after.items()}
+
+
+def _stored(outputs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    return {sink: dict(sorted(known.items())) for sink, known in sorted(outputs.items()) if known}
 
 
 def merged_outputs(

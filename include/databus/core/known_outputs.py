@@ -16,10 +16,12 @@ class KnownOutputs:
     Attributes:
         ids: output → id; "" where the server gave none.
         since: what was last known of them, in words: "batch 7 was committed at …".
+        names: output → exact name, where characters of it were replaced; the name of another is its own.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
     since: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 NOTHING_KNOWN = KnownOutputs()
@@ -33,13 +35,15 @@ def known_outputs(checkpoint: Checkpoint | None, sink: str, live: Checkpoint | N
         sink: sink name.
         live: of the live flow, for what moves rows beside it to the same outputs; what it knows wins.
     """
-    told = [standing for standing in (checkpoint, live) if standing is not None and standing.output_ids.get(sink)]
+    standings = [standing for standing in (checkpoint, live) if standing is not None]
+    told = [at for at in standings if at.output_ids.get(sink) or at.output_names.get(sink)]
     if not told:
         return NOTHING_KNOWN
-    ids = {output: id_ for standing in told for output, id_ in standing.output_ids[sink].items()}
+    ids = {output: id_ for at in told for output, id_ in at.output_ids.get(sink, {}).items()}
+    names = {output: exact for at in told for output, exact in at.output_names.get(sink, {}).items()}
     checkpoint = told[-1]
     at = checkpoint.updated_at.isoformat(timespec="seconds")
-    return KnownOutputs(ids, f"batch {checkpoint.batch} was committed at {at}")
+    return KnownOutputs(ids, f"batch {checkpoint.batch} was committed at {at}", names)
 
 
 @dataclass(frozen=True)

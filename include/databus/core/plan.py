@@ -14,7 +14,7 @@ from databus.core.stored_form import VERSION, Form
 from databus.core.stored_json import canonical_json
 from databus.core.tables import TableSchema
 
-SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids", part=True)
+SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids names", part=True)
 PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode")
 
 
@@ -64,12 +64,14 @@ class SinkPlan:
         partitions: output → partition count, for sinks that have partitions.
         ids: output → id that the server gave it, "" for a server that gives none. No part of the plan's hash: they are
             looked at before and while rows are written, and decide nothing of what is written.
+        names: output → exact name, for outputs in whose names characters were replaced; no part of the hash either.
     """
 
     slots: int = 1
     prev: tuple[int, ...] = (0,)
     partitions: Mapping[str, int] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def following(self, known: Sequence[int], committed: int) -> SinkPlan:
         """Return it with what the markers must hold.
@@ -99,16 +101,22 @@ class SinkPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        ids = {"ids": dict(self.ids)} if self.ids else {}
+        known = {"ids": dict(self.ids), "names": dict(self.names)}
         return SINK_PLAN.write(
-            {"slots": self.slots, "prev": list(self.prev), "partitions": dict(self.partitions), **ids}
+            {
+                "slots": self.slots,
+                "prev": list(self.prev),
+                "partitions": dict(self.partitions),
+                **{name: value for name, value in known.items() if value},
+            }
         )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SinkPlan:
         """Read what `to_json` wrote."""
         data = SINK_PLAN.read(data)
-        return cls(data["slots"], tuple(data["prev"]), dict(data["partitions"]), dict(data.get("ids", {})))
+        known = dict(data.get("ids", {})), dict(data.get("names", {}))
+        return cls(data["slots"], tuple(data["prev"]), dict(data["partitions"]), *known)
 
 
 @dataclass(frozen=True)
@@ -188,7 +196,6 @@ def _unversioned(value: Any) -> Any:
     """Return stored JSON without the versions of its forms and the ids of outputs; names of sinks and topics stay."""
     plain = {name: part for name, part in value.items() if name != VERSION}
     ends = {side: {k: v for k, v in end.items() if k != VERSION} for side, end in plain["range"].items()}
-    sinks = {
-        name: {k: v for k, v in sink.items() if k not in {VERSION, "ids"}} for name, sink in plain["sinks"].items()
-    }
+    apart = {VERSION, "ids", "names"}
+    sinks = {name: {k: v for k, v in sink.items() if k not in apart} for name, sink in plain["sinks"].items()}
     return {**plain, "range": ends, "sinks": sinks}

@@ -110,6 +110,7 @@ def _checkpoint(found: Adoption, services: Services, by: tuple[Epoch, str]) -> C
         updated_at=services.clock.now(),
         slots={**(before.slots if before else {}), **found.slots},
         output_ids=before.output_ids if before else {},
+        output_names=before.output_names if before else {},
     )
 
 

@@ -51,6 +51,9 @@ def commit(
         output_ids=merged_outputs(
             batch.previous.output_ids, {name: batch.plan.sinks[name].ids for name in session.sinks}
         ),
+        output_names=merged_outputs(
+            batch.previous.output_names, {name: batch.plan.sinks[name].names for name in session.sinks}
+        ),
     )
     session.store.commit(lease, batch.plan, checkpoint, [r.to_json() for r in receipts], counts)
     return checkpoint

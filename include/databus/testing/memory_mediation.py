@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from databus.checkpoints import amended, entries, transitions
@@ -91,7 +92,7 @@ class MemoryMediation:
             previous = amended.require_started(flow, self._load(flow))
             checkpoint = accepted_checkpoint(previous, accepted, lease.epoch)
             plan = accepted_plan(pending, accepted) if pending is not None else None
-            if checkpoint.output_ids == previous.output_ids and plan == pending:
+            if checkpoint == replace(previous, epoch=checkpoint.epoch) and plan == pending:
                 return previous
             said = (accepted.who, accepted.why, self._clock.now())
             entry = entries.pause_entry(state.history_number + 1, checkpoint, "accept", said)

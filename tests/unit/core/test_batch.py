@@ -27,6 +27,7 @@ sink_plans = st.builds(
     prev=st.lists(st.integers(0, 9), min_size=1, max_size=4).map(tuple),
     partitions=st.dictionaries(names, st.integers(1, 9), max_size=2),
     ids=st.dictionaries(names, names, max_size=1),
+    names=st.dictionaries(names, names, max_size=1),
 )
 ranges = st.tuples(st.integers(0, 50), st.integers(0, 50)).map(
     lambda p: OffsetRange(SequenceOffset(min(p)), SequenceOffset(max(p)))
@@ -54,6 +55,7 @@ checkpoints = st.builds(
     updated_at=instants,
     slots=st.dictionaries(names, st.lists(st.integers(0, 9), max_size=3).map(tuple), max_size=2),
     output_ids=st.dictionaries(names, st.dictionaries(names, names, min_size=1, max_size=2), max_size=2),
+    output_names=st.dictionaries(names, st.dictionaries(names, names, min_size=1, max_size=2), max_size=2),
 )
 entries = st.builds(
     HistoryEntry,
@@ -74,7 +76,7 @@ entries = st.builds(
 @given(st.one_of(plans, checkpoints, entries))
 def test_stored_json_is_read_back(value: Any) -> None:
     data = json.loads(canonical_json(value.to_json()))
-    assert data["v"] == (2 if data.get("output_ids") else 1)
+    assert data["v"] == (2 if data.keys() & {"output_ids", "output_names"} else 1)
     assert type(value).from_json(data) == value
     for other in (9, None, "1"):
         with pytest.raises(CheckpointFormatError, match="format version"):

@@ -34,6 +34,13 @@ def test_a_checkpoint_tells_what_is_known_and_since_when() -> None:
     assert known_outputs(STANDING, "other") == known_outputs(None, "kafka") == NOTHING_KNOWN
 
 
+def test_exact_names_are_known_with_or_without_ids() -> None:
+    named = replace(STANDING, output_ids={}, output_names={"kafka": {"a_b": "a$b"}})
+    assert known_outputs(named, "kafka").names == {"a_b": "a$b"}
+    assert known_outputs(STANDING, "kafka", named).names == {"a_b": "a$b"}
+    assert known_outputs(STANDING, "kafka", named).ids == STANDING.output_ids["kafka"]
+
+
 def test_beside_a_live_flow_what_that_one_knows_wins() -> None:
     live = replace(STANDING, batch=9, output_ids={"kafka": {"a": "a2"}, "x": {"y": "z"}})
     known = known_outputs(STANDING, "kafka", live)

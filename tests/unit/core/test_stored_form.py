@@ -74,7 +74,7 @@ class TestLowestVersion:
     def test_of_a_plan_of_a_sink(self) -> None:
         before = SinkPlan(1, (0,), {"t": 1})
         assert "v" not in before.to_json()
-        pinned = replace(before, ids={"t": "x"})
+        pinned = replace(before, ids={"t": "x"}, names={"t": "t$"})
         assert pinned.to_json()["v"] == 2
         assert SinkPlan.from_json(pinned.to_json()) == pinned
 
@@ -83,9 +83,10 @@ class TestLowestVersion:
         before = Checkpoint(BinlogOffset("bin.000001", 4), 1, Epoch(1), "r", "h", {}, None, now)
         assert before.to_json()["v"] == 1
         assert replace(before, output_ids={"kafka": {}}).to_json()["v"] == 1
-        knows = replace(before, output_ids={"kafka": {"t": "x"}})
-        assert knows.to_json()["v"] == 2
-        assert Checkpoint.from_json(knows.to_json()) == knows
+        for field in ("output_ids", "output_names"):
+            knows = replace(before, **{field: {"kafka": {"t": "x"}}})
+            assert knows.to_json()["v"] == 2
+            assert Checkpoint.from_json(knows.to_json()) == knows
 
     def test_of_a_marker(self) -> None:
         assert '"v":1' in Marker(1, "h").metadata()

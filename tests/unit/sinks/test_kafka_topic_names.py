@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from databus.core.errors import SinkSettingError
+from databus.core.known_outputs import KnownOutputs
 from databus.core.tables import TableSchema
-from databus.sinks.kafka.topic_names import topic_of, topics_of
+from databus.sinks.kafka.topic_names import replaced, topic_of, topics_of
 
 
 def table(database: str, name: str) -> TableSchema:
@@ -37,7 +40,33 @@ def test_names_that_kafka_refuses(route: str) -> None:
 
 def test_tables_may_share_a_topic_by_template_only() -> None:
     orders, items = (table("shop", "orders"), "shop.orders"), (table("shop", "items"), "shop.items")
-    assert topics_of("all", [orders, items], "f") == ["all"]
-    assert topics_of("{route}", [orders, (orders[0], "shop.orders")], "f") == ["shop.orders"]
-    with pytest.raises(SinkSettingError, match="would share the topic"):
-        topics_of("{route}", [(table("a", "b c"), "a.b c"), (table("a", "b_c"), "a.b_c")], "f")
+    assert topics_of("all", [orders, items], "f") == {"all": "all"}
+    assert topics_of("{route}", [orders, (orders[0], "shop.orders")], "f") == {"shop.orders": "shop.orders"}
+    with pytest.raises(SinkSettingError, match="would share the topic") as refused:
+        topics_of("{route}", [PLACED, PLAIN], "f")
+    assert refused.value.code == "sink_topic_shared"
+
+
+PLACED, PLAIN = (table("a", "b c"), "a.b c"), (table("a", "b_c"), "a.b_c")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(PLACED, PLAIN), (PLAIN, PLACED), (PLACED, (table("a", "b$c"), "a.b$c"))]
+)
+def test_tables_of_two_batches_do_not_meet_in_a_topic_either(first: Any, second: Any) -> None:
+    names = topics_of("{route}", [first], "f")
+    known = KnownOutputs(dict.fromkeys(names, "id"), "", replaced(names))
+    assert topics_of("{route}", [first], "f", known) == names
+    with pytest.raises(SinkSettingError, match=r"would share the topic 'a\.b_c'") as refused:
+        topics_of("{route}", [second], "f", known)
+    assert refused.value.code == "sink_topic_shared"
+    assert "`databus checkpoint accept f --topic a.b_c`" in refused.value.hint
+    assert topics_of("all", [second], "f", KnownOutputs({"all": "id"})) == {"all": "all"}
+
+
+def test_what_an_older_version_wrote_owns_nothing_until_it_is_learnt() -> None:
+    assert topics_of("{route}", [PLACED], "f", KnownOutputs()) == {"a.b_c": "a.b c"}
+
+
+def test_a_schema_change_without_a_table_needs_no_replacement() -> None:
+    assert replaced(topics_of("cdc.{route}", [(table("shop", ""), "shop.")], "f")) == {}

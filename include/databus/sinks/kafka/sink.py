@@ -34,7 +34,7 @@ from databus.sinks.kafka.register import KafkaClaimRegister, mark_of
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.standing import Standing, require_standing, standing_ids
-from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES, topics_of
+from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES, replaced, topics_of
 from databus.sinks.kafka.topics import DEFAULT_RETENTION_S, Topics
 from databus.sinks.kafka.upkeep import abandon_slot, is_due, refresh_slot
 
@@ -99,13 +99,13 @@ class KafkaSink:
             SinkOutputChangedError: a known topic was deleted; nothing was made.
             SinkError: see `prepare`.
         """
-        names = topics_of(self.spec.topic, outputs, self.context.flow)
+        names = topics_of(self.spec.topic, outputs, self.context.flow, known)
         there = self._still_there(names, known)
         made = [self.new_topic(topic) for topic in names if topic not in there]
         partitions = self.topics.ensure([*made, *([self._marker_topic()] if self.marked else ())])
         if self.marked and partitions.pop(MARKER_TOPIC) < self.spec.slots:
             self.topics.grow(MARKER_TOPIC, self.spec.slots)
-        return self._pinned({**there, **partitions}, known)
+        return replace(self._pinned({**there, **partitions}, known), names=replaced(names))
 
     def changed(self, known: Mapping[str, str]) -> Sequence[ChangedOutput]:
         """Return which topics (topic → id) are gone or are others now; changes nothing."""

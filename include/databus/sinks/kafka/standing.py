@@ -50,7 +50,7 @@ def require_standing(topics: Topics, known: KnownOutputs, flow: str, sink: str, 
     raise SinkOutputChangedError(
         f"flow {flow}, sink {sink} at {topics.settings.conn_id}: {listed}; last known when "
         f"{known.since or 'rows were written to it'}",
-        hint="Nothing was written and no topic was made: what the flow had written there is gone. "
+        hint="What the flow had written there is gone, and nothing more is written until a person decides. "
         f"`databus checkpoint rewind {live} …` sends it again, `databus checkpoint accept {live}` goes on without it; "
         "see docs/runbooks/topic-deleted.md.",
     )

@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from databus.core.settings import Settings
+from databus.demo.shop import TABLES
 from databus.sandbox.versions import load_versions
 
 ROOT = Path(__file__).parents[2]
@@ -224,3 +225,9 @@ def test_check_fails_when_the_compose_loader_refuses(check: ModuleType, capsys: 
     code = check.main(["--composecheck", "/bin/false", "--hadolint", "/bin/true", "--shellcheck", "/bin/true"])
     assert code == 1
     assert "FAIL  compose.yaml loads" in capsys.readouterr().out
+
+
+def test_the_tables_that_the_example_flows_read_are_made() -> None:
+    text = (DOCKER / "mysql" / "init" / "20-shop.sql").read_text()
+    made = {" ".join(statement.split()) for statement in re.sub("(?m)^--.*", "", text).split(";") if statement.strip()}
+    assert made == {" ".join(statement.split()) for statement in TABLES.values()}

@@ -23,7 +23,7 @@ from databus.core.flow import Flow
 from databus.core.offset_ranges import later
 from databus.core.offsets import BinlogOffset, OffsetRange, Ordering
 from databus.ops.backfill_missing import missing_pieces
-from databus.ops.backfill_places import require_places
+from databus.ops.backfill_places import asked_before, require_places
 from databus.ops.backfill_range import Places, standing
 from databus.ops.backfill_status import BackfillState, piece_state, state_of
 from databus.ops.ends import Ends, opened_ends
@@ -155,9 +155,12 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
     store, checkpoint = _store(services), standing(flow, services)
     source = require_ranged(flow, ends.source)
     _require_aim(flow, wanted.aim)
-    places = Places(flow, services, source, checkpoint, store.boundaries(flow.name), lease)
-    span = places.range(wanted.start, wanted.end)
-    known = next((b for b in store.backfills(flow.name) if _is_same(b, wanted.aim, span)), None)
+    asked = store.backfills(flow.name)
+    known = asked_before(asked, wanted.aim, (wanted.start, wanted.end), checkpoint.offset)
+    if known is None:
+        places = Places(flow, services, source, checkpoint, store.boundaries(flow.name), lease)
+        span = places.range(wanted.start, wanted.end)
+        known = next((b for b in asked if _is_same(b, wanted.aim, span)), None)
     if known is not None:
         require_places(flow, services, source, checkpoint, known)
         return known

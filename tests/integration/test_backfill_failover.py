@@ -41,7 +41,7 @@ from tests.integration.binlog_shop import Connections
 from tests.integration.conftest import Started
 from tests.integration.kafka_target import consume
 from tests.integration.one_process import OneProcessWorld, run_locally
-from tests.integration.replicated_pair import Pair, Server
+from tests.integration.replicated_pair import DEADLINE_S, Pair, Server
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -102,6 +102,7 @@ class Moved:
         variable = {"mysql": "gtid_executed", "mariadb": "gtid_binlog_pos"}[self.pair.source.flavor]
         self.pair.replica_has(str(self.pair.source.sql(f"SELECT @@GLOBAL.{variable}")[0][0]))
         self.pair.promote()
+        self.pair.replica.sql("FLUSH BINARY LOGS")  # what follows the last place begins a file
         self.point_at(self.pair.replica)
 
     def place(self) -> BinlogOffset:
@@ -151,6 +152,8 @@ def test_ranges_before_across_and_behind_a_failover(world: OneProcessWorld, pair
     by_time = Aim(Mode.REPLAY, ".time")
     done = moved.backfill(since, until, by_time)
     assert moved.seen(".time") == Counter(second)
+    words, by_words = (str(moved.places[1]), str(moved.places[2])), Aim(Mode.REPLAY, ".words")
+    worded = moved.backfill(*words, by_words)
 
     moved.fail_over()
     behind = moved.write(3)
@@ -160,6 +163,8 @@ def test_ranges_before_across_and_behind_a_failover(world: OneProcessWorld, pair
     assert moved.seen(".first") == Counter(first)
     assert moved.replay(1, 2, ".second").done
     assert moved.seen(".second") == Counter(second)
+    assert moved.replay(2, 3, ".third").done
+    assert moved.seen(".third") == Counter(third)
     assert moved.replay(2, 4, ".across").done
     assert moved.seen(".across") == Counter(third | behind)
     assert moved.replay(4, 5, ".behind").done
@@ -170,11 +175,12 @@ def test_ranges_before_across_and_behind_a_failover(world: OneProcessWorld, pair
     moved.backfill(since, until, Aim(Mode.REPLAY, ".again", "again"))
     assert moved.seen(".again") == Counter(second)
     # What a GTID names is the same range, on whichever server it was found first.
-    words = [f"gtid:{moved.places[number].gtids}" for number in (1, 2)]
-    moved.backfill(*words, Aim(Mode.REPLAY, ".second"))
+    moved.backfill(*(f"gtid:{moved.places[number].gtids}" for number in (1, 2)), Aim(Mode.REPLAY, ".second"))
     assert moved.seen(".second") == Counter(second)
+    assert moved.backfill(*words, by_words).backfill == worded.backfill
+    assert moved.seen(".words") == Counter(second)
     with pytest.raises(SourceDivergedError, match="may be a place of server"):
-        moved.backfill(str(moved.places[1]), str(moved.places[2]), Aim(Mode.REPLAY, ".word"))
+        moved.backfill(*words, Aim(Mode.REPLAY, ".other"))
 
 
 def test_a_failover_in_the_middle_of_a_backfill(
@@ -209,10 +215,10 @@ def test_missing_of_before_a_failover(world: OneProcessWorld, pair: Pair) -> Non
     moved.write(2)
     moved.fail_over()
     moved.write(4)
-    state = moved.backfill("earliest", "latest", MISSING)
+    state = moved.backfill("earliest", moved.word(-1), MISSING)
     assert (state.rows.dispatched, state.done) == (5, True)
     assert moved.seen() == Counter(range(1, 15))
-    assert moved.backfill("earliest", "latest", MISSING).backfill == state.backfill
+    assert moved.backfill("earliest", moved.word(-1), MISSING).backfill == state.backfill
     assert moved.seen() == Counter(range(1, 15))
 
 
@@ -221,10 +227,14 @@ def test_refused_before_anything_moves_where_the_log_does_not_tell(world: OnePro
     moved.write(3)
     moved.write(3)
     moved.fail_over()
-    moved.server.sql("FLUSH BINARY LOGS")
     moved.write(2)
     (last,) = moved.server.sql("SHOW BINARY LOGS")[-1:]
-    moved.server.sql("FLUSH BINARY LOGS", f"PURGE BINARY LOGS TO '{last[0]}'")
+    moved.server.sql("FLUSH BINARY LOGS")
+    deadline = time.monotonic() + DEADLINE_S
+    while moved.server.sql("SHOW BINARY LOGS")[0][0] != last[0]:  # a file that a dump still reads stays
+        assert time.monotonic() < deadline
+        moved.server.sql(f"PURGE BINARY LOGS TO '{last[0]}'")
+        time.sleep(0.1)
     for start, end in ((0, 2), (1, 3)):
         with pytest.raises((OffsetPurgedError, SourceDivergedError)) as refused:
             moved.replay(start, end, ".replay")

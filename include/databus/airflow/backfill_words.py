@@ -86,7 +86,7 @@ def _interval(context: Any, run: Any, name: str) -> str:
 
 def _same(place: str) -> str:
     """Return one spelling of a time, and any other place as it is."""
-    from databus.ops.backfill_range import moment
+    from databus.ops.backfill_places import moment
 
     when = moment(place)
     return when.isoformat() if when else place

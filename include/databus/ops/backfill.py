@@ -21,10 +21,10 @@ from databus.core.errors import (
 )
 from databus.core.flow import Flow
 from databus.core.offset_ranges import later
-from databus.core.offsets import BinlogOffset, Offset, OffsetRange, Ordering
+from databus.core.offsets import BinlogOffset, OffsetRange, Ordering
 from databus.ops.backfill_missing import missing_pieces
-from databus.ops.backfill_places import require_places
-from databus.ops.backfill_range import Places, moment, standing
+from databus.ops.backfill_places import asked_before, moment, require_places
+from databus.ops.backfill_range import Places, standing
 from databus.ops.backfill_status import BackfillState, piece_state, state_of
 from databus.ops.ends import Ends, opened_ends
 from databus.ops.mirror_duties import throttled
@@ -156,10 +156,15 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
     store, checkpoint = _store(services), standing(flow, services)
     source = require_ranged(flow, ends.source)
     _require_aim(flow, wanted.aim)
-    moments = [when for when in (moment(wanted.start), moment(wanted.end)) if when is not None]
-    places = Places(flow, services, source, checkpoint, store.boundaries(flow.name, *moments), lease)
-    span = places.range(wanted.start, wanted.end)
-    known = _known(flow.name, store, checkpoint.offset, wanted.aim, span)
+    moved = isinstance(checkpoint.offset, BinlogOffset) and checkpoint.offset.timeline > 0  # there was a failover
+    asked = store.backfills(flow.name, lambda one: one.startswith(f"{wanted.aim.mode}-")) if moved else ()
+    known = asked_before(asked, wanted.aim, (wanted.start, wanted.end), checkpoint.offset)
+    if known is None:
+        moments = [when for when in (moment(wanted.start), moment(wanted.end)) if when is not None]
+        places = Places(flow, services, source, checkpoint, store.boundaries(flow.name, *moments), lease)
+        span = places.range(wanted.start, wanted.end)
+        known = store.backfill(flow.name, backfill_id(wanted.aim, span))
+        known = known or next((backfill for backfill in asked if _is_same(backfill, wanted.aim, span)), None)
     if known is not None:
         require_places(flow, services, source, checkpoint, known)
         return known
@@ -180,15 +185,6 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
     if pieces and not wanted.aim.suffix:
         _require_consent(flow, services, ends, wanted)
     return backfill
-
-
-def _known(flow: str, store: BackfillStore, standing: Offset, aim: Aim, span: OffsetRange) -> Backfill | None:
-    """Return the backfill of a range that was asked for before; after a failover, its id may name a former server's."""
-    known = store.backfill(flow, backfill_id(aim, span))
-    if known is not None or not (isinstance(standing, BinlogOffset) and standing.timeline):
-        return known
-    kept = store.backfills(flow, lambda one: one.startswith(f"{aim.mode}-"))
-    return next((backfill for backfill in kept if _is_same(backfill, aim, span)), None)
 
 
 def _is_same(known: Backfill, aim: Aim, span: OffsetRange) -> bool:

@@ -12,7 +12,7 @@ from databus.core.flow import Flow
 from databus.core.ledger import SpanState
 from databus.core.offset_ranges import overlap, without
 from databus.core.offsets import Offset, OffsetRange
-from databus.ops.backfill_range import moment
+from databus.ops.backfill_places import moment
 from databus.ops.backfill_status import PieceState, piece_state
 from databus.ops.ledger_range import spans_over
 from databus.runtime.context import Services

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TypeGuard
 
-from databus.core.backfill import Backfill, RangedSource
+from databus.core.backfill import Aim, Backfill, RangedSource
 from databus.core.checkpoint import Checkpoint
 from databus.core.errors import SinkSettingError, SourceDivergedError
 from databus.core.flow import Flow
@@ -39,6 +40,20 @@ def require_places(
         _require_order(flow, services, checkpoint.offset, backfill, starts)
 
 
+def asked_before(known: Sequence[Backfill], aim: Aim, words: tuple[str, str], standing: Offset) -> Backfill | None:
+    """Return the backfill that the same FILE:POS words asked for on a former server: they mean nothing on this one."""
+    if not all(file_and_position(word) or moment(word) for word in words):
+        return None
+    for backfill in known:
+        ends = (backfill.range.start, backfill.range.end)
+        if (backfill.aim, backfill.wanted) == (aim, words) and any(
+            file_and_position(word) and isinstance(standing, BinlogOffset) and _is_former(end, standing)
+            for word, end in zip(words, ends, strict=True)
+        ):
+            return backfill
+    return None
+
+
 def require_one_meaning(flow: Flow, services: Services, word: str, standing: Offset) -> None:
     """Refuse FILE:POS where a former server had a file of that name, too: it would be taken for the present one's.
 
@@ -50,7 +65,8 @@ def require_one_meaning(flow: Flow, services: Services, word: str, standing: Off
         return
     named = BinlogOffset(*place, flavor=standing.flavor)
     for span in read_ledger(flow, services).ledger.spans:
-        if _is_former(span.start, standing) and _is_former(span.end, standing) and _holds(span.start, span.end, named):
+        former = _is_former(span.start, standing) and _is_former(span.end, standing)
+        if former and isinstance(span.end, BinlogOffset) and _holds(span.start, span.end, named):
             raise SourceDivergedError(
                 f"flow {flow.name}: {word} may be a place of server {span.end.server}, which the flow read before a "
                 f"failover ({span.start} to {span.end}), or of server {standing.server}",
@@ -95,6 +111,15 @@ def _delivered_before(
             yield name, former[-1]
         elif name == flow.name and ledger.start is not None:
             yield name, ledger.start  # nothing is known of before
+
+
+def moment(text: str) -> datetime | None:
+    """Return the time that a word is, aware UTC; None when it is a place of another kind."""
+    try:
+        when = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
 
 
 def _timeline(offset: Offset) -> int:

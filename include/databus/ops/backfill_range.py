@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from databus.core.backfill import Boundary, RangedSource
 from databus.core.checkpoint import Checkpoint
@@ -19,7 +19,7 @@ from databus.core.errors import (
 from databus.core.flow import Flow
 from databus.core.offset_ranges import earlier, later
 from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering
-from databus.ops.backfill_places import require_one_meaning
+from databus.ops.backfill_places import moment, require_one_meaning
 from databus.ops.targets import Target, on_timeline, resolve
 from databus.runtime.context import Services
 
@@ -138,15 +138,6 @@ def _backward(first: KafkaOffsets, last: KafkaOffsets) -> str:
         if at > ends.get((topic, partition), (0, 0))
     ]
     return ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-
-
-def moment(text: str) -> datetime | None:
-    """Return the time that a word is, aware UTC; None when it is a place of another kind."""
-    try:
-        when = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
 
 
 def standing(flow: Flow, services: Services) -> Checkpoint:

@@ -191,7 +191,7 @@ class MysqlPositions:
         else:
             self._check_gtid_set(MysqlGtidSet.parse(text))
         place = self._first_missing(text)
-        found = self._server.head() if place is None else self.at_position(*place)
+        found = self._server.head() if place is None else self._before(*place)
         if self._server.flavor == "mysql" and not MysqlGtidSet.parse(found.gtids).contains(MysqlGtidSet.parse(text)):
             raise OffsetInvalidError(
                 f"{self._server.place}: transactions of {text} lie on both sides of "
@@ -199,6 +199,12 @@ class MysqlPositions:
                 hint="Give a set without holes: what a server's @@gtid_executed was at one moment.",
             )
         return found
+
+    def _before(self, file: str, pos: int) -> BinlogOffset:
+        """Return the place before a transaction; before a file's first one its start, at which a range can end."""
+        found = self.at_position(file, pos)
+        start = self.file_start(LogFile(file, pos))
+        return start if start.same_gtids(found) else found
 
     def at_time(self, when: datetime) -> BinlogOffset:
         """Return the last boundary at which every later transaction committed at or after a time.

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from tests.suite import child
 from tests.suite.steady import ROOT
 
 SAMPLE = (
@@ -49,8 +50,8 @@ def busy(loops: int) -> Iterator[None]:
 def main(arguments: Sequence[str]) -> int:
     """Run the sample, one process beside the loops."""
     with busy(LOOPS):
-        return subprocess.run([sys.executable, "-m", "pytest", *SAMPLE, *arguments], check=False, cwd=ROOT).returncode
+        return child.run([sys.executable, "-m", "pytest", *SAMPLE, *arguments], ROOT)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(child.interruptible(lambda: main(sys.argv[1:])))

@@ -12,13 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.steady import LIST, ROOT, commit
+from tests.suite.steady import LIST, NO_COMMIT, ROOT, commit
+from tests.suite.whole import Whole, watched
 
 FILE = "DATABUS_TEST_REPORT"
 """Variable that names the file which is written when the run ends."""
 
 HALVES = ("not full", "full")
 """Values of `-m` with which two runs take each test once between them; a run without `-m` takes all."""
+
+KINDS = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
+"""What is counted."""
+
+NAMED = ("failed", "error", "skipped", "xfailed", "xpassed")
+
+_SOME = ("keyword", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly", "setuponly", "setupplan")
+"""Options of pytest that take only some tests, or run none of them."""
 
 _HEAD = "# The last whole run of the full tier\n\n`make test-full` writes this page, a half of it with `HALF=`.\n"
 _TITLE = '## `-m "{}"`\n'
@@ -43,14 +52,13 @@ def page(kept: str, selection: str, part: str, at: str) -> str:
     return "\n".join([_HEAD, *(f"{_TITLE.format(half)}\n{found.get(half, _NOT_RUN)}" for half in HALVES)])
 
 
-def outcome(counts: Mapping[str, list[str]], at: str, minutes: float, why_cut_off: str) -> str:
-    """Return the lines of a run: commit, counts, minutes, what failed."""
+def outcome(counts: Mapping[str, list[str]], at: str, minutes: float) -> str:
+    """Return the lines of a run: commit, counts, minutes, what failed and what was skipped."""
     lines = [
         f"{_of(at)}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "* " + ", ".join(f"{len(tests)} {kind}" for kind, tests in counts.items()),
         f"* {minutes:.1f} minutes, {os.cpu_count()} cores",
-        *([f"* cut off: {why_cut_off}"] if why_cut_off else ()),
-        *(f"* {kind}: `{test}`" for kind in ("failed", "error") for test in counts[kind]),
+        *(f"* {kind}: `{test}`" for kind in NAMED for test in counts[kind]),
     ]
     return "\n".join(lines) + "\n"
 
@@ -61,35 +69,32 @@ def _of(at: str) -> str:
 
 def code(root: Path = ROOT) -> str:
     """Return the commit that a run is of, and that the files differ from it where they do."""
+    at = commit(root)
+    if at == NO_COMMIT:
+        return at
     told = subprocess.run(
         ["git", "status", "--porcelain", "--", ".", ":!docs/test_full.md", f":!docs/{LIST.name}"],
         cwd=root, check=False, capture_output=True, text=True,
     )  # fmt: skip
-    return commit(root) + (" with changes" if told.stdout.strip() else "")
+    return at + (" with changes" if told.stdout.strip() else "")
 
 
 class Report:
-    """Writes what a run came to."""
+    """Writes what a run came to; of one that was cut off, nothing."""
 
-    def __init__(self, file: Path, selection: str) -> None:
-        self._file, self._selection = file, selection
+    def __init__(self, file: Path, selection: str, whole: Whole) -> None:
+        self._file, self._selection, self._whole = file, selection, whole
         self._began = time.monotonic()
         self._at = code()  # what is run is what is there at the start
-        self._cut_off = ""
-
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        stopped = session.shouldfail or session.shouldstop
-        if stopped or exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            self._cut_off = str(stopped or pytest.ExitCode(exitstatus).name.lower())
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._whole.why:
+            terminalreporter.write_line(f"no report into {self._file}: the run was cut off", yellow=True)
+            return
         stats = terminalreporter.stats
-        counts = {
-            kind: [str(report.nodeid) for report in stats.get(kind, [])]
-            for kind in ("passed", "failed", "error", "skipped")
-        }
-        part = outcome(counts, self._at, (time.monotonic() - self._began) / 60, self._cut_off)
+        counts = {kind: [str(report.nodeid) for report in stats.get(kind, [])] for kind in KINDS}
+        part = outcome(counts, self._at, (time.monotonic() - self._began) / 60)
         kept = self._file.read_text(encoding="utf-8") if self._file.exists() else ""
         self._file.write_text(page(kept, self._selection, part, self._at), encoding="utf-8")
 
@@ -100,8 +105,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not file or hasattr(config, "workerinput"):
         return
     selection = str(config.option.markexpr)
-    chosen = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.keyword
-    if chosen or selection not in ("", *HALVES):
+    chosen = config.args_source is pytest.Config.ArgsSource.ARGS
+    if chosen or selection not in ("", *HALVES) or any(getattr(config.option, option, None) for option in _SOME):
         config.issue_config_time_warning(pytest.PytestConfigWarning(f"no report into {file}: only some tests run"), 2)
         return
-    config.pluginmanager.register(Report(Path(file), selection), "report")
+    config.pluginmanager.register(Report(Path(file), selection, watched(config)), "report")

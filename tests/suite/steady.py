@@ -11,11 +11,15 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+
+from tests.suite import child
+from tests.suite.whole import Whole, watched
 
 AT_MOST = 5
 """Failures that are tried again; more of them are no matter of unsteadiness."""
@@ -25,10 +29,12 @@ FINAL = ("???: ", "teardown: ")
 file's or the run's, which a test alone would not repeat."""
 
 FAILURES = "DATABUS_TEST_FAILURES"
-"""Variable that names the file into which a run writes which tests failed, with what was said, and which passed."""
+"""Variable that names the file into which a run writes which tests failed, with what was said, and which passed;
+it is not there where the run did not end."""
 
 ROOT = Path(__file__).parents[2]
 LIST = ROOT / "docs" / "unsteady.md"
+NO_COMMIT = "no commit"
 _RUN = """
 import sys, pytest
 try:
@@ -44,27 +50,23 @@ Run = Callable[[Sequence[str]], int]
 
 
 class Failures:
-    """The tests of a run that failed, each with the first thing that was said of it, and those that passed."""
+    """The tests of a run that failed, each with what was said of each of its phases, and those that passed."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._failed: dict[str, str] = {}
+    def __init__(self, file: Path, whole: Whole) -> None:
+        self._file, self._whole = file, whole
+        self._failed: defaultdict[str, list[str]] = defaultdict(list)
         self._passed: list[str] = []
-        self._uncollected: list[str] = []
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
-            self._uncollected.append(report.nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._failed.setdefault(report.nodeid, f"{report.when}: {_said(report)}")
+            self._failed[report.nodeid].append(f"{report.when}: {_said(report)}")
         elif report.passed and report.when == "call":
             self._passed.append(report.nodeid)
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        stopped = bool(session.shouldfail or session.shouldstop)
-        found = {"failed": self._failed, "passed": self._passed, "stopped": stopped or bool(self._uncollected)}
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # outermost: whether the run was whole is known by then
+    def pytest_sessionfinish(self) -> Generator[None]:
+        yield
+        found = {"failed": self._failed, "passed": self._passed, "stopped": bool(self._whole.why)}
         self._file.write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -72,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Note failures where the variable asks for it; a run's processes report them to their controller."""
     file = os.environ.pop(FAILURES, None)  # not for a pytest that a test runs
     if file and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Failures(Path(file)), "failures")
+        config.pluginmanager.register(Failures(Path(file), watched(config)), "failures")
 
 
 def _said(report: pytest.TestReport) -> str:
@@ -94,42 +96,56 @@ def steady(arguments: Sequence[str], run: Run, failures: Path, unsteady_list: Pa
         at: commit and time, for the list.
     """
     code = run(arguments)
+    if not failures.exists():
+        _say(f"pytest left with {code} before its run ended: nothing is known of it")
+        return code or int(pytest.ExitCode.INTERNAL_ERROR)
     if code != pytest.ExitCode.TESTS_FAILED:
         return code
     found = json.loads(failures.read_text(encoding="utf-8"))
-    failed: dict[str, str] = found["failed"]
-    final = [test for test, first in failed.items() if first.startswith(FINAL)]
+    failed: dict[str, list[str]] = found["failed"]
+    final = {test: phase for test, said in failed.items() for phase in said if phase.startswith(FINAL)}
     if found["stopped"] or final or not 0 < len(failed) <= AT_MOST:
         why = f"at most {AT_MOST} are; none of a run that was not whole, none that failed in its teardown"
-        print(f"{len(failed)} tests failed: not tried again ({why})", flush=True)
+        _say(f"{len(failed)} tests failed: not tried again ({why})")
+        for test, phase in final.items():
+            _say(f"FINAL {test}\n    {phase}")
         return code
     twice = []
-    for test, first in failed.items():
-        print(f"=== once more, alone: {test}", flush=True)
+    for test, (first, *_) in failed.items():
+        _say(f"=== once more, alone: {test}")
         again = run([test])
         passed = json.loads(failures.read_text(encoding="utf-8"))["passed"] if failures.exists() else ()
         if again != pytest.ExitCode.OK or test not in passed:  # skipped is not passed
             twice.append(test)
             continue
-        print(f"UNSTEADY {test}\n    first {first}", flush=True)
         _append(unsteady_list, at, test, first)
+        _say(f"UNSTEADY {test}\n    first {first}")
     for test in twice:
-        print(f"FAILED TWICE {test}\n    first {failed[test]}", flush=True)
+        _say(f"FAILED TWICE {test}\n    first {failed[test][0]}")
     return int(code) if twice else 0
+
+
+def _say(text: str) -> None:
+    """Print in what the terminal can show."""
+    encoding = sys.stdout.encoding or "ascii"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def _append(unsteady_list: Path, at: str, test: str, first: str) -> None:
     cell = first.replace("|", "\\|").replace("`", "'")
-    with unsteady_list.open("a", encoding="utf-8") as file:
+    with unsteady_list.open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write(f"| {at} | {test.replace('|', '/')} | `{cell}` |\n")
 
 
 def commit(root: Path = ROOT) -> str:
-    """Return the short name of the commit that is checked out."""
-    found = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=root, check=False, capture_output=True, text=True
-    )
-    return found.stdout.strip() or "no commit"
+    """Return the short name of the commit that is checked out; "no commit" where there is none, or no git."""
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=root, check=False, capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        return NO_COMMIT
+    return found.stdout.strip() or NO_COMMIT
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -140,13 +156,11 @@ def main(arguments: Sequence[str]) -> int:
 
         def run(chosen: Sequence[str]) -> int:
             failures.unlink(missing_ok=True)
-            return subprocess.run(
-                [sys.executable, "-c", _RUN, *chosen], check=False, cwd=ROOT, env=environment
-            ).returncode
+            return child.run([sys.executable, "-c", _RUN, *chosen], ROOT, environment)
 
         at = f"{datetime.now(UTC):%Y-%m-%d %H:%M} {commit()}"
         return steady(arguments, run, failures, LIST, at)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(child.interruptible(lambda: main(sys.argv[1:])))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.report import FILE, HALVES, code, outcome, page
+from tests.suite.report import FILE, HALVES, KINDS, code, outcome, page
 from tests.suite.steady import ROOT
 
 _TESTS = """
@@ -19,9 +19,9 @@ def test_three(): assert False
 """
 
 
-def part(at: str, passed: int, *failed: str, why_cut_off: str = "") -> str:
-    counts = {"passed": ["t"] * passed, "failed": list(failed), "error": [], "skipped": []}
-    return outcome(counts, at, 12.34, why_cut_off)
+def part(at: str, passed: int, *failed: str) -> str:
+    counts = {kind: list[str]() for kind in KINDS} | {"passed": ["t"] * passed, "failed": list(failed)}
+    return outcome(counts, at, 12.34)
 
 
 def test_a_run_of_all_is_the_page() -> None:
@@ -30,7 +30,7 @@ def test_a_run_of_all_is_the_page() -> None:
     assert "abc" not in whole
     assert whole.startswith("# The last whole run")
     assert "* commit `def`, 20" in whole
-    assert "* 3 passed, 1 failed, 0 error, 0 skipped\n* 12.3 minutes, " in whole
+    assert "* 3 passed, 1 failed, 0 error, 0 skipped, 0 xfailed, 0 xpassed\n* 12.3 minutes, " in whole
     assert whole.endswith("* failed: `tests/a.py::x`\n")
 
 
@@ -75,6 +75,18 @@ def test_code_that_no_commit_holds_is_told(tmp_path: Path) -> None:
     assert code(tmp_path) == f"{name} with changes"
 
 
+def run(folder: Path, *arguments: str) -> tuple[str, str]:
+    """Run the tests of a folder; return what the terminal was told, and the report ("" where there is none)."""
+    (folder / "pytest.ini").write_text("[pytest]\ntestpaths = .\nmarkers = full: f\n")
+    file = folder / "report.md"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.suite.report", *arguments],
+        cwd=folder, check=False, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), FILE: str(file)}, timeout=240,
+    )  # fmt: skip
+    return done.stdout + done.stderr, file.read_text() if file.exists() else ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -82,23 +94,61 @@ def test_code_that_no_commit_holds_is_told(tmp_path: Path) -> None:
         (["-m", "full"], ['## `-m "full"`', "* 1 passed, 0 failed"]),
         (["-m", "not full"], ['## `-m "not full"`', "* 1 passed, 1 failed"]),
         (["-n", "2", "--dist", "loadscope"], ["* 2 passed, 1 failed"]),
-        (["-x"], ["* cut off: stopping after 1 failures"]),
-        (["-k", "one"], []),
-        (["test_x.py"], []),
-        (["-m", "other"], []),
     ],
 )
-def test_a_run_of_only_some_tests_writes_no_report(tmp_path: Path, arguments: list[str], told: list[str]) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = .\nmarkers = full: f\n")
+def test_a_run_of_all_tests_or_of_a_half_writes_its_report(
+    tmp_path: Path, arguments: list[str], told: list[str]
+) -> None:
     (tmp_path / "test_x.py").write_text(_TESTS)
-    file = tmp_path / "report.md"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.suite.report", "-p", "no:cacheprovider", *arguments],
-        cwd=tmp_path, check=False, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), FILE: str(file)}, timeout=240,
-    )  # fmt: skip
-    assert file.exists() == bool(told), done.stdout + done.stderr
-    if not told:
-        assert "no report into" in done.stdout
+    said, report = run(tmp_path, *arguments)
     for line in told:
-        assert line in file.read_text(), done.stdout + done.stderr
+        assert line in report, said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-k", "one"],
+        ["test_x.py"],
+        ["-m", "other"],
+        ["--deselect", "test_x.py::test_two"],
+        ["--ignore", "test_y.py"],
+        ["--ignore-glob", "*_y.py"],
+        ["--collect-only"],
+        ["--setup-plan"],
+        ["--setup-only"],
+        ["--lf"],
+        ["--sw"],
+    ],
+    ids=" ".join,
+)
+def test_a_run_of_only_some_tests_writes_no_report(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "test_x.py").write_text(_TESTS)
+    (tmp_path / "test_y.py").write_text("def test_four(): pass\n")
+    (tmp_path / "report.md").write_text("as it was")
+    said, report = run(tmp_path, *arguments)
+    assert report == "as it was", said
+    assert "no report into" in said
+
+
+@pytest.mark.parametrize("how", ["raise KeyboardInterrupt", "assert 0", "import os; os._exit(9)"])
+def test_a_run_that_was_cut_off_leaves_the_report_of_the_last_whole_one(tmp_path: Path, how: str) -> None:
+    (tmp_path / "test_x.py").write_text(f"def test_one(): {how}\ndef test_two(): pass\n")
+    (tmp_path / "report.md").write_text("as it was")
+    arguments = ["-n", "1", "--max-worker-restart=0"] if "exit" in how else ["-x"]
+    said, report = run(tmp_path, *arguments)
+    assert report == "as it was", said
+    assert "no report into" in said
+    assert "cut off: " in said
+
+
+def test_the_report_names_what_was_skipped_or_expected_to_fail(tmp_path: Path) -> None:
+    (tmp_path / "test_x.py").write_text(
+        "import pytest\n@pytest.mark.xfail\ndef test_one(): assert 0\n"
+        "@pytest.mark.xfail\ndef test_two(): pass\n@pytest.mark.skip(reason='r')\ndef test_three(): pass\n"
+    )
+    _, report = run(tmp_path)
+    assert "* 0 passed, 0 failed, 0 error, 1 skipped, 1 xfailed, 1 xpassed\n" in report
+    for kind, test in (("xfailed", "one"), ("xpassed", "two"), ("skipped", "three")):
+        assert f"* {kind}: `test_x.py" in report
+        assert kind == "skipped" or f"* {kind}: `test_x.py::test_{test}`" in report

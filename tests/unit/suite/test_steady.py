@@ -20,7 +20,7 @@ class Runs:
         self.failures, self.list = folder / "failures.json", folder / "unsteady.md"
         self.list.write_text("")
         self.asked: list[Sequence[str]] = []
-        self.said, self.stopped, self.skipped = "call: a | b", False, ()
+        self.said, self.stopped, self.skipped = ["call: a | b"], False, ()
         self._failed, self._again, self._code = failed, again, code
 
     def __call__(self, arguments: Sequence[str]) -> int:
@@ -32,7 +32,7 @@ class Runs:
         self._write({}, [] if test in self.skipped or self._again[test] else [test])
         return self._again[test]
 
-    def _write(self, failed: dict[str, str], passed: Sequence[str] = ()) -> None:
+    def _write(self, failed: dict[str, list[str]], passed: Sequence[str] = ()) -> None:
         self.failures.write_text(json.dumps({"failed": failed, "passed": passed, "stopped": self.stopped}))
 
     def steady(self) -> int:
@@ -65,7 +65,17 @@ def test_many_failures_are_no_matter_of_unsteadiness(tmp_path: Path) -> None:
     assert runs.asked == [["whole"]]
 
 
-@pytest.mark.parametrize("how", [{"said": "???: worker gw1 crashed"}, {"said": "teardown: leak"}, {"stopped": True}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"said": ["???: worker gw1 crashed"]},
+        {"said": ["teardown: leak"]},
+        {"said": ["call: it was late", "teardown: leak"]},
+        {"said": ["call: it was late", "???: worker gw1 crashed"]},
+        {"stopped": True},
+    ],
+    ids=["lost", "teardown", "call and teardown", "call and lost", "stopped"],
+)
 def test_a_lost_process_a_teardown_and_a_run_that_was_not_whole_fail_the_run(
     tmp_path: Path, how: dict[str, Any]
 ) -> None:
@@ -107,11 +117,10 @@ def test_failures_of_a_real_run_are_noted_with_what_was_said_first(tmp_path: Pat
     told = json.loads(found.read_text())
     assert [test.partition("::")[2] for test in told["passed"]] == ["test_is_well"]
     assert not told["stopped"]
-    noted = {test.partition("::")[2]: said for test, said in told["failed"].items()}
-    assert {test: said.partition("\n")[0] for test, said in noted.items()} == {
-        "test_fails": "call: assert 1 == 2",
-        "test_never_begins": "setup: OSError: no such thing",
-        "test_fails_and_ends": "call: assert 3 == 4",
+    assert {test.partition("::")[2]: said for test, said in told["failed"].items()} == {
+        "test_fails": ["call: assert 1 == 2"],
+        "test_never_begins": ["setup: OSError: no such thing"],
+        "test_fails_and_ends": ["call: assert 3 == 4", "teardown: OSError: at the end"],
     }
 
 
@@ -128,14 +137,75 @@ def test_a_run_that_was_not_whole_is_not_saved_by_its_unsteady_test(
     (tmp_path / "test_other.py").write_text("def test_other(): pass\n")
     wrong = "import nothing_of_that_name\n" if broken == "test_other.py" else "def pytest_unconfigure(): 1 / 0\n"
     (tmp_path / broken).write_text(wrong)
-    code = (
-        "import sys; from pathlib import Path; from tests.suite import steady\n"
-        f"steady.ROOT = Path({str(tmp_path)!r}); steady.LIST = steady.ROOT / 'list.md'\n"
-        "sys.exit(steady.main(sys.argv[1:]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "-p", "tests.suite.steady", "-n", processes, str(tmp_path)],
-        cwd=ROOT, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    done = run_steady(tmp_path, processes)
     assert done.returncode not in (0, None), done.stdout + done.stderr
     assert "UNSTEADY" not in done.stdout
+
+
+_ONCE = "from pathlib import Path\ndef first():\n    was = Path(__file__).with_name('was')\n"
+_ONCE += "    now = not was.exists(); was.touch(); return now\n"
+
+
+def run_steady(folder: Path, processes: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a folder as `make test RERUN=1` does."""
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    code = (
+        "import sys; from pathlib import Path; from tests.suite import steady\n"
+        f"steady.ROOT = Path({str(folder)!r}); steady.LIST = steady.ROOT / 'list.md'\n"
+        "sys.exit(steady.main(sys.argv[1:]))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, "-p", "tests.suite.steady", "-n", processes, "--dist=loadscope",
+         "--no-loadscope-reorder", "--max-worker-restart=0", str(folder)],
+        cwd=ROOT, check=False, capture_output=True, text=True, timeout=120, errors="backslashreplace",
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p tests.suite.steady -p tests.suite.groups"}
+        | environment,
+    )  # fmt: skip
+
+
+def test_a_teardown_that_failed_beside_its_test_is_final(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        _ONCE + "import pytest\n"
+        "@pytest.fixture(scope='module', autouse=True)\ndef leak():\n    now = first()\n    yield now\n"
+        "    assert not now, 'servers are left behind'\n"
+        "def test_one(): pass\n"
+        "def test_two(leak):\n    assert not leak, 'was late'\n"
+    )
+    done = run_steady(tmp_path, "0")
+    assert done.returncode == 1, done.stdout
+    assert "    teardown: AssertionError: servers are left behind" in done.stdout
+    assert "UNSTEADY" not in done.stdout
+
+
+def test_a_process_lost_in_the_teardown_of_a_failed_test_fails_the_run(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text(
+        _ONCE + "import os, time, pytest\n"
+        "@pytest.fixture\ndef dies():\n    now = first()\n    yield now\n"
+        "    if now:\n        time.sleep(0.5); os._exit(9)\n"
+        "def test_dies(dies):\n    assert not dies\n"
+    )
+    for n in range(4):
+        (tmp_path / f"test_other_{n}.py").write_text("import time\ndef test_it(): time.sleep(0.3)\n")
+    done = run_steady(tmp_path, "2")
+    assert done.returncode != 0, done.stdout
+    assert "UNSTEADY" not in done.stdout
+
+
+def test_a_process_that_leaves_with_0_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "test_x.py").write_text("import os\ndef test_one(): os._exit(0)\ndef test_two(): assert 0\n")
+    done = run_steady(tmp_path, "0")
+    assert done.returncode == pytest.ExitCode.INTERNAL_ERROR
+    assert "pytest left with 0 before its run ended" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("said", "environment"),
+    [("key \\udc80", {}), ("Größe", {"PYTHONIOENCODING": "ascii"}), ("it", {"PATH": "/nowhere"})],
+    ids=["a lone surrogate", "an ASCII terminal", "no git"],
+)
+def test_whatever_was_said_an_unsteady_test_is_listed(tmp_path: Path, said: str, environment: dict[str, str]) -> None:
+    (tmp_path / "test_x.py").write_text(_ONCE + f"def test_one():\n    assert not first(), '{said}'\n")
+    done = run_steady(tmp_path, "0", **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "UNSTEADY test_x.py::test_one" in done.stdout
+    assert "test_x.py::test_one" in (tmp_path / "list.md").read_text()

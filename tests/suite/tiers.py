@@ -142,6 +142,13 @@ FULL = (
     Full(
         "integration/test_failover.py", "test_another_server_behind_the_same_address_is_noticed", "mariadb", "[mysql]"
     ),
+    Full(
+        "integration/test_backfill_failover.py",
+        "test_older_rows_are_not_put_over_newer_documents",
+        "mariadb",
+        "[mysql]; places of MariaDB: the file's other tests",
+    ),
+    Full("integration/test_backfill_failover.py", "test_refused_before_anything_moves", "mariadb", "[mysql]"),
     Full("integration/test_bench.py", "test_every_figure_with_a_bar", "", "a tool's check; the other benches"),
     Full("integration/test_bench_mirror.py", "", "", "a tool's check; test_bench_mirror_link.py"),
     Full(

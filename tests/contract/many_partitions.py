@@ -36,14 +36,15 @@ def offsets(positions: Sequence[int]) -> KafkaOffsets:
     return KafkaOffsets({"wide": dict(enumerate(positions))}, {"wide": "id"}, epochs, {"wide": {1: 2}})
 
 
-def history(batches: int, partitions: int, moved: int = 3, seed: int = 1) -> list[HistoryEntry]:
+def history(batches: int, partitions: int, moved: int = 3, *, in_turn: bool = False) -> list[HistoryEntry]:
     """Return a history that begins at its first checkpoint, each batch of which moves a few partitions."""
-    chosen, at = random.Random(seed), [10] * partitions
+    chosen, at = random.Random(1), [10] * partitions
     none: tuple[dict, ...] = ()
     entries = [HistoryEntry(1, "start", "run", "", None, offsets(at), 0, Epoch(1), {}, none, NOON)]
     for batch in range(1, batches + 1):
         before = offsets(at)
-        for partition in chosen.sample(range(partitions), moved):
+        turn = [(batch * moved + step) % partitions for step in range(moved)]
+        for partition in turn if in_turn else chosen.sample(range(partitions), moved):
             at[partition] += 1
         after = offsets(at)
         receipt = WriteReceipt("search", 0, batch, moved, {"shop.orders": moved}, (), {"orders": {"created": moved}})

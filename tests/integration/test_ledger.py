@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,10 +19,14 @@ from confluent_kafka.admin import AdminClient
 from databus import Batching, Kafka, __version__
 from databus.checkpoints.session import start_client
 from databus.core.errors import RecordingError
+from databus.ops.journey import lines
 from databus.ops.ledger import read_ledger, summary
 from databus.ops.ledger_verify import Verification, verify
 from databus.ops.services import open_services
+from databus.ops.trace import trace
+from databus.ops.trace_query import recognise
 from databus.records import tables as t
+from databus.records.merged_pages import MergedPages
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.records.store import RecordStore
@@ -413,3 +418,36 @@ def test_log_that_was_purged_is_said_and_not_held_against_the_ledger(world: Worl
     told = [what for subject, what in found.looked_at if subject == "log"]
     assert told
     assert all("not read again, source_offset_purged" in what for what in told)
+
+
+def test_merged_batches_are_proved_and_traced_as_what_they_are(world: World) -> None:
+    """Parts against ZooKeeper, reports, markers, topics and the log read again; the flow goes on behind them."""
+    shop = small(Shop(world, "ledger_merged"), 30)
+    shop.writer.run(40)
+    world.run(shop.flow)
+    with RecordStore(world.settings.records_url) as records:
+        batches = Reports(records).newest(shop.name, 100)[0].batch
+        found = MergedPages(records, newest_kept=2).merge(datetime.now(UTC) + timedelta(days=1))
+    assert found.gone >= batches - 4 > 2
+
+    def verified() -> dict[str, list[str]]:
+        with open_services(shop.flow, world.connections, world.settings) as services:
+            verification = verify(shop.flow, services, None, __version__)
+        assert [str(p) for p in verification.problems] == []
+        told: dict[str, list[str]] = {}
+        for subject, what in verification.looked_at:
+            told.setdefault(subject, []).append(what)
+        return told
+
+    told = verified()
+    assert "are merged into 1 pages" in told["pages"][1]
+    assert told["log"] == [f"batches {batches - 2}–{batches} read again: 3 equal"]
+    (journey,) = trace(recognise(f"{shop.name}:0:0"), [shop.flow], (world.connections, world.settings), "")
+    assert journey.change.event_id
+    assert ("note", f"batches 1–{batches - 2} were merged: which of them it was is not told any more") in lines(journey)
+    # A window pages out on; its claim does not take what ZooKeeper still holds of the part for missing.
+    shop.writer.run(10)
+    world.run(shop.flow)
+    assert "are merged into 1 pages" in verified()["pages"][1]
+    with RecordStore(world.settings.records_url) as records:
+        assert min(report.batch for report in Reports(records).newest(shop.name, 1_000)) == batches - 2

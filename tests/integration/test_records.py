@@ -29,8 +29,10 @@ from databus.records.summary import summarize
 from databus.records.tables import metadata, schema_version
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import postgres_url
+from tests.contract.growth import GrowthContract
 from tests.contract.ledger_pages import LedgerPagesContract
 from tests.contract.many_partitions import ManyPartitionsContract
+from tests.contract.merged_pages import MergedPagesContract
 from tests.contract.record_samples import NOON, check, held, report
 from tests.contract.records_v1 import insert_batch, statements
 from tests.ports import ports_from
@@ -210,7 +212,7 @@ def test_a_database_from_before_migrations_is_adopted_by_processes_that_start_to
     together(database, (1, 6, 11))
     with RecordStore(database) as store, store.transaction() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
-        assert context.get_current_revision() == "0008"
+        assert context.get_current_revision() == "0009"
         assert compare_metadata(context, metadata) == []
         assert connection.execute(sa.select(schema_version.c.version)).scalars().all() == [SCHEMA_VERSION]
     with RecordStore(database) as store:
@@ -242,6 +244,22 @@ class TestLedgerPages(LedgerPagesContract):
 
 class TestManyPartitions(ManyPartitionsContract):
     """Places of many partitions on both."""
+
+    @pytest.fixture
+    def url(self, url):
+        return url
+
+
+class TestMergedPages(MergedPagesContract):
+    """Old batches merged, on both."""
+
+    @pytest.fixture
+    def url(self, url):
+        return url
+
+
+class TestGrowth(GrowthContract):
+    """A year's growth, on both."""
 
     @pytest.fixture
     def url(self, url):

@@ -19,23 +19,45 @@ app = typer.Typer(help="The records store: what may be forgotten.", no_args_is_h
 @app.command()
 def prune(
     keep: Annotated[str, typer.Option("--keep", help='Age of what is kept, e.g. "30d".')] = "30d",
-    execute: Annotated[bool, typer.Option("--execute", help="Delete it.")] = False,
+    merge: Annotated[
+        str | None, typer.Option("--merge", help='Age of batches that stay single, e.g. "1h"; as --keep unless given.')
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Delete and merge it.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show the results of checks, quality and lineage windows that are older than a limit; `--execute` deletes them.
+    """Show what is older than a limit: results of checks, quality, lineage windows, single batches; `--execute` acts.
 
-    Reports of batches, the ledger and held-back rows stay: `databus ledger --verify` and `databus trace` need them.
+    Batches are merged: one ledger page and one report tell of many from then on, their range and their sums. Held-back
+    rows stay, with the batches that held them back: `databus ledger --verify` and `databus trace` go on from what is
+    left.
     """
-    limit = KeepLimit.parse(keep)
-    if limit.max_age_s is None or limit.max_bytes is not None:
-        raise ConfigError(f"--keep={keep!r} is not an age", hint='Write an age, e.g. "30d" or "12h".')
+    before, single = (
+        datetime.now(UTC) - timedelta(seconds=_age(name, given))
+        for name, given in (("keep", keep), ("merge", merge or keep))
+    )
+    from databus.records.merged_pages import MergedPages
     from databus.records.retention import RecordRetention
     from databus.records.store import RecordStore
 
-    before = datetime.now(UTC) - timedelta(seconds=limit.max_age_s)
     with RecordStore(Settings.from_environment().records_url) as store:
-        retention = RecordRetention(store)
+        retention, merging = RecordRetention(store), MergedPages(store)
         found = retention.prune(before) if execute else retention.surplus(before)
+        merged = merging.merge(single) if execute else merging.surplus(single)
+    found = {**found, "databus_ledger": merged.gone, "databus_batches": merged.gone}
     show_rows([{"table": name, "rows": rows} for name, rows in found.items()], ("table", "rows"), output)
-    if output is Format.TABLE and not execute:
+    if output is not Format.TABLE:
+        return
+    ERR.print(
+        f"{merged.single} batches older than {single:%Y-%m-%d %H:%M} UTC stay single: they hold rows back, stand alone "
+        "between gaps, amendments and set-backs, or have no report that says the same",
+        highlight=False,
+    )
+    if not execute:
         ERR.print(f"nothing is deleted; add --execute (older than {before:%Y-%m-%d %H:%M} UTC)", highlight=False)
+
+
+def _age(option: str, given: str) -> float:
+    limit = KeepLimit.parse(given)
+    if limit.max_age_s is None or limit.max_bytes is not None:
+        raise ConfigError(f"--{option}={given!r} is not an age", hint='Write an age, e.g. "30d" or "12h".')
+    return limit.max_age_s

@@ -21,7 +21,9 @@ CHECKPOINT = Form(
 HISTORY_ENTRY = Form(
     "history entry",
     "number action who why previous offset batch epoch counts receipts at plan_hash watermark bytes",
+    "merged",
 )
+MERGED = Form("merged entries", "first batch batches", part=True)
 
 Epoch = NewType("Epoch", int)
 """Number of a claim of a flow's lease: the fencing token. Raised by each claim, never reused."""
@@ -140,6 +142,30 @@ def merged_outputs(
 
 
 @dataclass(frozen=True)
+class Merged:
+    """What an entry stands for that several commits were merged into; such entries are in ledger pages only.
+
+    Attributes:
+        first: number of the first of them.
+        batch: batch number of the first.
+        batches: how many they are.
+    """
+
+    first: int
+    batch: int
+    batches: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return MERGED.write({"first": self.first, "batch": self.batch, "batches": self.batches})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Merged:
+        """Read what `to_json` wrote."""
+        return cls(**MERGED.read(data))
+
+
+@dataclass(frozen=True)
 class HistoryEntry:
     """One commit or amendment in a flow's history.
 
@@ -158,6 +184,7 @@ class HistoryEntry:
         plan_hash: hash of the committed plan, of a commit; "" in entries written before it was kept.
         watermark: running maximum of commit time after, of a commit.
         bytes: log bytes of the range, of a commit; None in entries written before it was kept.
+        merged: the commits that this one stands for; None for one that stands for itself.
     """
 
     number: int
@@ -174,6 +201,12 @@ class HistoryEntry:
     plan_hash: str = ""
     watermark: datetime | None = None
     bytes: int | None = None
+    merged: Merged | None = None
+
+    @property
+    def first(self) -> int:
+        """Number of the first entry that it stands for; its own where it stands for itself."""
+        return self.merged.first if self.merged else self.number
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
@@ -193,6 +226,7 @@ class HistoryEntry:
                 "plan_hash": self.plan_hash,
                 "watermark": self.watermark.isoformat() if self.watermark else None,
                 "bytes": self.bytes,
+                **({"merged": self.merged.to_json()} if self.merged else {}),
             }
         )
 
@@ -215,4 +249,5 @@ class HistoryEntry:
             data.get("plan_hash", ""),
             datetime.fromisoformat(data["watermark"]) if data.get("watermark") else None,
             data.get("bytes"),
+            Merged.from_json(data["merged"]) if data.get("merged") else None,
         )

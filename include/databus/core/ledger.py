@@ -48,6 +48,7 @@ class Span:
         batch: batch number after it; 0 where none tells.
         bytes: log bytes; None when they are not known: a gap, a hole, a part of a batch, an entry of an older version.
         tables: counts by table.
+        first_batch: number of the first batch, where several were merged; 0 where it is one.
         partial: a rewind went into the middle of this batch; counts and bytes are the whole batch's, or unknown.
         cause: of a gap, or of a range that the history tells of but did not count.
     """
@@ -61,6 +62,7 @@ class Span:
     tables: Mapping[str, TableCounts] = field(default_factory=dict)
     partial: bool = False
     cause: str = ""
+    first_batch: int = 0
 
 
 @dataclass(frozen=True)
@@ -198,10 +200,10 @@ class _Chain:
         if last is None:
             self._start = entry.previous or entry.offset
             return
-        if entry.number <= last.number:
+        if entry.first <= last.number:
             self._wrong(entry, f"comes after entry {last.number}")
-        elif entry.number != last.number + 1:
-            self._wrong(entry, f"follows {last.number}: entries {last.number + 1}–{entry.number - 1} are missing")
+        elif entry.first != last.number + 1:
+            self._wrong(entry, f"follows {last.number}: entries {last.number + 1}–{entry.first - 1} are missing")
         if entry.epoch < last.epoch and entry.action != "adopt":  # a restored ZooKeeper counts again from the copy's
             self._wrong(entry, f"is of epoch {entry.epoch}, the one before it of {last.epoch}")
         if entry.action == "start":
@@ -234,10 +236,13 @@ class _Chain:
                 )
         self._compare_receipts(entry)
         self._shares.commit(entry)
-        state = _state(entry.counts)
+        state, first = _state(entry.counts), entry.merged.batch if entry.merged else 0
         self._spans.append(
-            Span(before, entry.offset, state, entry.number, entry.batch, entry.bytes, dict(entry.counts))
-        )
+            Span(
+                before, entry.offset, state, entry.number, entry.batch, entry.bytes, dict(entry.counts),
+                first_batch=first,
+            )
+        )  # fmt: skip
 
     def _compare_receipts(self, entry: HistoryEntry) -> None:
         """Compare what each sink confirmed with what the batch counts as dispatched or refused."""

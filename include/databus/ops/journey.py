@@ -78,6 +78,7 @@ def batch_json(batch: BatchRecord) -> dict[str, Any]:
     """Return what a trace tells of a batch: its number, run, range, code and times."""
     return {
         "batch": batch.batch,
+        **({"first_batch": batch.first_batch} if batch.first_batch is not None else {}),
         "mode": batch.mode,
         "run_id": batch.run_id,
         "run_url": batch.run_url,
@@ -104,6 +105,8 @@ def lines(journey: Journey) -> Iterator[tuple[str, str]]:
         moved = f"{batch.batch} ({batch.mode})  ({batch.start}, {batch.end}]  {batch.rows} rows"
         yield "batch", f"{moved}  committed {batch.committed_at.isoformat()}"
         yield "run", f"{batch.run_id}  {batch.run_url}".rstrip()
+        if batch.merged:
+            yield "note", batch.merged
     for sighting in journey.sightings:
         extra = "  tombstone" if sighting.tombstone else ""
         yield sighting.sink, f"{sighting.place}{extra}  {sighting.state}".rstrip()
@@ -113,5 +116,7 @@ def lines(journey: Journey) -> Iterator[tuple[str, str]]:
         moved = f"{hop.batch.batch} ({hop.batch.mode})  {hop.batch.rows} records"
         yield "batch", f"{moved}  committed {hop.batch.committed_at.isoformat()}"
         yield "run", f"{hop.batch.run_id}  {hop.batch.run_url}".rstrip()
+        if hop.batch.merged:
+            yield "note", f"{hop.mirror}: {hop.batch.merged}"
     for note in journey.notes:
         yield "note", note

@@ -89,9 +89,13 @@ def own_history(flow: Flow, services: Services, sink: str) -> list[HistoryEntry]
 
 
 def merged(history: Sequence[HistoryEntry], pages: Sequence[Page]) -> tuple[HistoryEntry, ...]:
-    """Return history and pages as one; pages of a life of the flow that has ended (see `begins_anew`) are left out."""
+    """Return history and pages as one; pages of a life of the flow that has ended (see `begins_anew`) are left out.
+
+    Of what was merged, which ZooKeeper may still hold, the merged page is taken.
+    """
     found = {} if begins_anew(history, pages) else {page.number: page.entry for page in pages if page.entry}
-    found.update({entry.number: entry for entry in history})
+    merged_upto = max((number for number, entry in found.items() if entry.merged), default=0)
+    found.update({entry.number: entry for entry in history if entry.number > merged_upto})
     return tuple(entry for _, entry in sorted(found.items()))
 
 
@@ -149,7 +153,8 @@ def _span(spans: Sequence[Span]) -> Mapping[str, Any]:
     for span in spans:
         for counts in span.tables.values():
             rows = rows.plus(counts)
-    batches = f"{first.batch}–{last.batch}" if len(spans) > 1 else str(first.batch)
+    begins = first.first_batch or first.batch
+    batches = f"{begins}–{last.batch}" if len(spans) > 1 or begins != last.batch else str(begins)
     kind = str(first.state) if first.state in (SpanState.GAP, SpanState.UNKNOWN) else "read"
     return {
         "from": str(first.start),

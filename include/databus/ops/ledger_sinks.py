@@ -66,8 +66,9 @@ def _claim(
 ) -> SinkClaim:
     """Return what entries say of a sink: the flow's, and between them those of the times when it was behind."""
     commits = [entry for entry in (*state.entries, *own) if entry.action == "commit"]
-    # A sink's own batches are numbered above all that went before: by number they lie where they were written.
-    commits.sort(key=lambda entry: entry.batch)
+    # A sink's own batches are numbered above all that went before: by number they lie where they were written. Of what
+    # was merged it wrote none behind them: a part ends where it joins again.
+    commits.sort(key=lambda entry: entry.merged.batch if entry.merged else entry.batch)
     hashes = {entry.batch: entry.plan_hash for entry in commits if entry.plan_hash}
     receipts = [(e.batch, r) for e in commits for r in e.receipts if r.get("sink") == sink]
     checkpoint, plan = standing

@@ -119,10 +119,10 @@ def _pages(state: LedgerState) -> Evidence:
         return Evidence("pages", (told,))
     problems = [f"page {page.number} cannot be read: {page.problem}" for page in state.pages if page.entry is None]
     numbers = [page.number for page in state.pages]
-    first = numbers[0] if numbers else 0
-    for before, after in pairwise(numbers):
-        if after != before + 1:
-            problems.append(f"pages {before + 1}–{after - 1} are missing")
+    first = state.pages[0].first if numbers else 0
+    for before, after in pairwise(state.pages):
+        if after.first != before.number + 1:
+            problems.append(f"pages {before.number + 1}–{after.first - 1} are missing")
     by_number = {entry.number: entry for entry in state.history}
     if by_number:
         head, oldest = max(by_number), min(by_number)
@@ -135,10 +135,17 @@ def _pages(state: LedgerState) -> Evidence:
             problems.append(f"entries before {oldest} are gone from ZooKeeper and have no page")
     for page in state.pages:
         entry = by_number.get(page.number)
-        if page.entry is not None and entry is not None and page.entry != entry:
+        alone = page.entry is not None and page.entry.merged is None
+        if page.entry is not None and alone and entry is not None and page.entry != entry:
             problems.append(f"page {page.number} differs from the history: {_difference(page.entry, entry)}")
-    told = f"{len(numbers)} pages from {first} on against history; {state.unpaged} entries wait for theirs"
-    return Evidence("pages", (told,), tuple(problems))
+    looked_at = [f"{len(numbers)} pages from {first} on against history; {state.unpaged} entries wait for theirs"]
+    parts = [page.entry.merged for page in state.pages if page.entry is not None and page.entry.merged]
+    if parts:
+        batches = sum(part.batches for part in parts)
+        looked_at.append(
+            f"{batches} batches are merged into {len(parts)} pages: their ranges and sums are shown, not each of them"
+        )
+    return Evidence("pages", tuple(looked_at), tuple(problems))
 
 
 def _difference(page: HistoryEntry, entry: HistoryEntry) -> str:

@@ -42,6 +42,7 @@ class BatchRecord:
         refilled: filled in from history after a kill: durations and checks are not known.
         spec_hash: hash of the flow's definition and the code's version; "" when refilled.
         code_version: version of this package that moved it; "" when not known.
+        first_batch: number of the first of several batches that were merged, the last of which is `batch`; else None.
     """
 
     flow: str
@@ -64,6 +65,14 @@ class BatchRecord:
     refilled: bool = False
     spec_hash: str = ""
     code_version: str = ""
+    first_batch: int | None = None
+
+    @property
+    def merged(self) -> str:
+        """What is not told any more of several batches that were merged; "" for one."""
+        if self.first_batch is None:
+            return ""
+        return f"batches {self.first_batch}–{self.batch} were merged: which of them it was is not told any more"
 
     @property
     def rows(self) -> int:
@@ -98,6 +107,7 @@ def batch_record(row: Row, counts: Iterable[Row], receipts: Iterable[Row], check
         watermark=row["watermark"],
         committed_at=row["committed_at"],
         refilled=row["refilled"],
+        first_batch=row["first_batch"],
         tables={
             c["table_name"]: TableCounts(c["read"], c["filtered"], c["quarantined"], c["dispatched"]) for c in counts
         },

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 import sqlalchemy as sa
 
 from databus.core.checkpoint import HistoryEntry
-from databus.core.errors import RecordingError
-from databus.core.offset_ranges import moved_part
-from databus.core.offsets import OffsetRange
 from databus.core.protocols import Clock
 from databus.records import tables as t
+from databus.records.entry_reports import put_report
 from databus.records.offset_map_rows import map_rows
 from databus.records.page_rows import Page, PageEnd, of_flow, page_end, page_row, whole
-from databus.records.ranges import ranges_of_batch
 from databus.records.run_rows import run_number
 from databus.records.store import RecordStore
 
@@ -73,12 +69,15 @@ class LedgerPages:
             if entries[0].action == "start" and first is not None and first.entry != entries[0]:
                 generation, found = generation + 1, {}
                 log.warning("flow %s: its history begins anew; its ledger goes on as generation %d", flow, generation)
-            differs = next((e for e in entries if e.number in found and found[e.number].entry != e), None)
+            merged = {number for number, page in found.items() if page.first < page.number}
+            alone = {number: page.entry for number, page in found.items() if number not in merged}
+            differs = next((e for e in entries if e.number in alone and alone[e.number] != e), None)
             if differs is not None:
                 log.error("flow %s: entry %d of the history differs from its ledger page", flow, differs.number)
                 return differs.number - 1 if differs is not entries[0] else 0
-            self._insert(connection, flow, generation, [e for e in entries if e.number not in found])
-            self._refill(connection, flow, entries)
+            single = [entry for entry in entries if entry.number > max(merged, default=0)]
+            self._insert(connection, flow, generation, [e for e in single if e.number not in found])
+            self._refill(connection, flow, single)
         return entries[-1].number
 
     def pages(self, flow: str) -> list[Page]:
@@ -99,6 +98,34 @@ class LedgerPages:
         wanted = of_flow(flow, generation).where(t.AMENDED).order_by(t.ledger.c.number)
         with self.store.transaction() as connection:
             return list(whole(connection, flow, generation, connection.execute(wanted).all()))
+
+    def last_before(self, flow: str, before: datetime, newest_kept: int) -> tuple[int, int] | None:
+        """Return generation and number of the last page that was written before a time and is not of the newest."""
+        c = t.ledger.c
+        with self.store.transaction() as connection:
+            generation = _generation(connection, flow)
+            mine = (c.flow == flow) & (c.generation == generation)
+            newest = sa.select(c.number).where(mine).order_by(c.number.desc()).offset(max(newest_kept, 1)).limit(1)
+            number = connection.execute(newest).scalar_one_or_none()
+            if number is None:
+                return None
+            old = sa.select(sa.func.max(c.number)).where(mine & (c.number <= number) & (c.paged_at < before))
+            found = connection.execute(old).scalar_one()
+            return None if found is None else (generation, found)
+
+    def following(self, flow: str, generation: int, after: int, last: int, most: int) -> list[Page]:
+        """Return the pages of a generation behind a number, up to another and no more than so many, ascending."""
+        c = t.ledger.c
+        wanted = of_flow(flow, generation).where((c.number > after) & (c.number <= last)).order_by(c.number).limit(most)
+        with self.store.transaction() as connection:
+            return list(whole(connection, flow, generation, connection.execute(wanted).all()))
+
+    @contextmanager
+    def locked(self, flow: str) -> Iterator[sa.Connection]:
+        """Yield a connection in a transaction in which nobody else writes the flow's pages."""
+        with self.store.transaction() as connection:
+            self._lock(connection, flow)
+            yield connection
 
     def within(self, flow: str, generation: int, first: int, last: int) -> list[Page]:
         """Return the pages of a generation from one number to another, both inclusive, ascending."""
@@ -159,12 +186,7 @@ class LedgerPages:
                 commits.pop((row.batch, row.plan_hash), None)
         for entry in commits.values():
             run = run_number(self.store, connection, flow, entry.who, "")
-            number = connection.execute(
-                t.batches.insert().returning(b.id), [_report_row(flow, run, entry)]
-            ).scalar_one()
-            for table, rows in _report_children(flow, entry):
-                if rows:
-                    connection.execute(table.insert(), [{**row, "batch": number} for row in rows])
+            put_report(connection, flow, entry, {"run": run, "refilled": True})
         if commits:
             log.warning(
                 "flow %s: reports of %d committed batches were missing and are filled in from history: %s",
@@ -188,36 +210,3 @@ def _pages(connection: sa.Connection, flow: str, generation: int, first: int) ->
     c = t.ledger.c
     wanted = of_flow(flow, generation).where(c.number >= first).order_by(c.number)
     return whole(connection, flow, generation, connection.execute(wanted).all())
-
-
-def _report_row(flow: str, run: int, entry: HistoryEntry) -> dict[str, Any]:
-    if entry.previous is None:
-        raise RecordingError(f"flow {flow}: entry {entry.number} of the history commits from nowhere")
-    covered = moved_part(OffsetRange(entry.previous, entry.offset))
-    return {
-        "run": run,
-        "flow": flow,
-        "batch": entry.batch,
-        "plan_hash": entry.plan_hash,
-        "spec_hash": "",
-        "mode": "live",
-        "epoch": entry.epoch,
-        "attempt": 1,
-        "range_start": covered.start.to_json(),
-        "range_end": covered.end.to_json(),
-        "rows": sum(counts.read for counts in entry.counts.values()),
-        "bytes": entry.bytes or 0,
-        "durations_ms": {},
-        "watermark": entry.watermark,
-        "committed_at": entry.at,
-        "refilled": True,
-    }
-
-
-def _report_children(flow: str, entry: HistoryEntry) -> list[tuple[sa.Table, list[dict[str, Any]]]]:
-    counts = [{"table_name": name, **asdict(counts)} for name, counts in sorted(entry.counts.items())]
-    kept = {"slot": 0, "written": 0, "rejected": 0, "duplicate": False, "rows": {}, "outputs": {}}
-    receipts = [{"sink": r["sink"], **{name: r.get(name, kept[name]) for name in kept}} for r in entry.receipts]
-    start = (entry.previous or entry.offset).to_json()
-    ranges = ranges_of_batch(start, entry.offset.to_json(), [r["outputs"] for r in receipts])
-    return [(t.table_counts, counts), (t.receipts, receipts), (t.ranges, [{"flow": flow, **row} for row in ranges])]

@@ -80,16 +80,22 @@ class LedgerReports:
     def __init__(self, store: RecordStore) -> None:
         self.store = store
 
-    def facts(self, flow: str) -> list[ReportFact]:
-        """Return what all reports of a flow say, in the order they were stored."""
+    def facts(self, flow: str, numbers: tuple[int, int] | None = None) -> list[ReportFact]:
+        """Return what the reports of a flow say, in the order they were stored.
+
+        Args:
+            flow: flow name.
+            numbers: first and last of the batches that are asked for; None for all.
+        """
         b = t.batches.c
+        wanted = (b.flow == flow) if numbers is None else (b.flow == flow) & b.batch.between(*numbers)
         with self.store.transaction() as connection:
-            batches = connection.execute(sa.select(t.batches).where(b.flow == flow).order_by(b.id)).mappings().all()
-            mine = sa.select(b.id).where(b.flow == flow)
+            batches = connection.execute(sa.select(t.batches).where(wanted).order_by(b.id)).mappings().all()
+            mine = sa.select(b.id).where(wanted)
             counts: dict[int, dict[str, TableCounts]] = {}
             for c in connection.execute(sa.select(t.table_counts).where(t.table_counts.c.batch.in_(mine))).mappings():
-                numbers = TableCounts(c["read"], c["filtered"], c["quarantined"], c["dispatched"])
-                counts.setdefault(c["batch"], {})[c["table_name"]] = numbers
+                told = TableCounts(c["read"], c["filtered"], c["quarantined"], c["dispatched"])
+                counts.setdefault(c["batch"], {})[c["table_name"]] = told
             receipts: dict[int, dict[tuple[str, int], tuple[int, Mapping[str, int], int]]] = {}
             for r in connection.execute(sa.select(t.receipts).where(t.receipts.c.batch.in_(mine))).mappings():
                 fact = (r["written"], r["rows"], r["rejected"])

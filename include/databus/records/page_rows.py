@@ -31,18 +31,23 @@ class Page:
     entry: HistoryEntry | None
     problem: str = ""
 
+    @property
+    def first(self) -> int:
+        """Number of the first entry that it stands for; its own where it holds that one alone."""
+        return self.entry.first if self.entry else self.number
 
-_Row = tuple[int, int | None, Any]
+
+_Row = sa.Row[int, int | None, Any]
 """Number, base and entry of a page as they are stored."""
 
 
-def of_flow(flow: str, generation: int) -> sa.Select[_Row]:
+def of_flow(flow: str, generation: int) -> sa.Select[int, int | None, Any]:
     """Return the query for the rows of a generation's pages."""
     c = t.ledger.c
     return sa.select(c.number, c.base, c.entry).where((c.flow == flow) & (c.generation == generation))
 
 
-def whole(connection: sa.Connection, flow: str, generation: int, rows: Sequence[sa.Row[_Row]]) -> Iterator[Page]:
+def whole(connection: sa.Connection, flow: str, generation: int, rows: Sequence[_Row]) -> Iterator[Page]:
     """Yield stored pages, ascending; those that they are differences to are read too, unless they are among them."""
     at, place = 0, None
     for number, base, stored in rows:
@@ -68,8 +73,8 @@ def _place(stored: Any, before: Json | None) -> Json | None:
 def _read(generation: int, number: int, stored: Any, before: Json | None) -> tuple[Page, Json | None]:
     """Return a page, and where it ends; None where that cannot be read."""
     try:
-        whole = unpacked(stored, before)
-        return Page(generation, number, HistoryEntry.from_json(whole)), whole["offset"]
+        found = unpacked(stored, before)
+        return Page(generation, number, HistoryEntry.from_json(found)), found["offset"]
     except (CheckpointFormatError, KeyError, TypeError, ValueError, AttributeError) as error:
         return Page(generation, number, None, f"{type(error).__name__}: {error}"), None
 
@@ -105,9 +110,9 @@ def page_row(flow: str, generation: int, entry: HistoryEntry, before: PageEnd | 
         entry: the entry.
         before: the page before it; None to store one that can be read by itself.
     """
-    follows = before is not None and before.number == entry.number - 1 and entry.action == "commit"
-    near = follows and before is not None and entry.number - before.base < WHOLE_EVERY
-    stored, chained = packed(entry.to_json(), before.offset.to_json() if near and before is not None else None)
+    near = before is not None and before.number == entry.number - 1 and entry.number - before.base < WHOLE_EVERY
+    follows = near and before is not None and entry.action == "commit" and before.offset == entry.previous
+    stored, chained = packed(entry.to_json(), chained=follows)
     return {
         "flow": flow,
         "generation": generation,

@@ -33,17 +33,16 @@ def many(place: Json | None) -> bool:
     return sum(len(partitions) for partitions in place.get("positions", {}).values()) > FEW
 
 
-def packed(entry: Json, before: Json | None) -> tuple[dict[str, Any], bool]:
+def packed(entry: Json, *, chained: bool) -> tuple[dict[str, Any], bool]:
     """Return what is stored of a history entry, and whether it can be read only after the page before it.
 
     Args:
         entry: in JSON, whole.
-        before: where the page before it ended, whole; None to store an entry that can be read by itself.
+        chained: whether it begins where the page before it ended, and may be read after that one only.
     """
     previous, offset = entry["previous"], entry["offset"]
     if not many(previous) or offset.get("kind") != "kafka":
         return dict(entry), False
-    chained = before == previous
     begins = {"from": _BEFORE} if chained else previous
     return {**entry, "previous": begins, "offset": {"from": _HERE, _PATCH: difference(previous, offset)}}, chained
 

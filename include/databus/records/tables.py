@@ -55,6 +55,7 @@ batches = sa.Table(
     # Filled in from history after a kill: durations, checks and the spec's hash are not known.
     sa.Column("refilled", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("code_version", sa.String(50), nullable=False, server_default=""),  # "" in older and refilled reports
+    sa.Column("first_batch", sa.BigInteger),  # of several that were merged into this one; NULL in a single batch's
     sa.UniqueConstraint("flow", "batch", "plan_hash"),
 )
 

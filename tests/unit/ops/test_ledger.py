@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from databus.core.checkpoint import Epoch, HistoryEntry
+from databus import Flow, Mock, Noop
+from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.gaps import Gap
 from databus.core.ledger import build
+from databus.core.merging import merged as merge
 from databus.core.offsets import SequenceOffset
 from databus.ops.ledger import LedgerState, begins_anew, merged, summary
+from databus.ops.ledger_sinks import _claim
 from databus.records.page_rows import Page
+from databus.sinks.kafka.evidence import output_problems
 
 NOON = datetime(2026, 1, 1, tzinfo=UTC)
+CHECKPOINT = Checkpoint(SequenceOffset(6), 7, Epoch(1), "run", "", {}, None, NOON)
 
 
 def entry(number: int, action: str = "commit", **fields) -> HistoryEntry:
@@ -86,3 +91,34 @@ def test_a_gap_stands_for_itself() -> None:
         ("read", "8"),
     ]
     assert [g["cause"] for g in shown["gaps"]] == ["purged"]
+
+
+def test_of_what_was_merged_the_page_counts_also_while_history_still_has_some_of_it() -> None:
+    part = merge(CHAIN[1:5])
+    kept = [*pages(CHAIN[:1]), Page(1, part.number, part), *pages(CHAIN[5:])]
+    assert (part.number, part.first, part.batch, part.bytes) == (5, 2, 4, 4)
+    assert merged(CHAIN[3:], kept) == (CHAIN[0], part, *CHAIN[5:])
+    one, several = state(CHAIN[3:], pages(CHAIN)), state(CHAIN[3:], kept)
+    assert several.ledger.problems == ()
+    assert {**summary(several), "entries": 0} == {**summary(one), "entries": 0}
+    alone = summary(state([], [kept[0], kept[1]]))
+    assert alone["spans"][0]["batches"] == "1–4"
+    hole = state([], [kept[0], Page(1, 6, merge(CHAIN[3:6]))])
+    assert "entries 2–3 are missing" in str(hole.ledger.problems[0])
+
+
+def test_what_a_sink_wrote_alone_lies_behind_the_part_that_was_merged_around_it() -> None:
+    def wrote(batch: int, first: int) -> dict:
+        facts = {"first_offset": first, "last_offset": first + 1, "records": 2}
+        return {"sink": "kafka", "batch": batch, "rows": {"shop.orders": 2}, "outputs": {"t[0]": facts}}
+
+    alone, behind = wrote(4, 20), (replace(entry(9), receipts=(wrote(4, 20),), batch=4),)
+    chain = [
+        *(replace(e, receipts=(wrote(e.batch, e.batch * 2),)) for e in CHAIN[1:3]),
+        *(replace(e, receipts=(), batch=e.batch + 3) for e in CHAIN[3:5]),  # it was behind
+    ]
+    flow = Flow(name="orders", source=Mock(rows=1), sinks=(Noop(name="kafka"),))
+    claim = _claim(flow, state([], [Page(1, 5, merge(chain))]), "kafka", behind, (CHECKPOINT, None))
+    assert [receipt["outputs"]["t[0]"]["first_offset"] for _, receipt in claim.receipts] == [2, 20]
+    assert claim.receipts[-1] == (4, alone)
+    assert output_problems(claim, {"t[0]": 22}) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from databus.ops.ledger import read_ledger
 from databus.ops.ledger_range import spans_over
 from databus.records import page_rows
 from databus.records import tables as t
+from databus.records.merged_pages import MergedPages
 from databus.records.recorder import SqlRecorder
 from databus.runtime.context import Services
 
@@ -186,3 +187,11 @@ def test_what_cannot_be_searched_is_read_whole(recorder: SqlRecorder, opened: Ca
         connection.execute(t.ledger.update().where(t.ledger.c.number == 15).values(entry={"v": 9}))
     hole = OffsetRange(chain.entries[13].offset, chain.entries[14].offset)
     assert missing(wanted, spans_over(FLOW, services, wanted)) == (hole,)
+
+
+def test_merged_pages_show_the_same_coverage(recorder: SqlRecorder, opened: Callable[..., Services]) -> None:
+    chain = Chain(partitions, 3, seed=5, setbacks=0.04).grow(150)
+    services = opened(chain.entries)
+    whole, wanted = read_ledger(FLOW, services).ledger.spans, list(ranges(chain, 20))
+    assert MergedPages(recorder.store, newest_kept=10).merge(datetime.now(UTC) + timedelta(days=1)).gone > 50
+    assert [missing(one, spans_over(FLOW, services, one)) for one in wanted] == [missing(o, whole) for o in wanted]

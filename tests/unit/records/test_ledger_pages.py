@@ -6,11 +6,25 @@ import pytest
 
 from databus.records.recorder import SqlRecorder
 from databus.runtime.page_out import page_out
+from tests.contract.growth import GrowthContract
 from tests.contract.ledger_pages import FLOW, Flow, LedgerPagesContract
 from tests.contract.many_partitions import ManyPartitionsContract
+from tests.contract.merged_pages import MergedPagesContract
 
 
 class TestLedgerPages(LedgerPagesContract):
+    @pytest.fixture
+    def url(self, tmp_path):
+        return f"sqlite:///{tmp_path}/records.db"
+
+
+class TestMergedPages(MergedPagesContract):
+    @pytest.fixture
+    def url(self, tmp_path):
+        return f"sqlite:///{tmp_path}/records.db"
+
+
+class TestGrowth(GrowthContract):
     @pytest.fixture
     def url(self, tmp_path):
         return f"sqlite:///{tmp_path}/records.db"

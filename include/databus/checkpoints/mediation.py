@@ -155,7 +155,7 @@ class ZooKeeperMediation:
             StaleEpochError: another run claimed the flow since.
             CheckpointUnavailableError: no answer: the same again tells whether it was applied.
         """
-        paths, said = self._layout.flow(flow), (accepted.who, accepted.why, self._clock.now())
+        paths, said = self._paths(flow), (accepted.who, accepted.why, self._clock.now())
         lost: list[Exception] = []
         for attempt in range(_ROUNDS):
             state = self._read(flow, sync=attempt > 0)

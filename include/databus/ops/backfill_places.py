@@ -30,8 +30,9 @@ def require_places(
     """
     locate, starts = locating(source, checkpoint.offset), []
     for number, piece in enumerate(backfill.pieces):
-        if locate(piece.start) == piece.start and locate(piece.end) == piece.end and _timeline(checkpoint.offset) == 0:
-            continue  # there was no failover
+        moved = _timeline(checkpoint.offset) > 0  # what is done is not asked for: its log may be gone with its server
+        if not moved and locate(piece.start) == piece.start and locate(piece.end) == piece.end:
+            continue
         state = piece_state(flow, services, backfill, number)
         if not state.done:
             starts.append(locate(state.stands or piece.start))

@@ -51,6 +51,9 @@ class Kept:
 
     pending_plan = gaps
 
+    def of_sink(self, _sink: str) -> Kept:
+        return Kept([])  # none was ever behind
+
 
 class Chain:
     """A history that commits, skips, and is set back."""

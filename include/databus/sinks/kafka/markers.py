@@ -18,10 +18,13 @@ from databus.core.errors import CheckpointFormatError, MarkerDivergedError
 from databus.core.plan import Plan
 from databus.core.stored_form import Form
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
-from databus.sinks.kafka.places import Place
 
 MARKER_TOPIC = "_databus_markers"
 MAX_METADATA_BYTES = 1024
+
+Place = tuple[str, int, int, int]
+"""File, position, ordinal and part of a row. Rows of a slot come in this order, those of files with short names first:
+one place tells of all files how far they were written."""
 
 MARKER = Form("marker", "batch hash state chunk last done written outputs end at epoch refreshed_s", "before", "place")
 """`refreshed_s` came after version 1 and decides nothing: `021bfd3` passes over what it does not know in a marker."""

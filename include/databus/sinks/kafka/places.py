@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-Place = tuple[str, int, int, int]
-"""File, position, ordinal and part of a row. Rows of a slot come in this order, those of files with short names first:
-one place tells of all files how far they were written."""
+from databus.sinks.kafka.markers import Place
 
 
 def last_place(rows: pa.RecordBatch) -> Place:

@@ -26,8 +26,8 @@ from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.kafka.callbacks import fatal_error_raised
 from databus.rows.columns import views
 from databus.sinks.kafka.kept_sessions import keep, kept, take
-from databus.sinks.kafka.markers import Marker, MarkerKey, Resume, compare
-from databus.sinks.kafka.places import Place, last_place, rows_until
+from databus.sinks.kafka.markers import Marker, MarkerKey, Place, Resume, compare
+from databus.sinks.kafka.places import last_place, rows_until
 from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS, ProducerSettings, Producing, Session
 from databus.sinks.kafka.standing import Standing
 from databus.sinks.kafka.taken import Taken

@@ -13,7 +13,7 @@ from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import kafka_error
 from databus.kafka.headers import ORIGIN
 from databus.rows.raw_records import Header, RawRecords
-from databus.sinks.kafka.places import Place
+from databus.sinks.kafka.markers import Place
 from databus.sinks.kafka.session import Producing
 from databus.sinks.kafka.tally import Tally
 from databus.sinks.kafka.writer import KafkaSlotWriter

@@ -81,7 +81,3 @@ class GrowthContract:
         assert rows[0] == rows[1]  # nothing stays for each batch, however many a prune merges
         stays, window = (sizes[1] - sizes[0]) * PRUNES, grown / batches * WINDOW
         assert sizes[1] + stays + window < LIMIT, f"{sizes[1]} + {stays} a year + {window:.0f} not merged yet"
-        # Whole places in each page and report, as they were stored once, fill it in hours.
-        if partitions == 10_000:
-            once = 4 * len(str(entries[-1].offset.to_json()))
-            assert grown / batches < once / 10

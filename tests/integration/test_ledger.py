@@ -428,7 +428,7 @@ def test_merged_batches_are_proved_and_traced_as_what_they_are(world: World) -> 
     with RecordStore(world.settings.records_url) as records:
         batches = Reports(records).newest(shop.name, 100)[0].batch
         found = MergedPages(records, newest_kept=2).merge(datetime.now(UTC) + timedelta(days=1))
-    assert found.gone >= batches - 4 > 2
+    assert found.gone >= batches - 3 > 2
 
     def verified() -> dict[str, list[str]]:
         with open_services(shop.flow, world.connections, world.settings) as services:

@@ -14,10 +14,17 @@ All of them are above the well-known ones, and below the range from which the ke
 AIRFLOW = range(25_000, 27_000)
 """The part of each range that tests/e2e alone asks for: a process may take other tests once Airflow has gone."""
 
-_RANGES = 3
+PROCESSES = 3
+"""There are ports for so many."""
 
 
 def ports_from(first: int) -> int:
-    """First port of a sandbox in this process: `first`, or as much lower as the process has others before it."""
+    """First port of a sandbox in this process: `first`, or as much lower as the process has others before it.
+
+    Raises:
+        ValueError: there are more processes than ranges of ports.
+    """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    return first - APART * (worker % _RANGES)
+    if worker >= PROCESSES:
+        raise ValueError(f"process gw{worker} has no ports of its own: a run has at most {PROCESSES} processes (-n)")
+    return first - APART * worker

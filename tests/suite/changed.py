@@ -1,74 +1,71 @@
 """The tests that a change touches: those that import what changed, as far as they take minutes.
 
 `python -m tests.suite.changed [--since COMMIT] [--minutes N] [--list] [pytest's arguments]`: without --since, what is
-not committed. A unit test is touched if it imports a changed module in any number of steps; one that starts servers, if
-it or a helper beside it imports one directly, or is changed itself. Where these take longer than the minutes, the
-nearest and shortest are run, and the others are told. What whole flows do is in the whole run only.
+not committed. A test without servers is touched if it imports a changed module in any number of steps, also by a name
+in a string; one that starts servers, if it or a helper beside it imports one directly, or is changed itself, and where
+there is none such, the nearest. What is no module counts for the modules that name it. Where nothing is found, the
+tests of the nearest package are. Where all that takes longer than the minutes, the nearest and shortest are run, and
+the others told. It ends with 5, as pytest, where no test was run, and with 2 where it cannot be known which.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 
-from tests.suite.groups import group_of, seconds_of
+from tests.suite import child
+from tests.suite.groups import LIGHT, group_of, seconds_of
+from tests.suite.imports import Imports, UnreadableError, imports, module_of, modules, naming
 from tests.suite.steady import ROOT
+from tests.suite.tiers import FULL
 
-Imports = Mapping[str, frozenset[str]]
-"""Module → modules that it imports directly, of those of this repository."""
-
-_ALL_IN_THE_FULL_TIER = 5
+_NOTHING_RAN = 5
 """Pytest's code where no test is left."""
 
-_ROOTS = {"databus": "include", "tests": "."}
+_CANNOT_TELL = 2
 
-
-def modules() -> dict[str, Path]:
-    """Return every module of the product and the tests, by its dotted name."""
-    found = {}
-    for package, root in _ROOTS.items():
-        for path in (ROOT / root / package).rglob("*.py"):
-            found[module_of(str(path.relative_to(ROOT)))] = path
-    return found
-
-
-def module_of(file: str) -> str:
-    """Return the dotted name of a module by its path in the repository; "" for what is none of the product or tests."""
-    parts = Path(file).with_suffix("").parts
-    parts = parts[1:] if parts[0] == "include" else parts
-    if not file.endswith(".py") or parts[0] not in _ROOTS:
-        return ""
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imports(known: Mapping[str, Path], gone: Iterable[str] = ()) -> Imports:
-    """Read every module's imports, also inside functions and of modules that are gone; a `conftest.py` counts for all
-    below its folder, that of all tests for the unit tests.
-    """
-    named = frozenset(known) | frozenset(gone)
-    found = {name: _imported(path, named) for name, path in known.items()}
-    conftests = {name.rpartition(".")[0]: name for name in known if name.rpartition(".")[2] == "conftest"}
-    for name in list(found):
-        if name.startswith("tests."):
-            above = {conftest for package, conftest in conftests.items() if name.startswith(f"{package}.")}
-            found[name] |= above - {name, *(() if _is_unit(name) else ("tests.conftest",))}
-    return found
+_NAMES_AT_MOST = 8
 
 
 def touched(changed: Iterable[str], known: Imports) -> set[str]:
     """Return the test modules that a change of modules touches."""
     changed = set(changed)
-    everything = _importers(changed, known, steps=None)
+    everything = importing(changed, known)
     near = _importers(changed, known, steps=1)
     helpers = {name for name in near if name.startswith("tests.") and not _is_test(name)}
     near |= _importers(helpers, known, steps=1)
-    return {name for name in everything if _is_test(name) and (_is_unit(name) or name in near or name in changed)}
+    found = {name for name in everything if _is_light(name) or name in near or name in changed}
+    if any(not _is_light(name) for name in found):
+        return found
+    for steps in range(2, len(known)):  # no server test is near: those that are nearest
+        beside = _importers(changed, known, steps) & everything
+        if beside - found or everything == found:
+            return found | beside
+    return found
+
+
+def importing(changed: Iterable[str], known: Imports) -> set[str]:
+    """Return the test modules that import what changed in any number of steps."""
+    return {name for name in _importers(set(changed), known, steps=None) if _is_test(name)}
+
+
+def of_package(place: str, known: Imports) -> set[str]:
+    """Return the tests of the nearest package of a module or a file's folder, where it has any: by the tests' folders,
+    or by what imports a module of it.
+    """
+    parts = place.split(".")[1:]
+    for end in range(len(parts), 0, -1):
+        package = ".".join(parts[:end])
+        folders = tuple(f"tests.{kind}{package}." for kind in ("unit.", "", "integration."))
+        found = {name for name in known if _is_test(name) and name.startswith(folders)}
+        inside = {name for name in known if name.startswith(f"databus.{package}.")}
+        if found := found or touched(inside, known):
+            return found
+    return set()
 
 
 def nearest(tests: Iterable[str], changed: Iterable[str], known: Imports, seconds: Mapping[str, float]) -> list[str]:
@@ -117,36 +114,90 @@ def _is_test(name: str) -> bool:
     return name.startswith("tests.") and name.rpartition(".")[2].startswith("test_")
 
 
-def _is_unit(name: str) -> bool:
-    return name.startswith("tests.unit.")
+def _is_light(name: str) -> bool:
+    return name.replace(".", "/").startswith(LIGHT)
 
 
-@cache
-def _imported(path: Path, known: frozenset[str]) -> frozenset[str]:
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    if path == ROOT / "tests" / "conftest.py":  # its plugins are named as strings
-        found |= {name for name in known if name.startswith("tests.suite.")}
-    found |= {package for name in found for package in _packages(name)}  # importing a.b runs a/__init__ too
-    return frozenset(found & known)
+def changed_files(since: str | None, root: Path = ROOT) -> list[str]:
+    """Return the paths that differ from a commit; of a file that was moved, both.
 
+    Raises:
+        UnreadableError: there is no git, no repository or no such commit.
+    """
 
-def _packages(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[:end]) for end in range(2, len(parts))]  # the roots are imported by all
-
-
-def _changed_files(since: str | None) -> list[str]:
     def git(*arguments: str) -> list[str]:
-        return subprocess.run(
-            ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
-        ).stdout.splitlines()
+        try:
+            done = subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True)
+        except FileNotFoundError as error:
+            raise UnreadableError("git: no such program: it tells what changed") from error
+        except subprocess.CalledProcessError as error:
+            said = error.stderr.decode(errors="replace").strip().partition("\n")[0]
+            raise UnreadableError(f"git {arguments[0]}: {said} (SINCE is a commit of this repository)") from error
+        return [name.decode(errors="surrogateescape") for name in done.stdout.split(b"\0") if name]
 
-    return [*git("diff", "--name-only", since or "HEAD"), *git("ls-files", "--others", "--exclude-standard")]
+    new = git("ls-files", "--others", "--exclude-standard", "-z")
+    return [*git("diff", "--name-only", "--no-renames", "-z", since or "HEAD", "--"), *new]
+
+
+class Choice:
+    """The test modules to run for files that changed, and what is to be told of the others."""
+
+    def __init__(self, files: Iterable[str], minutes: float) -> None:
+        self.paths = modules()
+        names = {file: module_of(file) for file in files}
+        gone = {name for name in names.values() if name} - set(self.paths)
+        known = imports(self.paths, gone)
+        sources = {file: {name} if name else naming(file, self.paths) for file, name in names.items()}
+        self.changed = {name for name in names.values() if name}
+        self.by_package: list[str] = []
+        self.unknown: list[str] = []
+        found: set[str] = set()
+        for file, of in sorted(sources.items()):
+            tests = touched(of, known)
+            if not tests and (tests := of_package(names[file] or _place(file), known)):
+                self.by_package.append(file)
+            if not tests:
+                self.unknown.append(file)
+            found |= tests
+        every = frozenset[str]().union(*sources.values())
+        found = {name for name in found if name in self.paths}
+        far = {name for name in importing(every, known) if name in self.paths} - found
+        self._seconds = _seconds(self.paths)
+        self.fit, left = within(nearest(found, every, known, self._seconds), self.changed, self._seconds, minutes * 60)
+        self.left = [*left, *nearest(far, every, known, self._seconds)]
+
+    def files(self, names: Iterable[str]) -> list[str]:
+        """Return the modules' paths in the repository."""
+        return sorted(str(self.paths[name].relative_to(ROOT)) for name in names)
+
+    def whole(self) -> list[str]:
+        """Return changed test files of which some tests are in the full tier only: these are run as well."""
+        full = {f"tests/{entry.file}" for entry in FULL}
+        return [file for file in self.files(set(self.fit) & self.changed) if file in full]
+
+    def tell(self, every: bool) -> None:
+        """Print what is run for what, and what is not."""
+        print(f"{len(self.changed)} modules changed; {len(self.fit)} test files are run", flush=True)
+        if self.by_package:
+            print(f"no test imports or names them, the nearest package's are run: {_listed(self.by_package)}")
+        if self.unknown:
+            print(f"no test is known for: {_listed(self.unknown)}")
+        if self.left:
+            longer = sum(self._seconds[name] for name in self.left) / 60
+            files = self.files(self.left)
+            told = ", ".join(files) if every else _listed(files)
+            print(f"left out: {len(files)} files farther away, some {longer:.0f} minutes (make test): {told}")
+        sys.stdout.flush()
+
+
+def _place(file: str) -> str:
+    """Return the dotted place of a file that is no module: of one of the product or the tests, its folder's."""
+    return module_of(str(Path(file).with_name("__init__.py")))
+
+
+def _listed(files: Sequence[str]) -> str:
+    more = len(files) - _NAMES_AT_MOST
+    return ", ".join(files[:_NAMES_AT_MOST]) + (f" and {more} more (--list)" if more > 0 else "")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -156,28 +207,29 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=float, default=8, help="about how long it may take (8)")
     parser.add_argument("--list", action="store_true", help="print the test files, run none")
     options, rest = parser.parse_known_args(arguments)
-    paths = modules()
-    names = {file: module_of(file) for file in _changed_files(options.since)}
-    changed = {name for name in names.values() if name}
-    known = imports(paths, changed - set(paths))
-    found, seconds = touched(changed, known), _seconds(paths)
-    chosen, left = within(nearest(found, changed, known, seconds), changed, seconds, options.minutes * 60)
-    files = sorted(str(paths[name].relative_to(ROOT)) for name in chosen)
-    print(f"{len(changed)} modules changed, {len(found)} test files import them", flush=True)
-    if left:
-        longer = sum(seconds[name] for name in left) / 60
-        print(
-            f"left out: {len(left)} files farther away, some {longer:.0f} minutes (--minutes, or make test)", flush=True
-        )
-    if others := sorted(file for file, name in names.items() if not name):
-        print(f"no test is known by imports for: {', '.join(others)}", flush=True)
-    if options.list or not files:
-        print(*files, sep="\n")
+    try:
+        files = changed_files(options.since)
+        choice = Choice(files, options.minutes)
+    except UnreadableError as error:
+        print(error, file=sys.stderr)
+        return _CANNOT_TELL
+    if not files:
+        print(f"nothing differs from {options.since or 'HEAD'} (SINCE=commit)")
+    choice.tell(every=options.list)
+    if options.list:
+        print(*choice.files(choice.fit), sep="\n")
         return 0
-    command = [sys.executable, "-m", "pytest", "-m", "not full", *files, *rest]
-    code = subprocess.run(command, check=False, cwd=ROOT).returncode
-    return 0 if code == _ALL_IN_THE_FULL_TIER else code
+    whole = choice.whole()
+    others = [file for file in choice.files(choice.fit) if file not in whole]
+    pytest = [sys.executable, "-m", "pytest"]
+    codes = [child.run([*pytest, "-m", "not full", *others, *rest], ROOT)] if others else []
+    codes += [child.run([*pytest, *whole, *rest], ROOT)] if whole else []
+    ran = [code for code in codes if code != _NOTHING_RAN]
+    if not ran:
+        print("no test was run" + (": what is chosen is in the full tier only (make test-full)" if codes else ""))
+        return _NOTHING_RAN
+    return next((code for code in ran if code), 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(child.interruptible(lambda: main(sys.argv[1:])))

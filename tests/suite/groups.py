@@ -13,6 +13,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+from tests.ports import PROCESSES
+
 _AIRFLOW = "tests/e2e/"
 """Waits for Airflow half of its time."""
 
@@ -21,6 +23,9 @@ _PACKAGES = (_AIRFLOW, "tests/spark/")
 
 _SERVERS = ("tests/integration/", _AIRFLOW)
 """Tests in these start servers, which stay for the tests that follow."""
+
+LIGHT = ("tests/unit/", "tests/airflow/", "tests/dags/")
+"""Tests in these start no servers."""
 
 _THIRD = "gw2"
 
@@ -83,7 +88,7 @@ def seconds_of(group: str) -> float:
     measured = _measured().get(group)
     if measured is not None:
         return measured
-    return 0.0 if group.startswith("tests/unit/") else _UNMEASURED_SERVER_TEST_S
+    return 0.0 if group.startswith(LIGHT) else _UNMEASURED_SERVER_TEST_S
 
 
 @cache
@@ -96,6 +101,17 @@ def store_seconds(seconds: dict[str, float]) -> None:
     """Keep the groups' seconds for the order of later runs."""
     rounded = {group: round(took, 1) for group, took in sorted(seconds.items()) if took >= 1}
     _SECONDS.write_text(json.dumps(rounded, indent=1) + "\n", encoding="utf-8")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse more processes than there are ports for.
+
+    Raises:
+        pytest.UsageError: a run is asked for with more.
+    """
+    processes = len(config.getoption("tx", None) or ())
+    if processes > PROCESSES:
+        raise pytest.UsageError(f"{processes} processes: servers have ports for {PROCESSES} (PROCESSES={PROCESSES})")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:

@@ -168,7 +168,10 @@ FULL = (
     Full("integration/test_mirror_heartbeats.py", "test_mirror_maker_s_own", "", "our own heartbeats"),
     Full("integration/test_sandbox.py", "test_servers_that_other_tests_share", "", "the tests that share them"),
     Full(
-        "e2e/test_airflow.py", "test_an_outage_is_retried", "", "a killed task is retried; outages: test_bad_input.py"
+        "e2e/test_airflow.py",
+        "test_an_outage_is_retried",
+        "",
+        "a killed task is retried; outages: integration/test_bad_input.py",
     ),
     Full("e2e/test_watch_airflow.py", "", "", "integration/test_watch.py, with Airflow's health as it answers"),
     Full("integration/test_trace.py", "", "debezium", "[row]"),
@@ -186,13 +189,12 @@ FULL = (
         "e2e/test_wake.py", "", "", "a DAG woken by rows: test_control_plane.py; takeover: integration/test_takeover.py"
     ),
     Full("e2e/test_lineage_after_kill.py", "", "", "lineage of runs: test_airflow.py; a killed task: the same"),
-    Full("integration/test_mirror_secured.py", "test_wrong_credentials", "target", "each side's own; test_security.py"),
     Full("integration/test_sink_kafka_spark.py", "", "", "test_path.py, through the same workers"),
     Full(
         "integration/test_kafka_planned_gaps.py",
         "test_a_plan_in_flight_goes_on_over",
         "latest",
-        "earliest; both: unit/sources/test_kafka_planned.py",
+        "[earliest]; both: unit/sources/test_kafka_planned.py",
     ),
     Full(
         "integration/test_kafka_registry.py", "test_an_outage", "", "what does not decode; outages: test_bad_input.py"

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from tests.ports import AIRFLOW, APART, FIRST, ports_from
+from tests.ports import AIRFLOW, APART, FIRST, PROCESSES, ports_from
 from tests.suite.steady import ROOT
 
 EPHEMERAL = 32_768
@@ -38,6 +42,19 @@ def test_the_processes_ranges_lie_apart_and_where_the_kernel_takes_none(monkeypa
     assert all(before[1] <= after[0] for before, after in pairwise(ranges))
     assert ranges[0][0] > 1024
     assert ranges[-1][1] <= EPHEMERAL
+
+
+def test_more_processes_than_ranges_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", f"gw{PROCESSES}")
+    with pytest.raises(ValueError, match="gw3 has no ports of its own: a run has at most 3 processes"):
+        ports_from(FIRST)
+    (tmp_path / "test_it.py").write_text("def test_it(): pass\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.suite.groups", "-n", f"{PROCESSES + 1}", "--dist=loadscope"],
+        cwd=tmp_path, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "4 processes: servers have ports for 3 (PROCESSES=3)" in done.stderr
 
 
 @pytest.mark.parametrize(("file", "first"), asked())

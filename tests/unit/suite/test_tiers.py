@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,15 +11,48 @@ from tests.suite.groups import group_of, seconds_of
 from tests.suite.steady import ROOT
 from tests.suite.tiers import FULL, Full
 
+CASE = re.compile(r"\[([\w-]+)\]")
+FILE = re.compile(r"[\w/*]*test_[\w*]+\.py")
+FUNCTION = re.compile(r"\btest_\w+\b(?!\*|\.py)")
 
-def functions(file: Path) -> list[str]:
-    return [node.name for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)]
+
+@pytest.fixture(scope="module")
+def collected() -> list[str]:
+    """Return each test of the files that the tiers name, as pytest names them."""
+    files = sorted({f"tests/{entry.file}" for entry in FULL})
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-n", "0", *files],
+        cwd=ROOT, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line for line in done.stdout.splitlines() if "::" in line]
 
 
-@pytest.mark.parametrize("entry", FULL, ids=lambda entry: f"{entry.file}-{entry.test[:40]}-{entry.case}")
-def test_each_entry_names_a_test_and_what_stays_of_it(entry: Full) -> None:
-    assert any(name.startswith(entry.test or "test_") for name in functions(ROOT / "tests" / entry.file))
-    assert entry.stays
+def function_of(nodeid: str) -> str:
+    return nodeid.partition("[")[0]
+
+
+def test_each_entry_has_tests_and_what_it_says_stays_does(collected: list[str]) -> None:
+    stay = {test for test in collected if not any(entry.has(test) for entry in FULL)}
+    whole_files = {f"tests/{entry.file}" for entry in FULL if not entry.test and not entry.case}
+    wrong = []
+    for entry in FULL:
+        tests = [test for test in collected if entry.has(test)]
+        functions = {function_of(test) for test in tests}
+        roots = (ROOT / "tests", ROOT / "tests" / Path(entry.file).parent)
+        beside = [function_of(test) for test in stay if test.startswith(f"tests/{entry.file}::")]
+
+        def files(pattern: str, roots: tuple[Path, ...] = roots) -> set[str]:
+            found = {path.relative_to(ROOT).as_posix() for root in roots for path in root.glob(pattern)}
+            return found - whole_files
+
+        cases, named = CASE.findall(entry.stays), FUNCTION.findall(entry.stays)
+        gone = [f"[{case}]" for case in cases if not any(t.startswith(f"{f}[{case}") for f in functions for t in stay)]
+        gone += [file for file in FILE.findall(entry.stays) if not files(file)]
+        gone += [name for name in named if not any(f.rpartition("::")[2].startswith(name) for f in beside)]
+        if gone or not tests or not entry.stays:
+            wrong.append((entry, f"{len(tests)} tests; do not stay: {gone}"))
+    assert wrong == []
 
 
 def test_an_entry_has_its_cases_only() -> None:

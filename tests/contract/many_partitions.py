@@ -159,7 +159,10 @@ class ManyPartitionsContract:
             stands = provenance.stands_at(FLOW)
             assert isinstance(stands, KafkaOffsets)
             assert stands.generations == {"wide": {1: 2}}
-            moved = next(p for p, at in entries[2].offset.places().items() if at != entries[1].offset.places()[p])
-            batches = provenance.read(FLOW, f"wide[{moved[1]}]", entries[2].offset.places()[moved][1] - 1)
+            first, second = entries[1].offset, entries[2].offset
+            assert isinstance(first, KafkaOffsets)
+            assert isinstance(second, KafkaOffsets)
+            moved = next(p for p, at in second.places().items() if at != first.places()[p])
+            batches = provenance.read(FLOW, f"wide[{moved[1]}]", second.places()[moved][1] - 1)
             assert 2 in [batch.batch for batch in batches]
             assert provenance.bounds(FLOW, SOURCE, f"wide[{moved[1]}]") is not None

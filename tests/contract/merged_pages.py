@@ -92,8 +92,11 @@ class MergedPagesContract:
         assert sorted(fact.batch for fact in facts) == sorted(commits)
         assert [fact.compared(commits[fact.batch]) for fact in facts] == [[]] * len(facts)
         # A place is found in its part, which says that it is one.
-        at = entries[10].offset.places()
-        moved = next(place for place, where in at.items() if where != entries[9].offset.places()[place])
+        one, next_one = entries[9].offset, entries[10].offset
+        assert isinstance(one, KafkaOffsets)
+        assert isinstance(next_one, KafkaOffsets)
+        at = next_one.places()
+        moved = next(place for place, where in at.items() if where != one.places()[place])
         with RecordReader(url) as records:
             (batch,) = Provenance(records).read(FLOW, f"wide[{moved[1]}]", at[moved][1] - 1)
             assert (batch.first_batch, batch.batch) == (1, 19)

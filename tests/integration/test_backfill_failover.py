@@ -283,6 +283,7 @@ def test_a_place_between_transactions_that_the_new_server_logged_in_another_orde
         head = source.latest_offset()
         standing = BinlogOffset(head.file, head.pos, head.gtids, head.flavor, head.server, timeline=1)
         found = source.located(before, standing)
+        assert isinstance(found, BinlogOffset)
         assert (found.same_gtids(before), found.timeline, found.server) == (True, 1, head.server)
         with pytest.raises((OffsetInvalidError, SourceDivergedError)):
             source.located(after, standing)

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from databus import __version__
+from databus.core.amendments import AcceptedOutputs
 from databus.core.backfill import Aim, Mode
 from databus.core.errors import SinkError, SinkOutputChangedError
 from databus.core.plan import Plan
@@ -257,7 +258,7 @@ def test_a_checkpoint_that_knows_no_topics_learns_them(world: OneProcessWorld) -
     till.batch()
     with till.services() as services:
         lease = services.store.claim(till.name, "an older version", 0)
-        said = accept.AcceptedOutputs("test", "an older version", {"kafka": {till.name: None}})
+        said = AcceptedOutputs("test", "an older version", {"kafka": {till.name: None}})
         assert services.store.accept_outputs(till.name, lease, said).to_json()["v"] == 1
         lease.release()
     till.batch()

@@ -19,6 +19,7 @@ from databus.core.settings import Settings
 from databus.sinks.kafka import Kafka
 from databus.sinks.kafka.markers import MARKER_TOPIC
 from databus.sinks.kafka.sink import KafkaSink
+from databus.sinks.kafka.writer import KafkaSlotWriter
 from tests.contract.sink_contract import ORDERS, Change, SinkContract, inserts, source_plan
 from tests.integration.kafka_target import (
     DEADLINE_S,
@@ -103,7 +104,9 @@ class TestRecords:
         assert len(receipt.rejected) == 1
         again = strict.writer(plan).write(batches, 0)  # killed before its commit, and the setting is back
         assert (again.duplicate, again.rejected) == (True, receipt.rejected)
-        assert not strict.writer(replace(plan, flow=f"{plan.flow}.quarantine")).fails  # a replay holds it back again
+        replay = strict.writer(replace(plan, flow=f"{plan.flow}.quarantine"))
+        assert isinstance(replay, KafkaSlotWriter)
+        assert not replay.fails  # it holds the row back again
 
     def test_records_close_to_the_limit_pass(self, servers: str) -> None:
         adapter = KafkaAdapter(servers, topic_config={"max.message.bytes": "2000"}, compression="none")

@@ -43,9 +43,9 @@ test: setup java ## Every path once, on real servers that it starts itself (PROC
 	$(BIN)/python -m $(if $(filter 1,$(RERUN)),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
 
 test-full: setup java ## The whole suite: all servers, engines and kinds, long faults (HALF="not full", HALF=full: in two runs)
-	DATABUS_TEST_REPORT=$(CURDIR)/docs/test_full.md $(BIN)/python -m pytest $(IN_PROCESSES) $(if $(HALF),-m "$(HALF)") $(ARGS)
+	DATABUS_TEST_REPORT="$(CURDIR)/docs/test_full.md" $(BIN)/python -m pytest $(IN_PROCESSES) $(if $(HALF),-m "$(HALF)") $(ARGS)
 
-test-changed: setup java ## What a change touches, by imports, in about 8 minutes (SINCE=commit; default: what is not committed; ARGS="--minutes 20")
+test-changed: setup java ## What a change touches, by imports and names, in about 8 minutes (SINCE=commit; default: what is not committed; ARGS="--minutes 20")
 	$(BIN)/python -m tests.suite.changed $(if $(SINCE),--since $(SINCE)) $(ARGS)
 
 test-loaded: setup java ## A sample of the server tests beside two busy loops
@@ -91,8 +91,8 @@ format: setup ## Format the code, and repair what ruff can
 	$(BIN)/ruff check --fix .
 
 docker-check: $(TOOLS)/composecheck ## Compose file, Dockerfiles, scripts and versions of docker/ (needs no docker engine)
-	$(TOOLS)/venv/bin/python docker/check.py --composecheck $(abspath $<) \
-	    --hadolint $(abspath $(TOOLS))/venv/bin/hadolint --shellcheck $(abspath $(TOOLS))/venv/bin/shellcheck
+	$(TOOLS)/venv/bin/python docker/check.py --composecheck "$(CURDIR)/$<" \
+	    --hadolint "$(CURDIR)/$(TOOLS)/venv/bin/hadolint" --shellcheck "$(CURDIR)/$(TOOLS)/venv/bin/shellcheck"
 
 bench-decode: setup java ## Rows per CPU-second of decoding (ARGS="--scaling" starts Spark too)
 	$(BIN)/databus bench decode $(ARGS)
@@ -186,4 +186,4 @@ $(TOOLS)/venv/.ready: docker/check-requirements.txt
 
 $(TOOLS)/composecheck: $(TOOLS)/venv/.ready $(wildcard docker/composecheck/*)
 	cd docker/composecheck && CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-mod=readonly GOWORK=off \
-	    $(CURDIR)/$(TOOLS)/venv/bin/go build -buildvcs=false -trimpath -o $(CURDIR)/$@ .
+	    "$(CURDIR)/$(TOOLS)/venv/bin/go" build -buildvcs=false -trimpath -o "$(CURDIR)/$@" .

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from databus.bench.metadata import BARS, PHASES, run
@@ -13,7 +11,6 @@ from tests.ports import ports_from
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
 
 
-@pytest.mark.skipif("DATABUS_TEST_BENCH" not in os.environ, reason="takes a minute: DATABUS_TEST_BENCH=1")
 def test_a_history_is_written_kept_in_part_and_the_scheduler_watched_on_it() -> None:
     options = MetadataOptions(flows=1, every_seconds=20, days=0.1, keep_days=0.05, seconds=5)
     figures = run(options, lambda _: None, ports_from=ports_from(23_000)).figures

@@ -56,4 +56,5 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tell progress so where a person reads: not in a run's processes, nor where -q or -v asks for more or less."""
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None and config.get_verbosity() == 0 and not hasattr(config, "workerinput"):
+        terminal.showfspath = False  # pytest's own line of a file, which one process writes, would double it
         config.pluginmanager.register(RunProgress(terminal), "run-progress")

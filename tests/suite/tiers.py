@@ -185,6 +185,7 @@ FULL = (
     Full("integration/test_sandbox.py", "test_kafka_keeps_its_messages", "", "kills of brokers in tests of sinks"),
     Full("integration/test_bench_catchup.py", "", "", "a tool's check; test_bench_mirror_link.py"),
     Full("integration/test_bench_trace.py", "", "", "a tool's check; test_bench_mirror_link.py"),
+    Full("integration/test_bench_metadata.py", "", "", "a tool's check; Airflow on its database: e2e/test_airflow.py"),
     Full(
         "e2e/test_wake.py", "", "", "a DAG woken by rows: test_control_plane.py; takeover: integration/test_takeover.py"
     ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -100,7 +102,8 @@ def test_progress_knows_the_size(tmp_path: Path) -> None:
 
 def command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "databus.cli.main", "decode", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120, **options)
+    wide = {**os.environ, "COLUMNS": "200"}  # what is said is not broken into lines
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120, env=wide, **options)
 
 
 def test_the_command_prints_rows_and_the_summary_apart(tmp_path: Path) -> None:
@@ -123,8 +126,8 @@ def test_the_command_is_quiet_when_its_reader_leaves(tmp_path: Path) -> None:
     for start in range(0, 40_000, 2_000):
         log.transaction(1, "a", A, [image(n, "x" * 60) for n in range(start, start + 2_000)])
     path = write(tmp_path, log)
-    argv = f"{sys.executable} -m databus.cli.main decode {path} | head -1"
-    shell = ["bash", "-o", "pipefail", "-c", argv]
+    argv = shlex.join([sys.executable, "-m", "databus.cli.main", "decode", str(path)])
+    shell = ["bash", "-o", "pipefail", "-c", f"{argv} | head -1"]
     done = subprocess.run(shell, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, len(done.stdout.splitlines()), done.stderr) == (0, 1, "")
 

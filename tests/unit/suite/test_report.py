@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -152,3 +153,14 @@ def test_the_report_names_what_was_skipped_or_expected_to_fail(tmp_path: Path) -
     for kind, test in (("xfailed", "one"), ("xpassed", "two"), ("skipped", "three")):
         assert f"* {kind}: `test_x.py" in report
         assert kind == "skipped" or f"* {kind}: `test_x.py::test_{test}`" in report
+
+
+def test_make_hands_the_report_s_place_over_whatever_it_is_called(tmp_path: Path) -> None:
+    folder = tmp_path / "a place"
+    (folder / ".venv").mkdir(parents=True)
+    for name in ("requirements.txt", "pyproject.toml", ".venv/.ready"):
+        (folder / name).touch()
+    (folder / "Makefile").write_text((ROOT / "Makefile").read_text())
+    made = subprocess.run(["make", "-n", "test-full"], cwd=folder, check=True, capture_output=True, text=True)
+    words = shlex.split(made.stdout.splitlines()[-1])
+    assert words[:3] == [f"{FILE}={folder}/docs/test_full.md", ".venv/bin/python", "-m"]

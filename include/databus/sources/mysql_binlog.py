@@ -52,7 +52,8 @@ class MysqlBinlog(SourceSpec):
         on_partition_ddl: what to do at a statement that takes rows of a captured table away, or brings some, without
             row events: DROP, TRUNCATE, EXCHANGE, CONVERT PARTITION, DISCARD and IMPORT TABLESPACE. "event" delivers it
             as an event of op "m" and warns in the log and the run; "fail" stops before it, with all rows up to it
-            delivered (`databus checkpoint skip` goes on behind it). A backfill over it always takes it as an event.
+            delivered (`databus checkpoint skip` goes on behind it). A backfill over it always takes it as an
+            event, and so does a sink that fell behind, where the flow has passed it.
     """
 
     kind: ClassVar[str] = "mysql_binlog"

@@ -161,3 +161,50 @@ def test_a_run_stops_and_goes_on_behind_it_and_another_is_warned(
     assert "ALTER TABLE t DROP PARTITION p1 (" in shown["observed"]
     sql(f"DROP DATABASE {database}")
     connection.close()
+
+
+def test_a_sink_that_fell_behind_catches_up_over_one_that_the_flow_has_passed(
+    started: Started, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    world = OneProcessWorld(started("zookeeper", "mysql", "kafka"), tmp_path_factory.mktemp("behind"))
+    database = f"partitions_behind_{os.getpid()}"
+    away = world.override("kafka_east", extra={"bootstrap.servers": "127.0.0.1:1"})
+    with world.sql() as connection, connection.cursor() as cursor:
+
+        def sql(*statements: str) -> Any:
+            for statement in statements:
+                cursor.execute(statement)
+            return cursor.fetchall()
+
+        sql(f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database}", f"USE {database}")
+        file, position = sql("SHOW MASTER STATUS")[0][:2]
+        sql(f"CREATE TABLE t (id INT PRIMARY KEY, v INT) {PARTITIONS}")
+
+        def flow(on_partition_ddl: Any, second: str = "kafka_east") -> Flow:
+            sinks = (
+                Kafka(name="first", conn_id="kafka_east", topic=f"{database}.first"),
+                Kafka(name="second", conn_id=second, topic=f"{database}.second", timeout_s=2),
+            )
+            tables, start = (f"{database}.t",), f"{file}:{position}"
+            source = MysqlBinlog(conn_id="mysql_shop", tables=tables, start=start, on_partition_ddl=on_partition_ddl)
+            batching = Batching(max_seconds=0.2)
+            return Flow(name=database, source=source, sinks=sinks, batching=batching, sink_outage_seconds=0)
+
+        def ids(sink: str) -> list[int]:
+            records = topic_records(world.sandbox.address("kafka"), f"{database}.{sink}")
+            return [json.loads(key or b"{}")["id"] for key, _ in records]
+
+        sql("INSERT INTO t VALUES (1, 1), (11, 1)", "ALTER TABLE t DROP PARTITION p1", "INSERT INTO t VALUES (21, 1)")
+        with pytest.raises(UnloggedChangeError):
+            world.run(flow("fail"))
+        passed = world.run(flow("event", second=away))
+        assert list(passed.behind) == ["second"]
+        assert (ids("first"), ids("second")) == ([1, 11, 21], [1, 11])
+
+        result = world.run(flow("fail"))
+        assert (result.behind, list(result.caught_up)) == ({}, ["second"])
+        assert (ids("first"), ids("second")) == ([1, 11, 21], [1, 11, 21])
+        sql("ALTER TABLE t DROP PARTITION p2")
+        with pytest.raises(UnloggedChangeError, match="DROP PARTITION p2"):  # the next is the flow's again
+            world.run(flow("fail"))
+        sql(f"DROP DATABASE {database}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
@@ -142,5 +143,9 @@ class Flow(Spec):
 
     def takes_up(self, spec_hash: str, code_version: str) -> bool:
         """Tell whether a plan that was made under a definition with this hash may be finished under this one."""
+        return spec_hash in self.hashes_alike(code_version)
+
+    def hashes_alike(self, code_version: str) -> Iterator[str]:
+        """Yield the hashes of this definition and of all whose plans it may finish (see `SourceSpec.alike`)."""
         others = (self.model_copy(update={"source": source}) for source in self.source.alike())
-        return any(flow.spec_hash(code_version) == spec_hash for flow in (self, *others))
+        return (flow.spec_hash(code_version) for flow in (self, *others))

@@ -237,6 +237,15 @@ class StagingSource(Protocol):
 
 
 @runtime_checkable
+class StoppingSource(Protocol):
+    """A source that may stop before something in its log until a person decides."""
+
+    def plan_decided(self, after: Offset, limit: Batching) -> SourcePlan | None:
+        """Plan as `Source.plan` where the flow has decided already: stop before nothing. Raises as it does else."""
+        ...
+
+
+@runtime_checkable
 class PartitionedSource(Protocol):
     """A source that reads several logs side by side."""
 

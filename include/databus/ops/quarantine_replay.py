@@ -126,7 +126,7 @@ class _Replays:
         if pending is None:
             return []
         taken = self.rows.of_replay(pending.batch)
-        if not taken or pending.spec_hash != self._hash(taken):
+        if not taken or not self._takes_up(pending, taken):
             return self._give_up(pending, taken)
         log.warning("flow %s: replay %d found unfinished, taken up again", self._flow.name, pending.batch)
         with self._sinks(pending) as sinks:
@@ -151,7 +151,7 @@ class _Replays:
             batch=number,
             range=OffsetRange(SequenceOffset(sequence), SequenceOffset(sequence + 1)),
             sinks=sinks,
-            spec_hash=self._hash(taken),
+            spec_hash=_hash(self.session.spec_hash, taken),
             clock=self.services.clock.now(),
             mode="replay",
         )
@@ -276,11 +276,10 @@ class _Replays:
                     code="sink_refuses_move",
                 )
 
-    def _hash(self, taken: Sequence[HeldRow]) -> str:
-        """Return what changes with the flow, the code and the rows taken up."""
-        rows = sorted([row.event_id, row.stage] for row in taken)
-        spec = {"spec": self.session.spec_hash, "rows": rows}
-        return hashlib.sha256(canonical_json(spec)).hexdigest()[:16]
+    def _takes_up(self, pending: Plan, taken: Sequence[HeldRow]) -> bool:
+        """Tell whether a replay in flight may be finished by flow and code as they are (see `Flow.takes_up`)."""
+        specs = self._flow.hashes_alike(self.session.identity.code_version)
+        return any(_hash(spec, taken) == pending.spec_hash for spec in specs)
 
     @property
     def _flow(self) -> Flow:
@@ -289,3 +288,9 @@ class _Replays:
     @property
     def _name(self) -> str:
         return replays_of(self.session.flow)
+
+
+def _hash(spec: str, taken: Sequence[HeldRow]) -> str:
+    """Return what changes with the flow and the code (their hash is `spec`) and with the rows taken up."""
+    rows = sorted([row.event_id, row.stage] for row in taken)
+    return hashlib.sha256(canonical_json({"spec": spec, "rows": rows})).hexdigest()[:16]

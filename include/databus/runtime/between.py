@@ -9,7 +9,7 @@ from databus.core.batching import Batching
 from databus.core.lag import Lag
 from databus.core.offsets import Offset, OffsetRange, Ordering
 from databus.core.plan import SourcePlan
-from databus.core.protocols import PartitionedSource, Source
+from databus.core.protocols import PartitionedSource, Source, StoppingSource
 
 Locate = Callable[[Offset], Offset]
 """Returns a place as one of the log that is read now."""
@@ -50,7 +50,9 @@ class _Between:
         after, end = self._locate(after), self._locate(self._range.end)
         if after.compare(end) in {Ordering.EQUAL, Ordering.AFTER}:
             return None
-        proposed = self._source.plan(after, limit)
+        source = self._source
+        # The flow has been at the end: whatever it was to stop before on the way there, it has passed.
+        proposed = (source.plan_decided if isinstance(source, StoppingSource) else source.plan)(after, limit)
         if proposed is not None and proposed.range.end.compare(end) is not Ordering.AFTER:
             return proposed
         shorter = self._exactly(OffsetRange(after, end))

@@ -61,8 +61,10 @@ class Elasticsearch(SinkSpec):
         on_reject: what becomes of a batch with a row that the server refuses (its mapping does not take a value, it is
             too large). "quarantine" holds the row back; "fail" stops the flow before other sinks get the batch. Unset
             is "fail" for the first batch of an index that has never held a document, for its mapping is likely to be
-            wrong then, else "quarantine". It may be changed while a batch is stopped, which then goes on. Rows that
-            are not sent at all are `partial`'s.
+            wrong then, else "quarantine". It may be changed while a batch is stopped, which then goes on. Where the
+            flow is changed otherwise while such a first batch is stopped, and what it goes on with is a gap that
+            `on_gap` passes over, the batch after the gap is no first one any more: it finds documents of the stopped
+            one, and holds back. Set "fail" to be sure. Rows that are not sent at all are `partial`'s.
         refresh: the bulk API's refresh: False, True or "wait_for".
         bulk_bytes: size of a bulk request in bytes.
         max_retries: further attempts for items and requests that the server turned away for now.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _FILE_AND_POSITION = re.compile(r"^(?P<file>.+\.\d{6,}):(?P<pos>\d+)$")
 GTID_PREFIX = "gtid:"
+OnMissingTable = Literal["fail", "wait"]
+OnPartitionDdl = Literal["event", "fail"]
 _SAYS_NOTHING = {"on_missing_table": "fail", "on_partition_ddl": "event"}
 
 
@@ -49,7 +52,8 @@ class MysqlBinlog(SourceSpec):
         on_partition_ddl: what to do at a statement that takes rows of a captured table away, or brings some, without
             row events: DROP, TRUNCATE, EXCHANGE, CONVERT PARTITION, DISCARD and IMPORT TABLESPACE. "event" delivers it
             as an event of op "m" and warns in the log and the run; "fail" stops before it, with all rows up to it
-            delivered (`databus checkpoint skip` goes on behind it). A backfill over it always takes it as an event.
+            delivered (`databus checkpoint skip` goes on behind it). A backfill over it always takes it as an
+            event, and so does a sink that fell behind, where the flow has passed it.
     """
 
     kind: ClassVar[str] = "mysql_binlog"
@@ -65,8 +69,8 @@ class MysqlBinlog(SourceSpec):
     flavor: Literal["auto", "mysql", "mariadb"] = "auto"
     headroom_s: int = Field(6 * 3600, ge=0)
     claim_over_bytes: int = Field(default=CLAIM_OVER_BYTES, ge=1024, le=MOST_BYTES)
-    on_missing_table: Literal["fail", "wait"] = "fail"
-    on_partition_ddl: Literal["event", "fail"] = "event"
+    on_missing_table: OnMissingTable = "fail"
+    on_partition_ddl: OnPartitionDdl = "event"
 
     @field_validator("tables", "exclude_tables")
     @classmethod
@@ -99,6 +103,15 @@ class MysqlBinlog(SourceSpec):
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON; what came later is left out where it says nothing, and keeps hashes."""
         return {name: value for name, value in super().to_json().items() if _SAYS_NOTHING.get(name) != value}
+
+    def alike(self) -> tuple[MysqlBinlog, ...]:
+        """Return it under the other policies at which a flow stops: whoever decides can finish the plan in flight."""
+        pairs = product(get_args(OnMissingTable), get_args(OnPartitionDdl))
+        return tuple(
+            self.model_copy(update={"on_missing_table": missing, "on_partition_ddl": ddl})
+            for missing, ddl in pairs
+            if (missing, ddl) != (self.on_missing_table, self.on_partition_ddl)
+        )
 
     def replayed(self) -> MysqlBinlog:
         """Return the spec that stops before no statement."""

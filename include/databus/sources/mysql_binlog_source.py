@@ -165,13 +165,19 @@ class MysqlBinlogSource:
             UnloggedChangeError: it goes on with a statement on partitions before which the flow is to stop.
             SourceUnavailableError: the connection was lost.
         """
+        return self._plan(after, limit, stops=self._spec.on_partition_ddl == "fail")
+
+    def plan_decided(self, after: Offset, limit: Batching) -> SourcePlan | None:
+        """Plan as `plan`, but stop before no statement: what lies before the flow's checkpoint, it has passed."""
+        return self._plan(after, limit, stops=False)
+
+    def _plan(self, after: Offset, limit: Batching, *, stops: bool) -> SourcePlan | None:
         start = self._server.binlog(after)
         # A dump that goes on exactly here has shown that the place is one of this log.
         follows = self._dumps.stands_at(start)
         switch = None if follows else self._continued(start)
         if switch is None and not follows and start != self._history_known:
             self._check_history(start)
-        stops = self._spec.on_partition_ddl == "fail"
         bounds = RangeBounds(limit.max_rows, limit.max_bytes, stops=stops)
         if switch is not None:
             log.warning("flow %s: %s", self._context.flow, switch)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from databus.core.batching import Batching
+from databus.core.errors import UnloggedChangeError
 from databus.core.offsets import BinlogOffset, Offset, OffsetRange
 from databus.core.plan import SourcePlan
 from databus.core.protocols import Source
@@ -60,3 +61,23 @@ def test_both_ends_and_the_place_between_are_looked_for_in_the_log_of_now() -> N
     assert piece.plan(old(25), Batching()) is None
     piece.lag(old(20))
     assert log.asked == [new(20)]
+
+
+class StoppingLog(Log):
+    """Stops before each place until a person decides."""
+
+    def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
+        raise UnloggedChangeError("a statement on partitions")
+
+    def plan_decided(self, after: Offset, limit: Batching) -> SourcePlan | None:
+        return super().plan(after, limit)
+
+
+def test_what_lies_before_the_place_of_the_flow_is_decided() -> None:
+    log = StoppingLog()
+    view = between(cast("Source", log), OffsetRange(new(0), new(15)), log.exactly)
+    first = view.plan(new(0), Batching())
+    assert first is not None
+    second = view.plan(first.range.end, Batching())
+    assert second is not None
+    assert (first.range.end, second.range.end) == (new(10), new(15))

@@ -107,6 +107,27 @@ def test_batches_of_tables_are_put_into_log_order() -> None:
     assert [tuple(row.values()) for row in ordered.to_pylist()] == expected
 
 
+def test_a_plan_in_flight_is_finished_under_other_settings_that_stop_a_flow_and_no_other() -> None:
+    source = MysqlBinlog(conn_id="m", tables=("shop.*",))
+    flow = Flow(name="f", source=source, sinks=(Kafka(conn_id="k"),))
+
+    def under(**settings: str) -> Flow:
+        return flow.model_copy(update={"source": source.model_copy(update=settings)})
+
+    pairs = [
+        under(on_missing_table=missing, on_partition_ddl=ddl)
+        for missing in ("fail", "wait")
+        for ddl in ("event", "fail")
+    ]
+    hashes = [made.spec_hash("1") for made in pairs]
+    assert len(set(hashes)) == 4
+    for now in pairs:
+        assert all(now.takes_up(made, "1") for made in hashes)
+        assert not any(now.takes_up(made, "2") for made in hashes)
+    assert not under(claim_over_bytes=2048).takes_up(flow.spec_hash("1"), "1")
+    assert not under(claim_over_bytes=2048).takes_up(under(on_missing_table="wait").spec_hash("1"), "1")
+
+
 def test_a_backfill_stops_before_no_statement_on_partitions() -> None:
     source = MysqlBinlog(conn_id="m", tables=("shop.*",), on_partition_ddl="fail")
     flow = Flow(name="shop", source=source, sinks=(Kafka(conn_id="k", topic="t"),))

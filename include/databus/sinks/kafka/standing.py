@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from databus.core.errors import SinkError, SinkOutputChangedError, SinkSettingError, SinkUnavailableError
-from databus.core.known_outputs import KnownOutputs, changed_outputs
+from databus.core.known_outputs import ChangedOutput, KnownOutputs, changed_outputs
 from databus.core.plan import Plan
 from databus.kafka.client import ClientSettings
 from databus.sinks.kafka.topics import Topics
@@ -20,12 +20,16 @@ log = logging.getLogger(__name__)
 _PATIENCE_S = 2.0
 """A writer waits so long for an answer."""
 
-_AGAIN_S = 1.0
-"""A broker may lag behind the others in what topics there are: what says that one was deleted is asked again."""
+_PAUSES_S = (1.0, 2.0, 2.0, 2.5, 2.5)
+"""A broker may lag behind the others in what topics there are, one that has just come back by seconds: what says that
+one was deleted is asked again after each of these. Another topic in its place is believed at the first."""
 
 
 def require_standing(topics: Topics, known: KnownOutputs, flow: str, sink: str, *, anew: bool = False) -> None:
     """Refuse topics that are not those that were written to; what is known of them is at most a second old.
+
+    It is sure at once of those that are there, within a second of another in the place of one, and within ten that
+    nothing is there.
 
     Args:
         topics: the cluster's topics.
@@ -41,8 +45,7 @@ def require_standing(topics: Topics, known: KnownOutputs, flow: str, sink: str, 
     """
     if not changed_outputs(known.ids, topics.ids(known.ids, anew=anew)):
         return
-    time.sleep(_AGAIN_S)
-    changed = changed_outputs(known.ids, topics.ids(known.ids, anew=True))
+    changed = _changed_for_sure(topics, known)
     if not changed:
         return
     live = flow.partition(".")[0]
@@ -54,6 +57,18 @@ def require_standing(topics: Topics, known: KnownOutputs, flow: str, sink: str, 
         f"`databus checkpoint rewind {live} …` sends it again, `databus checkpoint accept {live}` goes on without it; "
         "see docs/runbooks/topic-deleted.md.",
     )
+
+
+def _changed_for_sure(topics: Topics, known: KnownOutputs) -> Sequence[ChangedOutput]:
+    """Look again and again while topics are missing; those in whose place another one is end it at once."""
+    changed: Sequence[ChangedOutput] = ()
+    for pause_s in _PAUSES_S:
+        time.sleep(pause_s)
+        changed = changed_outputs(known.ids, topics.ids(known.ids, anew=True))
+        replaced = [output for output in changed if output.found is not None]
+        if replaced or not changed:
+            return replaced
+    return changed
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,7 @@ class FlowSession:
         live: the live lane, None where every batch is a Spark job of its own.
         column_lineage: tells what the outputs are made of; shared by all views.
         backfills: knows what was asked for of the flow's past; None where nothing is backfilled.
+        raw_store: what `store` asks, where that outlasts ZooKeeper's absence for this one flow; None where it does not.
     """
 
     flow: Flow
@@ -90,6 +91,7 @@ class FlowSession:
     live: LiveLane | None = None
     column_lineage: ColumnLineage = field(default_factory=ColumnLineage, repr=False)
     backfills: BackfillStore | None = None
+    raw_store: CheckpointStore | None = None
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __post_init__(self) -> None:

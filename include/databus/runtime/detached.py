@@ -57,14 +57,25 @@ class _Absence:
 
 
 class DetachableStore(AttachedOnlyStore):
-    """A `CheckpointStore` that stands in for ZooKeeper while that is away, for one holder of one flow."""
+    """A `CheckpointStore` that stands in for ZooKeeper while that is away, for one holder of one flow.
+
+    What it remembers is that flow's: a question about another one (a piece of a backfill) is refused, whoever asks it
+    asks the real store.
+    """
 
     def __init__(
-        self, store: CheckpointStore, patience: Patience, terms: Terms, spool: PlanSpool, register: ClaimRegister
+        self,
+        flow: str,
+        store: CheckpointStore,
+        patience: Patience,
+        terms: Terms,
+        spool: PlanSpool,
+        register: ClaimRegister,
     ):
         """Put nothing anywhere yet.
 
         Args:
+            flow: name of the flow.
             store: the real store.
             patience: for what cannot be done without it (claims).
             terms: how long to go on without it.
@@ -72,7 +83,7 @@ class DetachableStore(AttachedOnlyStore):
             register: the flow's register, which every claim of the flow has taken.
         """
         super().__init__(store, patience)
-        self._terms, self._spool, self._register = terms, spool, register
+        self._flow, self._terms, self._spool, self._register = flow, terms, spool, register
         self._lease: Lease | None = None
         self._committed: Checkpoint | None = None
         self._pending: Plan | None = None
@@ -89,6 +100,7 @@ class DetachableStore(AttachedOnlyStore):
 
     def claim(self, flow: str, who: str, wait_s: float, run_url: str = "") -> Lease:
         """Take the lease; what the claim before it knew is forgotten."""
+        self._require_own(flow)
         self._lease = self._patience(lambda: self._store.claim(flow, who, wait_s, run_url))
         self._committed, self._pending, self._looked, self._absence = None, None, False, None
         self._pause, self._behind, self._highest = None, None, 0
@@ -161,16 +173,19 @@ class DetachableStore(AttachedOnlyStore):
         self, lease: Lease, flow: str, outcomes: Sequence[PlanOutcome], pending: Plan | None
     ) -> Checkpoint | None:
         """Catch up with what a former holder moved; what was known before is forgotten."""
+        self._require_own(flow)
         self._committed, self._looked = None, False
         return super().reconcile(lease, flow, outcomes, pending)
 
     def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
         """Write the first checkpoint, which only ZooKeeper can hold."""
+        self._require_own(flow)
         self._committed = super().start(flow, lease, offset, who)
         return self._committed
 
     def paused(self, flow: str) -> Pause | None:
         """Return who paused the flow, as far as is known: while ZooKeeper is away nobody can."""
+        self._require_own(flow)
         if not self._looked:
             return super().paused(flow)
         if self._attached(flow):
@@ -182,6 +197,7 @@ class DetachableStore(AttachedOnlyStore):
 
     def sinks_behind(self, flow: str) -> Sequence[str]:
         """Return the sinks that have a checkpoint of their own, as far as is known."""
+        self._require_own(flow)
         if self._absence is not None and self._behind is not None:
             return self._behind
         found = super().sinks_behind(flow)
@@ -242,6 +258,7 @@ class DetachableStore(AttachedOnlyStore):
         Raises:
             CheckpointUnavailableError: it is away; names what is refused.
         """
+        self._require_own(flow)
         if self._absence is not None:
             raise CheckpointUnavailableError(
                 f"flow {flow} goes on without ZooKeeper, so {what}: {self._absence.cause.message}",
@@ -284,8 +301,13 @@ class DetachableStore(AttachedOnlyStore):
             error,
         )
 
+    def _require_own(self, flow: str) -> None:
+        if flow != self._flow:
+            raise AssertionError(f"the store of flow {self._flow} is asked about {flow}")
+
     def _attached(self, flow: str) -> bool:
         """Tell whether ZooKeeper is to be asked; when it has come back it is brought up to date first."""
+        self._require_own(flow)
         absence = self._absence
         if absence is None:
             return True

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from databus.core.backfill import piece_of
+from databus.core.checkpoint_store import CheckpointStore
 from databus.core.errors import DatabusError, LeaseBusyError
 from databus.core.offsets import OffsetRange, Ordering
 from databus.core.protocols import Needed, StagingSource
@@ -29,13 +30,17 @@ def sweep(session: FlowSession) -> None:
 
 
 class _Plans:
-    """Implements `StagedPlans` by the checkpoint store and the backfills that were asked for."""
+    """Implements `StagedPlans` by the checkpoint store and the backfills that were asked for.
+
+    About pieces the raw store is asked: the session's own remembers one flow, and a sweep is worth no waiting.
+    """
 
     def __init__(self, session: FlowSession):
         self._session = session
+        self._beside = session.raw_store or session.store
 
     def in_flight(self) -> list[OffsetRange]:
-        return self._planned(self._session.flow.name)
+        return _planned(self._session.store, self._session.flow.name)
 
     def beside(self, name: str) -> Needed | None:
         """Return what a piece of a backfill needs until it is done; rehearsals and looks at the log need nothing."""
@@ -46,9 +51,9 @@ class _Plans:
         found = self._session.backfills.backfill(flow, id_) if self._session.backfills else None
         if found is None or number >= len(found.pieces):
             return None  # of another installation, or older than this ZooKeeper
-        ranges, checkpoint = self._planned(name), self._session.store.load(name)
+        ranges, checkpoint = _planned(self._beside, name), self._beside.load(name)
         reached = checkpoint and checkpoint.offset.compare(found.pieces[number].end) is Ordering.EQUAL
-        behind = self._session.store.sinks_behind(name)
+        behind = self._beside.sinks_behind(name)
         return Needed(ranges, over=bool(reached) and not ranges and not behind)
 
     @contextmanager
@@ -58,7 +63,7 @@ class _Plans:
             yield True
             return
         try:
-            lease = self._session.store.claim(name, self._session.identity.run_id, 0)
+            lease = self._beside.claim(name, self._session.identity.run_id, 0)
         except LeaseBusyError:
             yield False
             return
@@ -67,8 +72,8 @@ class _Plans:
         finally:
             lease.release()
 
-    def _planned(self, name: str) -> list[OffsetRange]:
-        store = self._session.store
-        views = [store, *(store.of_sink(sink) for sink in store.sinks_behind(name))]
-        plans = [view.pending_plan(name) for view in views]
-        return [plan.range for plan in plans if plan is not None]
+
+def _planned(store: CheckpointStore, name: str) -> list[OffsetRange]:
+    views = [store, *(store.of_sink(sink) for sink in store.sinks_behind(name))]
+    plans = [view.pending_plan(name) for view in views]
+    return [plan.range for plan in plans if plan is not None]

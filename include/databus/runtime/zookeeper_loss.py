@@ -26,13 +26,14 @@ def outlasting(session: FlowSession, drain: Drain, patience_s: float) -> Iterato
     """
     patience, flow = Patience(patience_s, drain), session.flow
     if flow.on_zookeeper_loss == "stop":
-        yield replace(session, store=PatientStore(session.store, patience))
+        yield replace(session, store=PatientStore(session.store, patience), raw_store=session.store)
         return
     register = register_of(flow.name, session.every_sink)
     terms = Terms(flow.zookeeper_loss_seconds, flow.zookeeper_loss_batches)
-    store = DetachableStore(session.store, patience, terms, spool_of(session.settings, flow.name), register)
+    spool = spool_of(session.settings, flow.name)
+    store = DetachableStore(flow.name, session.store, patience, terms, spool, register)
     try:
-        yield replace(session, store=store, register=register)
+        yield replace(session, store=store, raw_store=session.store, register=register)
     finally:
         store.close()
 

@@ -124,7 +124,7 @@ class Holder:
         self.line: Any = Line(self.real)
         self.spool = PlanSpool(str(folder), "test", FLOW)
         patience = Patience(0.0, Drain())
-        self.store = DetachableStore(self.line, patience, Terms(60, 100), self.spool, self.register)
+        self.store = DetachableStore(FLOW, self.line, patience, Terms(60, 100), self.spool, self.register)
         self.lease = self.store.claim(FLOW, "run", 0)
         self.register.take(self.lease.epoch)
         self.store.start(FLOW, self.lease, SequenceOffset(0), "run")

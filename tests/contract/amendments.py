@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from databus.core.amendments import AcceptedOutputs, Amendment
-from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.checkpoint import Checkpoint, Epoch, Replaced
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError, LeaseBusyError, StaleEpochError
 from databus.core.gaps import OPEN, SKIPPED, Gap
@@ -137,7 +137,9 @@ class AmendmentContract:
         plan = planned(store, 2, 10, 20, {"a": "a1", "b": "b1", "c": "c1"})
         store.write_plan(lease, plan)
         before = store.load(FLOW)
-        said = AcceptedOutputs("ada", "made anew", {"kafka": {"a": "a2", "b": None, "d": "d1"}, "other": {"a": "x"}})
+        replaced = {"kafka": {"a": "a2", "b": None}}
+        said = AcceptedOutputs("ada", "made anew", {"kafka": {**replaced["kafka"], "d": "d1"}, "other": {"a": "x"}})
+        said = replace(said, replaced={**replaced, "other": {}})
         mine = replace_lease(store, lease)
         after = store.accept_outputs(FLOW, mine, said)
         assert after == store.load(FLOW)
@@ -149,6 +151,8 @@ class AmendmentContract:
         (entry,) = store.history(FLOW, 1)
         assert (entry.action, entry.who, entry.why) == ("accept", "ada", "made anew")
         assert (entry.previous, entry.offset, entry.batch) == (before.offset, before.offset, 1)
+        # Some of the plan in flight may be in the former ones.
+        assert entry.replaced == Replaced(2, replaced)
         stands = everything(store)
         assert store.accept_outputs(FLOW, mine, said) == after
         assert everything(store) == stands
@@ -162,6 +166,7 @@ class AmendmentContract:
         said = AcceptedOutputs("ada", "renamed", {"kafka": {"a_b": None, "c_d": "3"}})
         after = store.accept_outputs(FLOW, lease, said)
         assert (after.output_ids, after.output_names) == ({"kafka": {"c_d": "3"}}, {"kafka": {"c_d": "c$d"}})
+        assert store.history(FLOW, 1)[0].replaced is None
         moved = store.amend(FLOW, lease, rewind(0, gone={"kafka": {"c_d": None}}))
         assert (moved.output_ids, moved.output_names) == ({"kafka": {}}, {"kafka": {"c_d": "c$d"}})
 
@@ -170,6 +175,7 @@ class AmendmentContract:
         after = store.amend(FLOW, lease, rewind(0, gone={"kafka": {"a": None}}))
         assert after.output_ids == {"kafka": {"b": "b1"}, "search": {"x": "x1"}}
         assert store.load(FLOW) == after
+        assert store.history(FLOW, 1)[0].replaced == Replaced(1, {"kafka": {"a": None}})
 
     def test_an_amendment_deletes_the_plan_that_was_closed_and_no_other(self, lease: Any, store: Any) -> None:
         move(store, lease, 10)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from databus.core.checkpoint import HistoryEntry
+from databus.core.checkpoint import HistoryEntry, Replaced
 from databus.core.counts import TableCounts
 from databus.core.gaps import Gap
 from databus.core.ledger import Ledger, build
@@ -133,6 +133,20 @@ class MergedPagesContract:
         MergedPages(recorder.store, newest_kept=5).merge(LATER)
         numbers = [page.number for page in LedgerPages(recorder.store).pages(FLOW)]
         assert numbers == [1, 5, 6, 9, 10, 16, 17, 18, 19, 20, 21]
+
+    def test_a_batch_that_was_in_flight_when_a_topic_was_accepted_stays_single(self, recorder: SqlRecorder) -> None:
+        entries = history(20, 50)
+        at = entries[7]
+        accept = replace(
+            at, number=9, action="accept", previous=at.offset, counts={}, receipts=(), plan_hash="", bytes=None,
+            replaced=Replaced(8, {"kafka": {"t": None}}),
+        )  # fmt: skip
+        moved = [replace(entry, number=entry.number + 1) for entry in entries[8:]]
+        recorder.page(FLOW, [*entries[:8], accept, *moved])
+        MergedPages(recorder.store, newest_kept=5).merge(LATER)
+        kept = LedgerPages(recorder.store).pages(FLOW)
+        assert [page.number for page in kept] == [1, 8, 9, 10, 17, 18, 19, 20, 21, 22]
+        assert kept[2].entry == accept
 
     def test_two_that_merge_at_the_same_time_merge_once(self, recorder: SqlRecorder) -> None:
         entries = history(40, 50)

@@ -22,6 +22,7 @@ from databus.core.errors import SinkError, SinkOutputChangedError
 from databus.core.plan import Plan
 from databus.ops import accept, mediation
 from databus.ops.backfill import Run, Wanted, run_backfill
+from databus.ops.ledger_verify import verify
 from databus.ops.mediation import Said
 from databus.ops.services import open_services
 from databus.ops.targets import Target
@@ -126,6 +127,13 @@ class Till:
         with self.services() as services:
             return accept.execute(self.shop.flow, services, ADA)
 
+    def verified(self) -> tuple[list[str], list[str]]:
+        """Return what the ledger says of the sink: problems, and what was accepted as another."""
+        with self.services() as services:
+            found = verify(self.shop.flow, services, None, __version__)
+        accepted = [what for _, what in found.looked_at if "was accepted as another topic at" in what]
+        return [str(problem) for problem in found.problems], accepted
+
     def known(self) -> dict[str, str]:
         return dict(self.world.checkpoint(self.shop.flow).output_ids.get("kafka", {}))
 
@@ -150,6 +158,7 @@ def test_between_batches_it_is_refused_until_a_person_accepts_that_it_is_gone(
     assert till.known() == {till.name: till.topics.id(till.name)}
     was = till.topics.delete(till.name)
     till.shop.writer.run(15)
+    assert any("is gone, batch 1 wrote up to" in problem for problem in till.verified()[0])
     message = till.refused()
     assert (
         f"topic {till.name} (id {was}) was deleted, none is there now; last known when batch 1 was committed" in message
@@ -172,6 +181,12 @@ def test_between_batches_it_is_refused_until_a_person_accepts_that_it_is_gone(
     assert not set(now) & set(before)
     till.batch()
     assert set(Counter(till.arrived()).values()) == {1}
+    problems, (note,) = till.verified()
+    assert problems == []
+    assert note.startswith(f"{till.name} was accepted as another topic at ")
+    assert note.endswith("what batches up to 1 wrote there is not looked for")
+    till.topics.delete(till.name)
+    assert any("is gone, batch 3 wrote up to" in problem for problem in till.verified()[0])
     with till.services() as services:
         entries = services.store.history(till.name, 10)
     assert [entry.why for entry in entries if entry.action == "accept"] == ["deleted on purpose"]
@@ -216,6 +231,8 @@ def test_a_rewind_accepts_what_it_shows_and_sends_all_again(world: OneProcessWor
     assert Counter(again).most_common(1)[0][1] == 1
     assert set(before) < set(again)
     till.shop.assert_all_arrived_once()
+    problems, notes = till.verified()
+    assert (problems, len(notes)) == ([], 1)
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["first batch", "later batch"])
@@ -242,6 +259,9 @@ def test_while_a_plan_is_in_flight_it_is_not_made_by_the_run_that_takes_it_up(
     till.batch()
     assert till.known() == {till.name: made}
     assert set(Counter(till.arrived()).values()) == {1}
+    problems, (note,) = till.verified()
+    assert problems == []
+    assert f"what batches up to {plan.batch} wrote there" in note
 
 
 def killed_before_the_commit(till: Till, monkeypatch: pytest.MonkeyPatch) -> Plan:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from databus.core.amendments import Amendment
-from databus.core.checkpoint import Checkpoint, HistoryEntry
+from databus.core.amendments import AcceptedOutputs, Amendment
+from databus.core.checkpoint import Checkpoint, HistoryEntry, Replaced
 from databus.core.counts import TableCounts
 from databus.core.offsets import Offset
+from databus.core.plan import Plan
 
 
 def entry(number: int, action: str, why: str, previous: Offset | None, checkpoint: Checkpoint) -> HistoryEntry:
@@ -51,7 +52,21 @@ def commit_entry(
 def amendment_entry(number: int, previous: Checkpoint, amended: Checkpoint, amendment: Amendment) -> HistoryEntry:
     """Return the entry of an amendment."""
     made = entry(number, amendment.action, amendment.why, previous.offset, amended)
-    return replace(made, who=amendment.who)
+    return replace(made, who=amendment.who, replaced=_replaced(amended.batch, amendment.gone))
+
+
+def accept_entry(
+    number: int, checkpoint: Checkpoint, plan: Plan | None, accepted: AcceptedOutputs, at: datetime
+) -> HistoryEntry:
+    """Return the entry of outputs that are accepted; of a plan in flight some rows may be in the former ones."""
+    said = pause_entry(number, checkpoint, "accept", (accepted.who, accepted.why, at))
+    upto = plan.batch if plan is not None else checkpoint.batch
+    return replace(said, replaced=_replaced(upto, accepted.replaced))
+
+
+def _replaced(upto: int, outputs: Mapping[str, Mapping[str, str | None]]) -> Replaced | None:
+    told = {sink: now for sink, now in outputs.items() if now}
+    return Replaced(upto, told) if told else None
 
 
 def pause_entry(number: int, checkpoint: Checkpoint, action: str, said: tuple[str, str, datetime]) -> HistoryEntry:

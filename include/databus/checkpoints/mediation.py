@@ -155,7 +155,7 @@ class ZooKeeperMediation:
             StaleEpochError: another run claimed the flow since.
             CheckpointUnavailableError: no answer: the same again tells whether it was applied.
         """
-        paths, said = self._paths(flow), (accepted.who, accepted.why, self._clock.now())
+        paths, now = self._paths(flow), self._clock.now()
         lost: list[Exception] = []
         for attempt in range(_ROUNDS):
             state = self._read(flow, sync=attempt > 0)
@@ -166,7 +166,7 @@ class ZooKeeperMediation:
             if node is None or (checkpoint == replace(previous, epoch=checkpoint.epoch) and plan == state.plan):
                 return previous
             number = state.history_number + 1
-            entry = entries.pause_entry(number, checkpoint, "accept", said)
+            entry = entries.accept_entry(number, checkpoint, plan, accepted, now)
             operations = [
                 check(paths.epoch, state.epoch_version),
                 set_data(paths.checkpoint, stored_checkpoint(checkpoint, number), node.version),

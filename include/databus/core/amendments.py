@@ -84,11 +84,13 @@ class AcceptedOutputs:
         why: reason.
         outputs: sink → output → id of what is there now; None where the flow is to know nothing of it: the next batch
             takes what is there then, or makes it.
+        replaced: those of them that were deleted, in the same form; the others stand, and are only to be forgotten.
     """
 
     who: str
     why: str
     outputs: Mapping[str, Mapping[str, str | None]]
+    replaced: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

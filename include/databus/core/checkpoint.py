@@ -22,7 +22,9 @@ HISTORY_ENTRY = Form(
     "history entry",
     "number action who why previous offset batch epoch counts receipts at plan_hash watermark bytes",
     "merged",
+    "replaced",
 )
+REPLACED = Form("replaced outputs", "upto outputs", part=True)
 MERGED = Form("merged entries", "first batch batches", part=True)
 
 Epoch = NewType("Epoch", int)
@@ -166,6 +168,29 @@ class Merged:
 
 
 @dataclass(frozen=True)
+class Replaced:
+    """Outputs that a person accepted as others than those that were written to.
+
+    Attributes:
+        upto: last batch that may have written to the former ones; of a plan that was in flight, that may be a part.
+        outputs: sink → output → id of what was there then, None for none.
+    """
+
+    upto: int
+    outputs: Mapping[str, Mapping[str, str | None]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        outputs = {sink: dict(sorted(now.items())) for sink, now in sorted(self.outputs.items())}
+        return REPLACED.write({"upto": self.upto, "outputs": outputs})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Replaced:
+        """Read what `to_json` wrote."""
+        return cls(**REPLACED.read(data))
+
+
+@dataclass(frozen=True)
 class HistoryEntry:
     """One commit or amendment in a flow's history.
 
@@ -185,6 +210,7 @@ class HistoryEntry:
         watermark: running maximum of commit time after, of a commit.
         bytes: log bytes of the range, of a commit; None in entries written before it was kept.
         merged: the commits that this one stands for; None for one that stands for itself.
+        replaced: the outputs that it accepted as others, None where it did not.
     """
 
     number: int
@@ -202,6 +228,7 @@ class HistoryEntry:
     watermark: datetime | None = None
     bytes: int | None = None
     merged: Merged | None = None
+    replaced: Replaced | None = None
 
     @property
     def first(self) -> int:
@@ -227,6 +254,7 @@ class HistoryEntry:
                 "watermark": self.watermark.isoformat() if self.watermark else None,
                 "bytes": self.bytes,
                 **({"merged": self.merged.to_json()} if self.merged else {}),
+                **({"replaced": self.replaced.to_json()} if self.replaced else {}),
             }
         )
 
@@ -250,4 +278,5 @@ class HistoryEntry:
             datetime.fromisoformat(data["watermark"]) if data.get("watermark") else None,
             data.get("bytes"),
             Merged.from_json(data["merged"]) if data.get("merged") else None,
+            Replaced.from_json(data["replaced"]) if data.get("replaced") else None,
         )

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.plan import Plan
+
+
+@dataclass(frozen=True)
+class AcceptedOutput:
+    """That an output was accepted as another than the one that was written to.
+
+    Attributes:
+        at: when, aware UTC.
+        upto: last batch that may have written to the former one.
+    """
+
+    at: datetime
+    upto: int
 
 
 @dataclass(frozen=True)
@@ -20,6 +34,8 @@ class SinkClaim:
         plan: the plan in flight; the sink may hold it in part or in whole already.
         hashes: batch → hash of its plan, of commits whose entries tell it.
         receipts: (batch, receipt in JSON) of the sink's commits in the order of their entries.
+        accepted: output → when it was last accepted as another, of those that were.
+        begins: batch → first of the batches that were merged into it, where they were.
     """
 
     flow: str
@@ -27,6 +43,8 @@ class SinkClaim:
     plan: Plan | None
     hashes: Mapping[int, str]
     receipts: Sequence[tuple[int, Mapping[str, Any]]]
+    accepted: Mapping[str, AcceptedOutput] = field(default_factory=dict)
+    begins: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

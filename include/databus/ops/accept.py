@@ -143,6 +143,8 @@ def _accept(found: Changed, place: _Place, by: tuple[Lease, Sink], said: Said, f
     if needed and isinstance(sink, PinningSink):
         now |= sink.make_again(needed)
     now |= dict.fromkeys(output for output in now if output in forget)
-    place.store.accept_outputs(found.writer, lease, AcceptedOutputs(said.who, said.why, {found.sink: now}))
+    gone = {output.output: now[output.output] for output in found.outputs if output.found != output.known}
+    accepted = AcceptedOutputs(said.who, said.why, {found.sink: now}, {found.sink: gone})
+    place.store.accept_outputs(found.writer, lease, accepted)
     for output in found.outputs:
         log.warning("flow %s, sink %s: %s: accepted by %s: %s", found.writer, found.sink, output, said.who, said.why)

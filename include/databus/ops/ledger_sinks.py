@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from databus.core.checkpoint import Checkpoint, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.errors import SinkBackpressureError, SinkUnavailableError
-from databus.core.evidence import Evidence, EvidentSink, SinkClaim
+from databus.core.evidence import AcceptedOutput, Evidence, EvidentSink, SinkClaim
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext, SinkSpec
 from databus.core.offsets import Offset, Ordering
@@ -72,7 +72,17 @@ def _claim(
     hashes = {entry.batch: entry.plan_hash for entry in commits if entry.plan_hash}
     receipts = [(e.batch, r) for e in commits for r in e.receipts if r.get("sink") == sink]
     checkpoint, plan = standing
-    return SinkClaim(flow.name, checkpoint, plan, hashes, receipts)
+    accepted = _accepted((*state.entries, *own), sink)
+    begins = {entry.batch: entry.merged.batch for entry in commits if entry.merged}
+    return SinkClaim(flow.name, checkpoint, plan, hashes, receipts, accepted, begins)
+
+
+def _accepted(entries: Sequence[HistoryEntry], sink: str) -> dict[str, AcceptedOutput]:
+    """Return a sink's output → when a person last accepted it as another."""
+    found: dict[str, AcceptedOutput] = {}
+    for replaced, at in sorted(((e.replaced, e.at) for e in entries if e.replaced), key=lambda one: one[0].upto):
+        found |= dict.fromkeys(replaced.outputs.get(sink, ()), AcceptedOutput(at, replaced.upto))
+    return found
 
 
 def _shown(flow: Flow, services: Services, spec: SinkSpec, claim: SinkClaim) -> Evidence:

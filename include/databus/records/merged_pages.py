@@ -95,13 +95,16 @@ class MergedPages:
     ) -> Iterator[Sequence[HistoryEntry]]:
         """Yield stretches of pages that become one, in the order of the log; single pages that stay."""
         group: list[HistoryEntry] = []
-        number = 0
+        number, replaced = 0, 0
         while pages := self._pages.following(flow, generation, number, last, _CHUNK):
             number = pages[-1].number
             entries = [page.entry for page in pages if page.entry is not None]
             reported = self._reported(flow, entries)
             for entry in entries:
-                joins = mergeable(entry) and entry.number in reported
+                if entry.replaced:
+                    replaced = entry.replaced.upto
+                # A batch that was in flight then may have written to a topic and to its successor: it stays alone.
+                joins = mergeable(entry) and entry.number in reported and entry.batch > replaced
                 if group and (not joins or not goes_on(group[-1], entry) or _inside(back, group[0], entry)):
                     yield group
                     group = []

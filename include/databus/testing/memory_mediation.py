@@ -94,8 +94,8 @@ class MemoryMediation:
             plan = accepted_plan(pending, accepted) if pending is not None else None
             if checkpoint == replace(previous, epoch=checkpoint.epoch) and plan == pending:
                 return previous
-            said = (accepted.who, accepted.why, self._clock.now())
-            entry = entries.pause_entry(state.history_number + 1, checkpoint, "accept", said)
+            number = state.history_number + 1
+            entry = entries.accept_entry(number, checkpoint, plan, accepted, self._clock.now())
             self._put(state, checkpoint, entry, "the outputs")
             state.plan = encode(plan.to_json()) if plan is not None else None
             return checkpoint

@@ -11,7 +11,7 @@ import pytest
 
 import databus
 from databus.binlog.segments import RangeIndex, Segment
-from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry, Replaced
 from databus.core.errors import CheckpointFormatError, MarkerDivergedError
 from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange, offset_from_json
 from databus.core.plan import Plan, SinkPlan
@@ -98,6 +98,14 @@ class TestLowestVersion:
             knows = replace(before, **{field: {"kafka": {"t": "x"}}})
             assert knows.to_json()["v"] == 2
             assert Checkpoint.from_json(knows.to_json()) == knows
+
+    def test_of_a_history_entry(self) -> None:
+        now, at = datetime(2026, 1, 1, tzinfo=UTC), BinlogOffset("bin.000001", 4)
+        before = HistoryEntry(3, "accept", "ada", "on purpose", at, at, 2, Epoch(1), {}, (), now)
+        assert before.to_json()["v"] == 1
+        newest = replace(before, replaced=Replaced(3, {"kafka": {"u": None, "t": "x"}}))
+        assert newest.to_json()["v"] == 3
+        assert HistoryEntry.from_json(newest.to_json()) == newest
 
     def test_of_a_marker(self) -> None:
         assert '"v":1' in Marker(1, "h").metadata()

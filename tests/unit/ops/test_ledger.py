@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
+
 from databus import Flow, Mock, Noop
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry, Replaced
 from databus.core.counts import TableCounts
 from databus.core.gaps import Gap
 from databus.core.ledger import build
@@ -15,7 +17,7 @@ from databus.core.offsets import SequenceOffset
 from databus.ops.ledger import LedgerState, begins_anew, merged, summary
 from databus.ops.ledger_sinks import _claim
 from databus.records.page_rows import Page
-from databus.sinks.kafka.evidence import output_problems
+from databus.sinks.kafka.evidence import accepted_notes, output_problems
 
 NOON = datetime(2026, 1, 1, tzinfo=UTC)
 CHECKPOINT = Checkpoint(SequenceOffset(6), 7, Epoch(1), "run", "", {}, None, NOON)
@@ -122,3 +124,38 @@ def test_what_a_sink_wrote_alone_lies_behind_the_part_that_was_merged_around_it(
     assert [receipt["outputs"]["t[0]"]["first_offset"] for _, receipt in claim.receipts] == [2, 20]
     assert claim.receipts[-1] == (4, alone)
     assert output_problems(claim, {"t[0]": 22}) == []
+
+
+def wrote(batch: int, first: int) -> tuple[dict]:
+    facts = {"first_offset": first, "last_offset": first + 1, "records": 2}
+    return ({"sink": "kafka", "batch": batch, "rows": {"shop.orders": 2}, "outputs": {"t[0]": facts}},)
+
+
+FLOW = Flow(name="orders", source=Mock(rows=1), sinks=(Noop(name="kafka"),))
+
+
+@pytest.mark.parametrize("action", ["accept", "rewind"])
+@pytest.mark.parametrize("paged", [False, True])
+def test_outputs_count_from_when_they_were_last_accepted(action: str, paged: bool) -> None:
+    former = [replace(e, receipts=wrote(e.batch, e.batch * 2)) for e in CHAIN[1:4]]
+    accepted = entry(5, action, batch=3, replaced=Replaced(3, {"kafka": {"t": None}, "other": {"u": None}}))
+    since = [replace(entry(n), batch=n - 2, receipts=wrote(n - 2, (n - 6) * 2)) for n in (6, 7)]
+    before = [merge(former)] if paged else former
+    claim = _claim(FLOW, state([], pages([*before, accepted, *since])), "kafka", (), (CHECKPOINT, None))
+    assert set(claim.accepted) == {"t"}
+    assert output_problems(claim, {"t[0]": 4}) == []
+    assert len(accepted_notes(claim)) == 1
+    assert output_problems(claim, {"t[0]": 3}) == ["t[0] ends at 3, batch 5 wrote up to 3: records were lost"]
+    untold = [*before, replace(accepted, replaced=None), *since]
+    silent = _claim(FLOW, state([], pages(untold)), "kafka", (), (CHECKPOINT, None))
+    assert output_problems(silent, {"t[0]": 4}) != []
+
+
+def test_what_was_accepted_while_a_sink_was_behind_is_later_than_the_part_around_it() -> None:
+    shared = [replace(e, receipts=wrote(e.batch, 40 + e.batch * 2)) for e in CHAIN[1:3]]
+    beside = [replace(e, receipts=(), batch=e.batch + 3) for e in CHAIN[3:5]]
+    own = (entry(1, "accept", batch=2, replaced=Replaced(2, {"kafka": {"t": "new"}})),
+           replace(entry(2), batch=4, receipts=wrote(4, 0)))  # fmt: skip
+    claim = _claim(FLOW, state([], pages([merge([*shared, *beside])])), "kafka", own, (CHECKPOINT, None))
+    assert output_problems(claim, {"t[0]": 2}) == []
+    assert output_problems(claim, {"t[0]": 1}) == ["t[0] ends at 1, batch 4 wrote up to 1: records were lost"]

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.evidence import SinkClaim
+from databus.core.evidence import AcceptedOutput, SinkClaim
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan, SinkPlan
-from databus.sinks.kafka.evidence import marker_problems, output_problems, outputs_of
+from databus.sinks.kafka.evidence import accepted_notes, marker_problems, output_problems, outputs_of
 from databus.sinks.kafka.markers import Marker
 
 NOON = datetime(2026, 1, 1, tzinfo=UTC)
@@ -19,9 +19,9 @@ PLAN = Plan(
 )
 
 
-def claim(*receipts, plan=None) -> SinkClaim:
+def claim(*receipts, plan=None, accepted=None) -> SinkClaim:
     checkpoint = Checkpoint(SequenceOffset(5), 5, Epoch(1), "run", "h5", {}, None, NOON, {"kafka": (5,)})
-    return SinkClaim("orders", checkpoint, plan, {5: "h5"}, receipts)
+    return SinkClaim("orders", checkpoint, plan, {5: "h5"}, receipts, accepted or {})
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,41 @@ def outputs(batch: int, first: int, last: int, records: int, output: str = "cdc.
 )
 def test_receipts_must_fit_into_the_topics(receipts, end, problems) -> None:
     assert output_problems(claim(*receipts), {"cdc.orders[0]": end}) == problems
+
+
+OTHER_TOPIC = {"cdc.orders": AcceptedOutput(NOON, 2)}
+FORMER = [outputs(1, 0, 9, 10), outputs(2, 10, 12, 3)]
+NOTE = (
+    "cdc.orders was accepted as another topic at 2026-01-01T00:00:00+00:00: "
+    "what batches up to 2 wrote there is not looked for"
+)
+
+
+@pytest.mark.parametrize(
+    ("receipts", "end", "problems"),
+    [
+        (FORMER, None, []),
+        (FORMER, 0, []),
+        ([*FORMER, outputs(3, 0, 4, 5), outputs(4, 5, 6, 2)], 7, []),
+        ([*FORMER, outputs(3, 0, 4, 5)], 4, ["cdc.orders[0] ends at 4, batch 3 wrote up to 4: records were lost"]),
+        ([*FORMER, outputs(3, 0, 4, 5)], None, ["cdc.orders[0] is gone, batch 3 wrote up to 4"]),
+        (
+            [*FORMER, outputs(3, 0, 4, 5), outputs(4, 0, 1, 2)],
+            2,
+            ["batch 4: cdc.orders[0] begins at 0, batch 3 ended at 4"],
+        ),
+    ],
+)
+def test_what_went_to_a_topic_that_was_accepted_as_another_is_a_note(receipts, end, problems) -> None:
+    said = claim(*receipts, accepted=OTHER_TOPIC)
+    assert output_problems(said, {"cdc.orders[0]": end}) == problems
+    assert accepted_notes(said) == [NOTE]
+    assert outputs_of(said) == (["cdc.orders[0]"] if len(receipts) > len(FORMER) else [])
+    # Not accepted, it is a problem, and so it is of another topic.
+    for accepted in ({}, {"cdc": OTHER_TOPIC["cdc.orders"]}):
+        other = claim(*receipts, accepted=accepted)
+        assert output_problems(other, {"cdc.orders[0]": end}) != problems
+        assert accepted_notes(other) == []
 
 
 def test_outputs_are_named_once() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -57,23 +57,24 @@ def _in_flight(claim: SinkClaim, marker: Marker) -> bool:
 def output_problems(claim: SinkClaim, ends: Mapping[str, int | None]) -> list[str]:
     """Return a line for each batch whose records cannot lie in the topics as its receipts say.
 
+    What went to a topic that was deleted, as a person has accepted, is not looked for.
+
     Args:
         claim: the ledger's claim.
         ends: "topic[partition]" → its end (high watermark), None for one that is not there.
     """
     problems: list[str] = []
     last: dict[str, tuple[int, int]] = {}
-    for batch, receipt in claim.receipts:
-        for output, facts in sorted(dict(receipt.get("outputs") or {}).items()):
-            if not _OUTPUT.fullmatch(output) or "first_offset" not in facts:
-                continue
-            first, final, records = facts["first_offset"], facts["last_offset"], facts["records"]
-            if records > final - first + 1:
-                problems.append(f"batch {batch}: {output} cannot hold {records} records at {first}–{final}")
-            before = last.get(output)
-            if before is not None and first <= before[1]:
-                problems.append(f"batch {batch}: {output} begins at {first}, batch {before[0]} ended at {before[1]}")
-            last[output] = (batch, final)
+    for batch, output, facts in _told(claim):
+        if "first_offset" not in facts or not _is_there(claim, batch, output):
+            continue
+        first, final, records = facts["first_offset"], facts["last_offset"], facts["records"]
+        if records > final - first + 1:
+            problems.append(f"batch {batch}: {output} cannot hold {records} records at {first}–{final}")
+        before = last.get(output)
+        if before is not None and first <= before[1]:
+            problems.append(f"batch {batch}: {output} begins at {first}, batch {before[0]} ended at {before[1]}")
+        last[output] = (batch, final)
     for output, (batch, final) in sorted(last.items()):
         end = ends.get(output)
         if end is None:
@@ -84,8 +85,39 @@ def output_problems(claim: SinkClaim, ends: Mapping[str, int | None]) -> list[st
 
 
 def outputs_of(claim: SinkClaim) -> list[str]:
-    """Return the "topic[partition]" names that the receipts tell of."""
-    return sorted({name for _, receipt in claim.receipts for name in dict(receipt.get("outputs") or {})})
+    """Return the "topic[partition]" names that the receipts tell of, but of topics that are not there any more."""
+    return sorted({output for batch, output, _ in _told(claim) if _is_there(claim, batch, output)})
+
+
+def accepted_notes(claim: SinkClaim) -> list[str]:
+    """Return a line for each topic of which receipts are not compared, since it was accepted as another."""
+    skipped = {_topic(output) for batch, output, _ in _told(claim) if not _is_there(claim, batch, output)}
+    return [
+        f"{topic} was accepted as another topic at {claim.accepted[topic].at.isoformat(timespec='seconds')}: "
+        f"what batches up to {claim.accepted[topic].upto} wrote there is not looked for"
+        for topic in sorted(skipped)
+    ]
+
+
+def _told(claim: SinkClaim) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+    """Yield batch, "topic[partition]" and facts of all receipts, in their order."""
+    for batch, receipt in claim.receipts:
+        for output, facts in sorted(dict(receipt.get("outputs") or {}).items()):
+            if _OUTPUT.fullmatch(output):
+                yield batch, output, facts
+
+
+def _topic(output: str) -> str:
+    return output.rpartition("[")[0]
+
+
+def _is_there(claim: SinkClaim, batch: int, output: str) -> bool:
+    """Tell whether a batch wrote to the topic that is there now, as far as people have said.
+
+    Of several that were merged the first one tells: the sink wrote all of them before a topic was accepted, or behind.
+    """
+    accepted = claim.accepted.get(_topic(output))
+    return accepted is None or claim.begins.get(batch, batch) > accepted.upto
 
 
 def ends_of(

@@ -172,7 +172,7 @@ class KafkaSink:
             *evidence.output_problems(claim, ends),
         ]
         looked_at = f"markers of {slots} slots; ends of {len(outputs)} partitions; {len(claim.receipts)} receipts"
-        return Evidence(f"sink {name}", (looked_at,), tuple(problems))
+        return Evidence(f"sink {name}", (looked_at, *evidence.accepted_notes(claim)), tuple(problems))
 
     def marks(self, slots: int, *, settled: bool = True) -> Sequence[SlotMark | None]:
         """Return what each of the first `slots` slots holds, None where there is no marker."""

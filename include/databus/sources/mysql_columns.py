@@ -48,7 +48,8 @@ class MysqlColumns:
     def names_among(self, tables: Sequence[str]) -> list[TableName]:
         """Return the tables of these names, of any database, that the account can see."""
         rows = self._server.query(
-            "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_NAME IN %s AND TABLE_TYPE IN %s",
+            "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES "
+            "WHERE TABLE_NAME IN %s AND TABLE_TYPE IN %s",
             tuple(tables),
             _TABLE_TYPES,
         )

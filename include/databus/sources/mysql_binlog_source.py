@@ -182,10 +182,10 @@ class MysqlBinlogSource:
         switch = None if follows else self._continued(start)
         if switch is None and not follows and start != self._history_known:
             self._check_history(start)
-        bounds = RangeBounds(limit.max_rows, limit.max_bytes, stops=stops)
+        bounds = RangeBounds(limit.max_rows, limit.max_bytes, stops=stops, flow=self._context.flow)
         if switch is not None:
             log.warning("flow %s: %s", self._context.flow, switch)
-            bounds = RangeBounds(end=switch.until, stops=stops) if switch.until else bounds
+            bounds = RangeBounds(end=switch.until, stops=stops, flow=bounds.flow) if switch.until else bounds
         place, deadline = switch.place if switch else start, time.monotonic() + limit.max_seconds
 
         def to_head() -> RangeIndex | None:

@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from databus.connections.environment import EnvironmentConnections
+from databus.ops.discovery import find_flow
+from databus.ops.flow_wants import table_want
+from databus.ops.services import open_services
 from databus.sandbox.connections import airflow_connections
 from tests.integration.conftest import World
 from tests.integration.shop_flow import Shop
@@ -174,6 +178,12 @@ def test_validate_with_connect_and_run_find_what_is_not_there(cli: Cli, world: W
         assert cli.json("checkpoint", "show", "cli_wrong")["checkpoint"] is None
         levels = {f["code"]: f["level"] for f in cli.json("doctor", "cli_wrong", code=1)}
         assert (levels["source_table_missing"], levels["column_unknown"]) == ("error", "error")
+        # What was there once, and is gone, is a warning at the desk as well.
+        with open_services(find_flow("cli_wrong", cli.dags).flow, EnvironmentConnections(cli.environment)) as services:
+            assert services.accepted is not None
+            services.accepted.keep("cli_wrong", [table_want("shop.order"), table_want("shop.orders")])
+        found = [row for row in cli.json("flows", "validate", "--connect", code=2) if row["flow"] == "cli_wrong"]
+        assert [row["state"] for row in found] == ["warn", "error"]
     finally:
         wrong.unlink()
 

@@ -48,6 +48,11 @@ class TableCapture:
         return ",".join(self.include) + (f" without {','.join(self.exclude)}" if self.exclude else "")
 
 
+def is_name(pattern: str) -> bool:
+    """Tell whether a pattern can mean one table alone."""
+    return not pattern.startswith(REGEX_PREFIX) and not set(pattern) & set("*?[")
+
+
 def check_pattern(pattern: str) -> str:
     """Return the pattern.
 

@@ -41,6 +41,7 @@ class RangeBounds:
         without: transactions to leave out: they are passed over, and lie in no segment. None for none.
         stops: whether it ends before a statement that changes captured rows without row events. One that it would begin
             with, or that lies before a given `end`, is refused.
+        flow: whose range it is, for what a refusal says is to be done.
         fetch_prepare: finds the events of XA transactions that were prepared before the range and committed in it.
     """
 
@@ -50,6 +51,7 @@ class RangeBounds:
     segment_bytes: int = TARGET_BYTES
     without: Delivered | None = None
     stops: bool = False
+    flow: str = "FLOW"
     fetch_prepare: FetchPrepare = nowhere_to_fetch
 
 
@@ -97,7 +99,7 @@ class RangeStager:
             return self._take_all(piece)
         number, change = stops_at
         if self._bounds.end is not None or not (number or self.transactions):
-            raise _unlogged(change)
+            raise _unlogged(change, self._bounds.flow)
         if number and self._take_all(part(piece, 0, number)):
             return True
         self._full = True
@@ -315,12 +317,12 @@ class RangeStager:
             raise OffsetInvalidError(f"{wanted} is past the end of its log file", hint="Reset the checkpoint or plan.")
 
 
-def _unlogged(change: UnloggedChange) -> UnloggedChangeError:
+def _unlogged(change: UnloggedChange, flow: str) -> UnloggedChangeError:
     return UnloggedChangeError(
         f"{change.file}:{change.start_pos}: {change.statement}: changes rows of {', '.join(change.tables)} that no row "
         'event tells (on_partition_ddl="fail")',
         hint="What came before it is delivered. Set the sinks right, then go on behind it: `databus checkpoint skip "
-        f"FLOW {change.file}:{change.end_pos} --reason … --execute`. Where reading follows a failover: let one run "
+        f"{flow} {change.file}:{change.end_pos} --reason … --execute`. Where reading follows a failover: let one run "
         'pass it with on_partition_ddl="event".',
     )
 

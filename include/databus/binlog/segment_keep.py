@@ -39,8 +39,12 @@ class KeepLimit:
     max_bytes: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> KeepLimit:
+    def parse(cls, text: str, setting: str = "DATABUS_SEGMENT_KEEP") -> KeepLimit:
         """Read "7d,50GB": an age (s, m, h, d, w), a size (KB, MB, GB, TB; KiB … TiB), or both; "" keeps nothing.
+
+        Args:
+            text: the limit.
+            setting: where it was given, for the message.
 
         Raises:
             ConfigError: a part is neither, or one is given twice.
@@ -52,7 +56,7 @@ class KeepLimit:
             name = "max_age_s" if unit in _SECONDS else "max_bytes" if unit in _BYTES else ""
             if match is None or not name or name in found:
                 raise ConfigError(
-                    f"DATABUS_SEGMENT_KEEP={text!r}: {part!r} is neither an age nor a size, or one too many",
+                    f"{setting}={text!r}: {part!r} is neither an age nor a size, or one too many",
                     hint='Write an age, a size or both: "7d", "50GB", "7d,50GB".',
                 )
             found[name] = float(match["number"]) * {**_SECONDS, **_BYTES}[unit]

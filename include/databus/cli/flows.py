@@ -93,15 +93,31 @@ def validate(
 
 
 def _of_tables(flow: Flow) -> Iterator[Finding]:
-    """Yield what is wrong between a flow and its tables as they are now, whatever it was found to have before."""
+    """Yield what is wrong between a flow and its tables as they are now, judged as its next run judges it."""
     from databus.ops.flow_tables import compare
 
     try:
         source = flow.source.open(connection_source(), FlowContext(flow.name, Settings.from_environment()))
         with closing(source):
-            yield from (f for f in compare(flow, source).findings if f.level is not Level.OK)
+            found = compare(flow, source).findings
+            if any(f.level is Level.ERROR for f in found):
+                found = compare(flow, source, _accepted(flow)).findings
+            yield from (f for f in found if f.level is not Level.OK)
     except DatabusError as error:
         yield Finding.of(flow.source.label(), error)
+
+
+def _accepted(flow: Flow) -> frozenset[str]:
+    """Return what the flow was found to have before; nothing where its ZooKeeper cannot be asked from here."""
+    from databus.ops.flow_tables import accepted_of
+    from databus.ops.services import open_services
+
+    try:
+        with open_services(flow, connection_source(), records=False) as services:
+            return accepted_of(flow, services)
+    except DatabusError as error:
+        ERR.print(f"{flow.name}: judged as a flow that never ran: {error.message}", style="yellow", markup=False)
+        return frozenset()
 
 
 @app.command()

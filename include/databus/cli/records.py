@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -33,7 +34,7 @@ def prune(
     """
     before, single = (
         datetime.now(UTC) - timedelta(seconds=_age(name, given))
-        for name, given in (("keep", keep), ("merge", merge or keep))
+        for name, given in (("keep", keep), ("merge", merge) if merge else ("keep", keep))
     )
     from databus.records.merged_pages import MergedPages
     from databus.records.retention import RecordRetention
@@ -57,7 +58,8 @@ def prune(
 
 
 def _age(option: str, given: str) -> float:
-    limit = KeepLimit.parse(given)
-    if limit.max_age_s is None or limit.max_bytes is not None:
-        raise ConfigError(f"--{option}={given!r} is not an age", hint='Write an age, e.g. "30d" or "12h".')
-    return limit.max_age_s
+    with contextlib.suppress(ConfigError):
+        limit = KeepLimit.parse(given)
+        if limit.max_age_s is not None and limit.max_bytes is None:
+            return limit.max_age_s
+    raise ConfigError(f"--{option}={given!r} is not an age", hint='Write an age, e.g. "30d" or "12h".')

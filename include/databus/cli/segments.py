@@ -31,7 +31,7 @@ def segments(
     if execute and not prune:
         raise typer.BadParameter("--execute goes with --prune")
     settings = Settings.from_environment()
-    limit = None if keep is None else KeepLimit.parse(keep)
+    limit = None if keep is None else KeepLimit.parse(keep, "--keep")
     views = prune_segments(settings, limit) if execute else list_segments(settings, limit)
     claims = prune_claims(settings, limit, execute=execute) if prune else ()
     if prune:

@@ -46,6 +46,10 @@ def watch(
         if once:
             found = watched.round()
             _say(found)
+            for figures in found.figures:
+                for what, error in figures.unreachable.items():
+                    said = f"flow {figures.flow}: {what} does not answer: {error}"
+                    ERR.print(said, style="yellow", markup=False)
             raise typer.Exit(ERROR if found.problems or any(f.unreachable for f in found.figures) else OK)
         with drain_on_signals(drain), _served(watched, listen, every):
             run(watched, every, drain.wait, _say)

@@ -219,6 +219,10 @@ class DefinedSource(Source, Protocol):
         """Ask for the definitions of all tables of the flow at once; changes nothing."""
         ...
 
+    def tables_gone(self) -> Sequence[str]:
+        """Return the tables that the flow names and the account is not shown now, by one query at most."""
+        ...
+
 
 @runtime_checkable
 class StagingSource(Protocol):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from databus.binlog.capture import TableCapture
+from databus.binlog.capture import TableCapture, is_name
 from databus.core.errors import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
@@ -89,7 +89,7 @@ class _Comparison:
     def _missing(self) -> Iterator[Finding]:
         later = self._flow.source.tables_may_come_later
         for pattern in self._now.unmatched:
-            what = "table" if _is_name(pattern) else "pattern"
+            what = "table" if is_name(pattern) else "pattern"
             subject = f"{self._now.place}: {what} {pattern}"
             if not self._now.tells(pattern):
                 message = "this account is shown no such table, and may lack the right to see it"
@@ -173,7 +173,7 @@ class _Comparison:
             if (pattern,) == EVERY_TABLE or pattern in own or any(matches(name, (pattern,)) for name in captured):
                 continue
             hint = f"{_near(pattern, captured)}Correct `tables` of it."
-            if not _is_name(pattern) or pattern in self._now.known or not self._now.tells(pattern):
+            if not is_name(pattern) or pattern in self._now.known or not self._now.tells(pattern):
                 message = f"its tables {pattern!r} are none of the flow's"
                 yield Finding(asked.label, Level.WARN, message, hint, TABLE_MISSING)
                 continue
@@ -225,10 +225,6 @@ def _has(changes: Changes, table: TableSchema, name: str, *, exactly: bool) -> b
 def _without(changes: Changes, numbers: set[int | None]) -> Changes:
     """Return the changes without tables that a transform cannot treat: the next ones are not judged by them."""
     return replace(changes, tables=tuple(t for t in changes.tables if t.schema_id not in numbers))
-
-
-def _is_name(pattern: str) -> bool:
-    return not pattern.startswith("re:") and not set(pattern) & set("*?[")
 
 
 def _near(name: str, known: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -53,8 +54,16 @@ def _of_source(flow: Flow, services: Services, source: Source, start: Offset | N
         return findings if told else [*findings, Finding.of(f"{flow.source.kind}: tables of the flow", error)]
 
 
-def require_tables(flow: Flow, services: Services, source: Source) -> None:
-    """Compare a flow with its tables unless what it asks for was found already; warnings are logged.
+def require_tables(flow: Flow, services: Services, source: Source, *, hands_over: bool = False) -> None:
+    """Compare a flow with its tables; warnings are logged.
+
+    Where what it asks for was found already, only its named tables that are gone are logged.
+
+    Args:
+        flow: the flow.
+        services: what was found before.
+        source: its source, open.
+        hands_over: whether a predecessor waits to be followed: what was found already is not asked for again.
 
     Raises:
         ConfigError: of the first finding's code; names each table and column that is not there. Nothing was moved.
@@ -63,6 +72,8 @@ def require_tables(flow: Flow, services: Services, source: Source) -> None:
     if services.accepted is None or not isinstance(source, DefinedSource) or services.store.paused(flow.name):
         return
     if services.accepted.load(flow.name) == wants_of(flow):
+        if not hands_over:
+            _tell_gone(flow, source)
         return
     compared = compare(flow, source, accepted_of(flow, services))
     for finding in compared.findings:
@@ -70,6 +81,19 @@ def require_tables(flow: Flow, services: Services, source: Source) -> None:
             log.warning("flow %s: %s: %s → %s", flow.name, finding.subject, finding.message, finding.hint)
     require_passed(flow, compared.findings)
     services.accepted.keep(flow.name, compared.wants)
+
+
+def _tell_gone(flow: Flow, source: DefinedSource) -> None:
+    """Warn of tables that are gone; a server that does not answer is named by what the run does next."""
+    with contextlib.suppress(DatabusError):
+        for table in source.tables_gone():
+            log.warning(
+                "flow %s: table %s is gone (dropped, renamed, or not shown to this account): nothing more comes of it; "
+                "rows in the log before that are still moved → Take it out of `tables` once they are, or name the "
+                "table that takes its place.",
+                flow.name,
+                table,
+            )
 
 
 def _behind(flow: Flow, services: Services, sink: str) -> Finding:

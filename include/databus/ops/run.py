@@ -28,7 +28,7 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
         with_duties(flow, services, control) as (steered, at_the_end),
         open_session(flow, services, spark, identity) as session,
     ):
-        require_tables(flow, services, session.source)
+        require_tables(flow, services, session.source, hands_over=flow.mode == "live")
         result = run_window(session, steered)
         at_the_end()
         lag = session.source.lag(result.checkpoint.offset)

@@ -11,9 +11,11 @@ from databus.core.checkpoint import Checkpoint, merged_slots
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError, DatabusError, OffsetPurgedError, PlanChangedError
 from databus.core.known_outputs import known_outputs
+from databus.core.marks import MarkedSink
 from databus.core.offset_ranges import later, overlap, unreached, with_lives_of
 from databus.core.offsets import OffsetRange
 from databus.core.plan import LostRange, Plan, SinkPlan, SourcePlan
+from databus.core.protocols import Sink
 from databus.core.resuming import resumed
 from databus.runtime.closing import close_unwritten, open_again
 from databus.runtime.context import FlowSession
@@ -175,9 +177,26 @@ def _abandon(session: FlowSession, lease: Lease, pending: Plan) -> Mapping[str, 
             hint="Put the former definition back until this batch is committed, then change the flow.",
         )
     log.warning(
-        "flow %s: batch %d %s was planned under another definition and nothing of it was written: planned anew",
+        "flow %s: batch %d %s was planned under another definition and %s: planned anew",
         pending.flow,
         pending.batch,
         pending.range,
+        _not_held(session, pending),
     )
     return closed.slots
+
+
+def _not_held(session: FlowSession, closed: Plan) -> str:
+    """Say where nothing of a closed plan is, and where that is not known."""
+    there = [name for name in sorted(closed.sinks) if name in session.sinks]
+    unknown = [name for name in there if not _marked(session.sinks[name])]
+    said = (
+        [f"nothing of it is in {', '.join(n for n in there if n not in unknown)}"] if len(unknown) < len(there) else []
+    )
+    if unknown:
+        said.append(f"{', '.join(unknown)} (without markers) may hold a part of it, which is sent again")
+    return "; ".join(said) or "none of its sinks is the flow's any more"
+
+
+def _marked(sink: Sink) -> bool:
+    return isinstance(sink, MarkedSink) and sink.marked

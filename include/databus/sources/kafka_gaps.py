@@ -28,7 +28,7 @@ from databus.sources.kafka_rows import log_name
 from databus.sources.kafka_topics import KafkaTopics
 
 _CHOICES = (
-    "Nothing was moved. Choose: `databus checkpoint skip FLOW --past-gap --reason … --execute` passes over the range "
+    "Nothing was moved. Choose: `databus checkpoint skip {flow} --past-gap --reason … --execute` passes over the range "
     'knowingly and names it as a gap; on_gap="earliest" or "latest" of the source does so by itself from now on. '
     "Raise retention.ms of the topic above the longest pause of the flow."
 )
@@ -40,10 +40,11 @@ class KafkaGaps:
     Args:
         spec: the source; its `on_gap` is the policy.
         cluster: asked what is written behind the last stable offsets.
+        flow: whose gaps they are.
     """
 
-    def __init__(self, spec: KafkaTopics, cluster: KafkaCluster):
-        self._spec, self._cluster = spec, cluster
+    def __init__(self, spec: KafkaTopics, cluster: KafkaCluster, flow: str):
+        self._spec, self._cluster, self._flow = spec, cluster, flow
 
     def found(self, start: KafkaOffsets, state: LogState) -> list[PartitionGap]:
         """Return the gaps between an offset and the logs.
@@ -97,7 +98,9 @@ class KafkaGaps:
             missing: the gaps.
             what: what happened.
         """
-        error = OffsetPurgedError(f"{self._cluster.where}: {what}: {_named(missing)}", hint=_CHOICES)
+        error = OffsetPurgedError(
+            f"{self._cluster.where}: {what}: {_named(missing)}", hint=_CHOICES.format(flow=self._flow)
+        )
         if told := [gap for gap in missing if gap.cause != DELETED]:
             error.missing = OffsetRange(start, replace(behind_gaps(start, state, told, "earliest"), passed=False))
         return error

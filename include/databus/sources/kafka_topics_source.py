@@ -67,7 +67,7 @@ class KafkaTopicsSource:
         self._cluster = KafkaCluster(self._client, spec.isolation)
         self._sampler = Sampler(self._client, spec.isolation, spec.consumer)
         self._stable = StableOffsets(self._cluster, self._flow) if spec.isolation == "read_committed" else None
-        self._gaps = KafkaGaps(spec, self._cluster)
+        self._gaps = KafkaGaps(spec, self._cluster, self._flow)
         self._logs = KafkaLogs(spec, self._cluster, self._flow)
         self._turn = 0
 

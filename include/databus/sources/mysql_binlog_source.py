@@ -42,7 +42,7 @@ from databus.sources.mysql_preflight import preflight
 from databus.sources.mysql_purged import purged, purged_at_start
 from databus.sources.mysql_server import MysqlServer
 from databus.sources.mysql_table_changes import changes_of
-from databus.sources.mysql_tables import tables_now
+from databus.sources.mysql_tables import tables_gone, tables_now
 from databus.sources.range_dumper import RangeDumper
 from databus.sources.row_filters import RowFilters
 from databus.sources.segment_relay import SegmentRelay
@@ -107,6 +107,10 @@ class MysqlBinlogSource:
     def tables_now(self) -> TablesNow:
         """Ask information_schema for the tables of the flow."""
         return tables_now(self._server, self._capture)
+
+    def tables_gone(self) -> Sequence[str]:
+        """Ask information_schema for the tables that the flow names without wildcards; return those not there."""
+        return tables_gone(self._server, self._capture)
 
     def start_offset(self) -> BinlogOffset:
         """Resolve the spec's `start`; raises OffsetPurgedError with what can be done before a flow's first run."""
@@ -178,10 +182,10 @@ class MysqlBinlogSource:
         switch = None if follows else self._continued(start)
         if switch is None and not follows and start != self._history_known:
             self._check_history(start)
-        bounds = RangeBounds(limit.max_rows, limit.max_bytes, stops=stops)
+        bounds = RangeBounds(limit.max_rows, limit.max_bytes, stops=stops, flow=self._context.flow)
         if switch is not None:
             log.warning("flow %s: %s", self._context.flow, switch)
-            bounds = RangeBounds(end=switch.until, stops=stops) if switch.until else bounds
+            bounds = RangeBounds(end=switch.until, stops=stops, flow=bounds.flow) if switch.until else bounds
         place, deadline = switch.place if switch else start, time.monotonic() + limit.max_seconds
 
         def to_head() -> RangeIndex | None:

@@ -45,6 +45,16 @@ class MysqlColumns:
         )
         return [TableName(_text(d), _text(t)) for d, t in rows]
 
+    def names_among(self, tables: Sequence[str]) -> list[TableName]:
+        """Return the tables of these names, of any database, that the account can see."""
+        rows = self._server.query(
+            "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES "
+            "WHERE TABLE_NAME IN %s AND TABLE_TYPE IN %s",
+            tuple(tables),
+            _TABLE_TYPES,
+        )
+        return [TableName(_text(d), _text(t)) for d, t in rows]
+
     def wait_for_definition_statements(self, tables: Iterable[TableName]) -> None:
         """Wait until no definition statement on these tables is under way.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from databus.binlog.capture import TableCapture
+from databus.binlog.capture import TableCapture, is_name
 from databus.binlog.schema_history.definition import TableName
 from databus.core.tables import ColumnSchema, TableSchema
 from databus.core.wanted import TablesNow
@@ -39,6 +39,17 @@ def tables_now(server: MysqlServer, capture: TableCapture) -> TablesNow:
         ),
         sight.tells,
     )
+
+
+def tables_gone(server: MysqlServer, capture: TableCapture) -> tuple[str, ...]:
+    """Return the tables that a flow names without wildcards and that information_schema does not show; one query.
+
+    Raises:
+        SourceUnavailableError, SourceAccessError: the server cannot be asked.
+    """
+    named = tuple(pattern for pattern in capture.include if is_name(pattern))
+    there = MysqlColumns(server).names_among(sorted({name.partition(".")[2] for name in named})) if named else []
+    return tuple(name for name in named if not _any_of(TableCapture((name,), capture.exclude), there))
 
 
 def _any_of(capture: TableCapture, names: list[TableName]) -> bool:

@@ -227,8 +227,8 @@ def test_a_range_stops_before_it_and_does_not_begin_with_it(tmp_path: Path, step
     rest.transaction(9, "t", COLUMNS, [[number(9)]])
     told = rf"{FILE}:{begins}: ALTER TABLE t DROP PARTITION p0: .* shop\.t"
     with pytest.raises(UnloggedChangeError, match=told) as stopped:
-        stage(tmp_path / "stopped", batches(rest, step), RangeBounds(stops=True))
-    assert f"checkpoint skip FLOW {FILE}:{ends} " in stopped.value.hint
+        stage(tmp_path / "stopped", batches(rest, step), RangeBounds(stops=True, flow="orders"))
+    assert f"checkpoint skip orders {FILE}:{ends} " in stopped.value.hint
 
 
 def test_one_before_a_given_end_is_refused_only_where_ranges_stop(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from databus.cli.main import app
 from databus.core.counts import TableCounts
+from databus.core.errors import ConfigError
 from databus.records.ledger_pages import LedgerPages
 from databus.records.recorder import SqlRecorder
 from tests.contract.many_partitions import FLOW, history
@@ -41,3 +42,20 @@ def test_prune_merges_what_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert "1 batches older than" in told.stderr
         refused = CliRunner().invoke(app, ["records", "prune", "--merge", "5GB"])
         assert refused.exit_code != 0
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [(("--keep", "abc"), "--keep='abc'"), (("--keep=-1d",), "--keep='-1d'"), (("--merge", "5GB"), "--merge='5GB'")],
+)
+def test_a_limit_that_is_no_age_is_named_by_its_option(words: tuple[str, ...], option: str) -> None:
+    refused = CliRunner().invoke(app, ["records", "prune", *words])
+    assert isinstance(refused.exception, ConfigError)
+    assert refused.exception.message == f"{option} is not an age"
+    assert "30d" in refused.exception.hint
+
+
+def test_a_limit_of_segments_is_named_by_its_option() -> None:
+    refused = CliRunner().invoke(app, ["segments", "--keep", "abc"])
+    assert isinstance(refused.exception, ConfigError)
+    assert refused.exception.message.startswith("--keep='abc': 'abc' is neither an age nor a size")

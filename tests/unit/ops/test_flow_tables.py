@@ -59,6 +59,9 @@ class Told(MockSource):
         self.asked += 1
         return self.now
 
+    def tables_gone(self) -> tuple[str, ...]:
+        return self.now.unmatched
+
 
 class Kept:
     """Accepted wants in memory."""
@@ -270,6 +273,19 @@ def test_what_was_found_once_stops_no_flow_later(caplog: pytest.LogCaptureFixtur
     added = more.model_copy(update={"source": MysqlBinlog(conn_id="m", tables=("shop.orders", "shop.log", "shop.x"))})
     with pytest.raises(ConfigError, match=r"shop\.x: the table does not exist"):
         require_tables(added, services(store, kept), Told(replace(gone, unmatched=("shop.log", "shop.x"))))
+
+
+def test_a_run_names_a_table_that_is_gone_though_the_flow_asks_for_nothing_new(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    both, kept, store = flow(tables=("shop.orders", "shop.log")), Kept(), MemoryCheckpoints()
+    require_tables(both, services(store, kept), Told(now(ORDERS, KEYLESS)))
+    gone = Told(now(ORDERS, known=("shop.orders",), unmatched=("shop.log",)))
+    require_tables(both, services(store, kept), gone, hands_over=True)
+    assert not caplog.records
+    require_tables(both, services(store, kept), gone)
+    assert "flow shop: table shop.log is gone" in caplog.text
+    assert gone.asked == 0
 
 
 def test_a_flow_that_ran_before_wants_were_kept_goes_on() -> None:

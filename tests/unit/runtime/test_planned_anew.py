@@ -280,3 +280,18 @@ def test_of_a_sink_with_markers_nothing_is_left() -> None:
     assert first is not None
     assert first.plan.left_behind({"search": None}) == (None, None)
     assert first.plan.left_behind({}) == (None, first.plan.range.end)
+
+
+def test_what_a_sink_without_markers_holds_of_a_given_up_batch_is_not_claimed_to_be_known(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    flow = Indexed(BinlogLog())
+    flow.write(0)
+    first = flow.planned()
+    assert first is not None
+    flow.deliver(first, [0])
+    flow.edit(1)
+    assert flow.planned() is not None
+    (told,) = [r.getMessage() for r in caplog.records if "planned anew" in r.getMessage()]
+    assert told.endswith("search (without markers) may hold a part of it, which is sent again: planned anew")
+    assert "nothing of it" not in told

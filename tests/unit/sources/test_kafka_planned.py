@@ -39,7 +39,7 @@ def state(earliest: dict[Place, int] | None = None, ids: dict[str, str] = IDS, *
 
 def lost(logs: LogState, policy: str = "earliest", *, view: bool = False) -> LostRange | None:
     spec = KafkaTopics(conn_id="east", topics=("t", "u"), on_gap=policy)  # type: ignore[arg-type] # parametrized
-    found = KafkaGaps(spec, cast("Any", Cluster()))
+    found = KafkaGaps(spec, cast("Any", Cluster()), "orders")
     return found.lost_of(PLANNED, stretches_of(START, END), logs, passes=policy != "fail", view=view)
 
 
@@ -91,7 +91,7 @@ def test_of_a_log_that_was_replaced_nothing_is_read(case: str) -> None:
         with pytest.raises(OffsetPurgedError, match="of the planned range") as refused:
             lost(logs, policy, view=view)
         assert text in refused.value.message
-        assert "--past-gap" in refused.value.hint
+        assert "skip orders --past-gap" in refused.value.hint
         missing = refused.value.missing
         assert (missing is None) == (case == "deleted")
 

@@ -25,12 +25,17 @@ def effect_of(sink: str, topics: Topics, outputs: Sequence[str], *, back: bool) 
     if not back:
         return SinkEffect(sink, "the rows passed over are never sent; the records of their keys stay as they were")
     known = topics.partitions()
-    names = sorted({output.rpartition("[")[0] for output in outputs} & known.keys())
-    where = ", ".join(names) or "its topics"
-    text = (
-        f"{where} gets duplicates, appended behind what is there, with the event ids they had "
-        "(header event_id), by which consumers can drop them"
-    )
+    written = sorted({output.rpartition("[")[0] for output in outputs})
+    names, gone = [name for name in written if name in known], [name for name in written if name not in known]
+    told = []
+    if names or not gone:
+        who = f"{', '.join(names)} {'gets' if len(names) == 1 else 'get'}" if names else "its topics get"
+        told.append(
+            f"{who} duplicates, appended behind what is there, with the event ids they had "
+            "(header event_id), by which consumers can drop them"
+        )
+    if gone:
+        told.append(f"not there any more, and so without duplicates: {', '.join(gone)}")
     settings = topics.configs(ConfigResource.Type.TOPIC, names) if names else {}
     compacted = [name for name in names if "compact" in settings[name].get("cleanup.policy", "")]
     refused = (
@@ -38,4 +43,4 @@ def effect_of(sink: str, topics: Topics, outputs: Sequence[str], *, back: bool) 
         if compacted
         else ""
     )
-    return SinkEffect(sink, text, refused)
+    return SinkEffect(sink, "; ".join(told), refused)

@@ -70,7 +70,10 @@ class Moved:
         index = Elasticsearch(conn_id="opensearch_default", index=self.name)
         self.flow = Flow(
             name=self.name,
-            source=MysqlBinlog(conn_id=self.conn_id, tables=(f"{self.name}.t",), start="earliest"),
+            # It begins before its table is made: the first place is where the log begins.
+            source=MysqlBinlog(
+                conn_id=self.conn_id, tables=(f"{self.name}.t",), start="earliest", on_missing_table="wait"
+            ),
             sinks=(index if search else kafka,),
             batching=Batching(max_rows=max_rows, max_seconds=0.2),
         )

@@ -30,7 +30,7 @@ from databus.core.errors import (
     SinkUnavailableError,
     StaleEpochError,
 )
-from databus.core.plan import Plan
+from databus.core.plan import Plan, SourcePlan
 from databus.runtime.closing import Closed, close_unwritten, open_again
 from databus.runtime.plan import next_plan
 from databus.sinks.kafka import kept_sessions
@@ -299,7 +299,9 @@ def changed_flow(sink: KafkaSink, pending: Plan, spec_hash: str = "another") -> 
         takes_up=lambda plan: plan.spec_hash == spec_hash,
         split=False,
         sinks={"kafka": sink},
-        source=Mock(plan=Mock(side_effect=AssertionError("planned anew"))),
+        source=SimpleNamespace(
+            plan=Mock(side_effect=AssertionError("planned anew")), reopen=lambda planned: SourcePlan(planned, rows=0)
+        ),
     )
 
 

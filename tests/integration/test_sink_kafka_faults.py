@@ -300,7 +300,7 @@ def changed_flow(sink: KafkaSink, pending: Plan, spec_hash: str = "another") -> 
         split=False,
         sinks={"kafka": sink},
         source=SimpleNamespace(
-            plan=Mock(side_effect=AssertionError("planned anew")), reopen=lambda planned: SourcePlan(planned, rows=0)
+            plan=Mock(side_effect=AssertionError("planned anew")), reopen=lambda planned: SourcePlan(planned, (), 0, 0)
         ),
     )
 

@@ -87,7 +87,7 @@ class TestLayout:
         [
             (b"\xff not json", "not JSON"),
             (b"[1]", "object"),
-            (b'{"v": 2}', "format version 2"),
+            (b'{"v": 9}', "format version 9"),
             (b'{"v": 1, "offset": {"kind": "sequence", "sequence": 1}}', "lacks or garbles"),
         ],
     )

@@ -128,6 +128,7 @@ class _Source:
 class _Session:
     store: _Store
     source: _Source
+    raw_store: None = None
 
     @property
     def flow(self) -> Any:

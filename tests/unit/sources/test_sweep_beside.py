@@ -91,6 +91,7 @@ class Beside:
         session = SimpleNamespace(
             source=FlowStores(cast("Any", SimpleNamespace(identity="server")), str(self.root), "orders"),
             store=self.store,
+            raw_store=None,
             backfills=self.store,
             flow=SimpleNamespace(name="orders"),
             identity=SimpleNamespace(run_id="run"),

@@ -98,7 +98,7 @@ def test_a_flow_that_is_to_stops_before_each_of_them(shop: Shop) -> None:
             source.plan(plan.range.end, EVERYTHING)
         assert statement in " ".join(stopped.value.message.split())
         assert stopped.value.code == "source_partition_ddl"
-        behind = stopped.value.hint.partition("checkpoint skip FLOW ")[2].split()[0]
+        behind = stopped.value.hint.partition("checkpoint skip ")[2].split()[1]
         at = shop.open(tables, start=behind).start_offset()
         source.close()
     source = shop.open(tables, on_partition_ddl="fail")
@@ -146,7 +146,7 @@ def test_a_run_stops_and_goes_on_behind_it_and_another_is_warned(
     with pytest.raises(UnloggedChangeError) as stopped:
         world.run(stops)
     assert world.checkpoint(stops).offset == stands.offset
-    behind = stopped.value.hint.partition("checkpoint skip FLOW ")[2].split()[0]
+    behind = stopped.value.hint.partition("checkpoint skip ")[2].split()[1]
     with open_services(stops, world.connections, world.settings) as services:
         mediation.execute(stops, services, "skip", Target(place=behind), Said("ada", "rows of p1 are out of the sinks"))
     world.run(stops)

@@ -65,7 +65,7 @@ def test_a_process_that_dies_as_python_ends_fails_the_run(tmp_path: Path) -> Non
     (tmp_path / "conftest.py").write_text(_DIES_AS_PYTHON_ENDS)
     done = run(tmp_path, "-n", "2", *IN_PROCESSES)
     assert "13 passed" in done.stdout
-    assert done.returncode == 1, done.stdout
+    assert done.returncode != 0, done.stdout
     assert "cut off: process gw1 died as it ended, after its last test (SIGSEGV)" in done.stdout
 
 

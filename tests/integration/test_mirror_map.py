@@ -107,11 +107,12 @@ def test_the_map_is_exact_over_aborted_transactions_compacted_gaps_and_control_r
     compact = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     topic = east.create(east.name("o"), 2, compact)
     west.create(topic, 2)
+    written = 0
     for n in range(8):
         rows = [{"key": f"{i % 7}", "value": f"{n}.{i}", "partition": i % 2} for i in range(20)]
         east.transaction(topic, rows, commit=n % 3 != 1)
+        written += len(rows) if n % 3 != 1 else 0  # not as a reader counts them: some may be compacted away by then
     with eager_cleaner(east):
-        written = sum(len(found) for found in placed(east, topic).values())
 
         def compacted() -> bool:
             time.sleep(0.1)  # a segment is closed by a record that comes later than segment.ms

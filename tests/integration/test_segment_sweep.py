@@ -35,20 +35,27 @@ def _age(home: Path) -> None:
         os.utime(path, (old, old))
 
 
-def test_leftovers_go_and_the_plan_in_flight_stays(
-    world: World, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def orders(world: World, database: str, name: str, **options: Any) -> tuple[Flow, str, int]:
+    """Return a flow over a table with two rows, and the place before the table."""
     with world.sql(database) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW MASTER STATUS")
         file, position = cursor.fetchone()[:2]
         cursor.execute("CREATE TABLE orders (id INT PRIMARY KEY)")
         cursor.execute("INSERT INTO orders VALUES (1), (2)")
     flow = Flow(
-        name=f"{database}_sweep",
+        name=f"{database}_{name}",
         source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{database}.*",), start=f"{file}:{position}"),
-        sinks=(Kafka(conn_id="kafka_east", topic=f"{database}_sweep"),),
+        sinks=(Kafka(conn_id="kafka_east", topic=f"{database}_{name}"),),
         batching=Batching(max_seconds=0.2),
+        **options,
     )
+    return flow, file, position
+
+
+def test_leftovers_go_and_the_plan_in_flight_stays(
+    world: World, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow, file, position = orders(world, database, "sweep")
 
     with monkeypatch.context() as patched:
         patched.setattr(batch_module, "_move_direct", _killed)
@@ -79,18 +86,8 @@ def test_leftovers_go_and_the_plan_in_flight_stays(
 def test_leftovers_of_backfills_and_rehearsals_go_and_an_unfinished_one_keeps_its_plan(
     world: World, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with world.sql(database) as connection, connection.cursor() as cursor:
-        cursor.execute("SHOW MASTER STATUS")
-        file, position = cursor.fetchone()[:2]
-        cursor.execute("CREATE TABLE orders (id INT PRIMARY KEY)")
-        cursor.execute("INSERT INTO orders VALUES (1), (2)")
-    flow = Flow(
-        name=f"{database}_beside",
-        source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{database}.*",), start=f"{file}:{position}"),
-        sinks=(Kafka(conn_id="kafka_east", topic=f"{database}_beside"),),
-        batching=Batching(max_seconds=0.2),
-        on_zookeeper_loss="continue",  # its store knows one flow: pieces are asked about beside it
-    )
+    # its store knows one flow: pieces are asked about beside it
+    flow, file, position = orders(world, database, "beside", on_zookeeper_loss="continue")
     run_locally(world, flow)
     place = world.checkpoint(flow).offset
     wanted = (f"{file}:{position}", str(place))

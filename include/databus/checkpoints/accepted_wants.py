@@ -1,4 +1,4 @@
-"""What each flow asks of its tables and was found once, in ZooKeeper: one small node beside the flow's checkpoint."""
+"""Accepted wants of each flow, its tables and columns that were found once: a small node beside its checkpoint."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class FlowPaths:
 
     @property
     def accepted(self) -> str:
-        """What the flow asks of its tables and was found once."""
+        """Node of the tables and columns that the flow asks for, and that were found once."""
         return f"{self.root}/accepted"
 
     @property

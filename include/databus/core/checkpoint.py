@@ -145,7 +145,7 @@ def merged_outputs(
 
 @dataclass(frozen=True)
 class Merged:
-    """What an entry stands for that several commits were merged into; such entries are in ledger pages only.
+    """Commits that a merged history entry stands for; such entries are in ledger pages only.
 
     Attributes:
         first: number of the first of them.

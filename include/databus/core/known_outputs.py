@@ -1,4 +1,4 @@
-"""What a flow knows of the outputs it has written to, and which of them are not there any more."""
+"""Outputs a flow has written to, with their ids and names, and which of them were deleted or made anew."""
 
 from __future__ import annotations
 

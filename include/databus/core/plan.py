@@ -21,7 +21,7 @@ PLAN = Form("plan", "installation flow batch range sinks spec_hash clock mode", 
 
 @dataclass(frozen=True)
 class LostRange:
-    """What the log has lost of a planned range, and the source's own policy passes over.
+    """Part of a planned range that the log has lost, and that the source's own policy passes over.
 
     Attributes:
         range: from the planned range's start to where reading begins; places of many logs may lie apart.
@@ -67,7 +67,7 @@ class SourcePlan:
 
     @property
     def start(self) -> Offset:
-        """Where reading begins: at the range's start, or behind what is lost of it."""
+        """Offset at which reading begins: the range's start, or the end of what is lost of it."""
         return self.range.start if self.lost is None else self.lost.range.end
 
     @property

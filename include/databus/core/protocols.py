@@ -184,7 +184,7 @@ class SharedLogSource(Source, Protocol):
 
 @dataclass(frozen=True)
 class Needed:
-    """What is needed of that which was staged under a name.
+    """Staged segments that are still needed under a name.
 
     Attributes:
         ranges: of the plans in flight.

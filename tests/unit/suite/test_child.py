@@ -40,7 +40,8 @@ def test_servers_are_stopped_after_an_interrupt(tmp_path: Path, processes: int, 
          "-c", str(tmp_path / "pytest.ini"), "-n", str(processes), *map(str, files)],
         cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - a run in the background ignores it
+        # What a shell starts in the background ignores interrupts, and so would this.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )  # fmt: skip
     until = time.monotonic() + 60
     while not all(file.with_suffix(".begun").exists() for file in files):

@@ -127,6 +127,7 @@ def test_a_run_that_is_given_a_range_is_refused_and_told_who_takes_one(airflow: 
 
 
 def test_an_outage_is_retried_and_nothing_is_lost(airflow: AirflowWorld) -> None:
+    airflow.writer.run(50)
     airflow.catch_up("e2e_outage")
     airflow.sandbox.kill("kafka")
     try:

@@ -15,6 +15,7 @@ from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.kafka_world import KafkaWorld, caught_up, records
 from tests.integration.mirrors import mirror_of
+from tests.ports import ports_from
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 world = given.world
@@ -58,7 +59,7 @@ def test_mirror_maker_s_own_are_read_and_written_in_the_same_bytes(world: KafkaW
             if (beat := Heartbeat.read(key, value)) is not None and {beat.source, beat.target} == wanted
         ]
 
-    with peer.running(tmp_path, 23_500):
+    with peer.running(tmp_path, ports_from(23_500)):
         east.until(lambda: len(its_own()) > 2, "heartbeats of MirrorMaker 2")
     for key, value, beat in its_own():
         assert (beat.key, beat.value) == (key, value)

@@ -81,3 +81,10 @@ def changed_outputs(known: Mapping[str, str], found: Mapping[str, str]) -> list[
         if now is None or (id_ and now and now != id_):
             changed.append(ChangedOutput(output, id_, now))
     return changed
+
+
+def merged_outputs(
+    before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
+) -> dict[str, Mapping[str, str]]:
+    """Return sink → output → what is known of it, after a batch that tells of some; the others stay as they were."""
+    return {**before, **{sink: {**before.get(sink, {}), **known} for sink, known in after.items() if known}}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from databus.core.checkpoint import Checkpoint, merged_outputs, merged_slots
+from databus.core.checkpoint import Checkpoint, merged_slots
 from databus.core.checkpoint_store import Lease
 from databus.core.counts import TableCounts
+from databus.core.known_outputs import merged_outputs
 from databus.core.offset_ranges import unreached
 from databus.core.receipts import WriteReceipt
 from databus.core.stamps import AHEAD

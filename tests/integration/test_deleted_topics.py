@@ -360,6 +360,22 @@ class TestWhileABatchIsWritten:
             assert adapter.messages() == []
         assert [marker.batch for marker in sink.markers() if marker] == [1]
 
+    @pytest.mark.parametrize("profile", ["exactly_once", "at_least_once"])
+    def test_the_writer_does_not_have_the_broker_make_it_anew(
+        self, adapter: KafkaAdapter, monkeypatch: pytest.MonkeyPatch, profile: str
+    ) -> None:
+        """The sandbox's brokers make topics by themselves (auto.create.topics.enable), as Kafka's default is."""
+        topics = Topics(adapter.servers)
+        sink = adapter.make_sink(timeout_s=8.0, profile=profile)
+        plan = pinned(adapter, sink, 1)
+        paused = PausedWrite(adapter, sink, plan, inserts(range(10, 30), 2500))
+        topics.delete(adapter.topic)
+        # Deleted just after the writer's last look: what it produces now goes to a topic that is gone.
+        monkeypatch.setattr(standing_module.Standing, "require", lambda *_, **__: None)
+        assert isinstance(paused.finish(), SinkError)
+        assert topics.id(adapter.topic) is None
+        topics.make_by_writing(adapter.topic)
+
     def test_chunk_by_chunk_it_ends_at_the_next_commit(self, adapter: KafkaAdapter) -> None:
         topics = Topics(adapter.servers)
         sink = adapter.make_sink(chunk_rows=10)

@@ -173,6 +173,7 @@ def test_between_batches_it_is_refused_until_a_person_accepts_that_it_is_gone(
     (row,) = commands.json("checkpoint", "accept", till.name, "--reason", "deleted on purpose", "--execute")
     assert row["accepted"]
     assert commands.json("checkpoint", "accept", till.name) == []
+    assert f"deleted on purpose; kafka: {till.name} deleted" in commands("checkpoint", "history", till.name).stdout
     till.run()
     assert till.known() == {till.name: till.topics.id(till.name)}
     assert till.known() != {till.name: was}

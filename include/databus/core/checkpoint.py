@@ -16,7 +16,7 @@ CHECKPOINT = Form(
     "checkpoint",
     "offset batch epoch run_id plan_hash counts watermark updated_at slots bytes pace replay_until history",
     "output_ids output_names closed_until",
-    "outputs",
+    "outputs first",
 )
 """`history` is the number of the history entry that was written with it, `outputs` the digest of what it knows of
 outputs where that is stored beside it (`checkpoints/stored_outputs.py`); version 2 held it itself."""
@@ -61,6 +61,8 @@ class Checkpoint:
             same is refused.
         closed_until: how far plans went that were closed before they were committed: sinks without markers may hold
             rows up to there; None once the flow has come as far, and left out of JSON then.
+        first: sink → outputs whose first batch is still to come, although what was left of a batch that was given up
+            may stand there: the next plans name them as new until one of them has written to them.
     """
 
     offset: Offset
@@ -78,12 +80,14 @@ class Checkpoint:
     output_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     output_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     closed_until: Offset | None = None
+    first: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
         known = {
             **self.outputs_json(),
             "closed_until": self.closed_until.to_json() if self.closed_until else None,
+            "first": {sink: list(outputs) for sink, outputs in sorted(self.first.items()) if outputs},
         }
         return CHECKPOINT.write(
             {
@@ -138,6 +142,7 @@ class Checkpoint:
             data.get("output_ids", {}),
             data.get("output_names", {}),
             offset_from_json(data["closed_until"]) if "closed_until" in data else None,
+            {sink: tuple(outputs) for sink, outputs in data.get("first", {}).items()},
         )
 
 

@@ -166,7 +166,8 @@ class AmendmentContract:
         said = AcceptedOutputs("ada", "renamed", {"kafka": {"a_b": None, "c_d": "3"}})
         after = store.accept_outputs(FLOW, lease, said)
         assert (after.output_ids, after.output_names) == ({"kafka": {"c_d": "3"}}, {"kafka": {"c_d": "c$d"}})
-        assert store.history(FLOW, 1)[0].replaced is None
+        (entry,) = store.history(FLOW, 1)
+        assert (entry.replaced, entry.why) == (None, "renamed; kafka: a_b forgotten")
         moved = store.amend(FLOW, lease, rewind(0, gone={"kafka": {"c_d": None}}))
         assert (moved.output_ids, moved.output_names) == ({"kafka": {}}, {"kafka": {"c_d": "c$d"}})
 

@@ -173,6 +173,7 @@ def test_between_batches_it_is_refused_until_a_person_accepts_that_it_is_gone(
     (row,) = commands.json("checkpoint", "accept", till.name, "--reason", "deleted on purpose", "--execute")
     assert row["accepted"]
     assert commands.json("checkpoint", "accept", till.name) == []
+    assert f"deleted on purpose; kafka: {till.name} deleted" in commands("checkpoint", "history", till.name).stdout
     till.run()
     assert till.known() == {till.name: till.topics.id(till.name)}
     assert till.known() != {till.name: was}
@@ -359,6 +360,22 @@ class TestWhileABatchIsWritten:
         if anew:
             assert adapter.messages() == []
         assert [marker.batch for marker in sink.markers() if marker] == [1]
+
+    @pytest.mark.parametrize("profile", ["exactly_once", "at_least_once"])
+    def test_the_writer_does_not_have_the_broker_make_it_anew(
+        self, adapter: KafkaAdapter, monkeypatch: pytest.MonkeyPatch, profile: str
+    ) -> None:
+        """The sandbox's brokers make topics by themselves (auto.create.topics.enable), as Kafka's default is."""
+        topics = Topics(adapter.servers)
+        sink = adapter.make_sink(timeout_s=8.0, profile=profile)
+        plan = pinned(adapter, sink, 1)
+        paused = PausedWrite(adapter, sink, plan, inserts(range(10, 30), 2500))
+        topics.delete(adapter.topic)
+        # Deleted just after the writer's last look: what it produces now goes to a topic that is gone.
+        monkeypatch.setattr(standing_module.Standing, "require", lambda *_, **__: None)
+        assert isinstance(paused.finish(), SinkError)
+        assert topics.id(adapter.topic) is None
+        topics.make_by_writing(adapter.topic)
 
     def test_chunk_by_chunk_it_ends_at_the_next_commit(self, adapter: KafkaAdapter) -> None:
         topics = Topics(adapter.servers)

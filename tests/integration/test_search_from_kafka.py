@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from databus import Batching, Elasticsearch, Flow, KafkaTopics
-from databus.core.errors import SinkConflictError
+from databus.core.errors import RecordRejectedError, SinkConflictError
 from databus.demo.consumers import index_documents
 from tests.integration.conftest import Started
 from tests.integration.cut_bulk import KilledError, kill_in_mid_batch
@@ -144,3 +144,37 @@ def test_a_flow_that_is_edited_in_mid_batch_goes_on_over_its_own_documents(
     to.flow = small
     assert to.run().batches > 4
     assert to.values() == {"a": "moved" if grows else "2"} | dict.fromkeys(keys[1:], "last")
+
+
+def test_behind_a_gap_the_first_batch_of_a_new_index_is_still_the_first(world: OneProcessWorld, logs: Logs) -> None:
+    """The flow is changed while it is stopped, and what it had stopped at is gone from the topic meanwhile."""
+    to = Indexed(world, logs, 1, on_gap="earliest")
+
+    def taking(**options: Any) -> None:
+        sink = to.flow.sinks[0].model_copy(update=options)
+        to.flow = to.flow.model_copy(update={"sinks": (sink,)})
+
+    def written(*values: str) -> None:
+        for value in values:
+            to.write(0, value, key=value)
+
+    taking(mapping={"properties": {"value": {"type": "integer"}}})
+    written("1", "two")
+    with pytest.raises(RecordRejectedError, match="its first batch"):
+        to.run()
+    assert to.values() == {"1": "1"}
+    written("3", "four")
+    logs.cut(to.topic, 0, 2)
+    taking(max_retries=3)
+    for _ in range(2):
+        with pytest.raises(RecordRejectedError, match="its first batch"):
+            to.run()
+    assert world.checkpoint(to.flow).first == {"elasticsearch": (to.index,)}
+    taking(on_reject="quarantine")
+    assert to.run().quarantined == 1
+    assert to.values() == {"1": "1", "3": "3"}
+    taking(on_reject=None)
+    written("five", "6")
+    assert to.run().quarantined == 1
+    assert world.checkpoint(to.flow).first == {}
+    assert to.values() == {"1": "1", "3": "3", "6": "6"}

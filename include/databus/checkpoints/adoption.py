@@ -5,10 +5,10 @@ from __future__ import annotations
 from databus.checkpoints.amended import require_timeline
 from databus.checkpoints.codec import encode
 from databus.checkpoints.entries import entry
-from databus.checkpoints.flow_state import FlowState, stored_checkpoint
+from databus.checkpoints.flow_state import FlowState
 from databus.checkpoints.layout import FlowPaths
 from databus.checkpoints.reconciliation import Step, Trim
-from databus.checkpoints.transaction import check, create, delete, set_data
+from databus.checkpoints.transaction import check, create, delete
 from databus.core.checkpoint import Checkpoint
 from databus.core.errors import CheckpointConflictError
 
@@ -47,10 +47,9 @@ def adopt_step(paths: FlowPaths, state: FlowState, adopted: tuple[Checkpoint, st
     check_adoption(state.flow, previous, checkpoint)
     number = 1 + max(state.history_number, after)
     adopted_entry = entry(number, "adopt", why, previous.offset if previous else None, checkpoint)
-    stored, node = stored_checkpoint(checkpoint, number), state.checkpoint_node
     operations = [
         check(paths.epoch, state.epoch_version),
-        set_data(paths.checkpoint, stored, node.version) if node else create(paths.checkpoint, stored),
+        *state.writes(paths, state.stored(checkpoint, number)),
         create(paths.history_entry(number), encode(adopted_entry.to_json())),
         *trim(number),
     ]

@@ -11,6 +11,7 @@ from databus.core.amendments import Amendment
 from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
 from databus.core.errors import CheckpointConflictError
 from databus.core.gaps import OPEN, Gap
+from databus.core.known_outputs import still_first
 from databus.core.offset_ranges import unreached, with_lives_of
 from databus.core.offsets import BinlogOffset, Offset, Ordering
 from databus.core.plan import Plan
@@ -92,7 +93,7 @@ def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch,
     """Return the checkpoint after an amendment; the number of a closed plan is used up.
 
     The watermark is kept going forward, where it stays a lower bound, and unknown going back. Rows of the closed plan
-    may stand at sinks without markers.
+    may stand at sinks without markers; outputs that it took for new still are.
     """
     closed = amendment.closed
     back = amendment.offset.compare(previous.offset) is Ordering.BEFORE
@@ -112,7 +113,12 @@ def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch,
         closed_until=unreached(offset, previous.closed_until, *left),
         output_ids=without_outputs(previous, amendment.gone),
         output_names=previous.output_names,
+        first=still_first(previous.first, _first_of(closed), {}, passed=True),
     )
+
+
+def _first_of(closed: Plan | None) -> dict[str, tuple[str, ...]]:
+    return {name: sink.first for name, sink in closed.sinks.items()} if closed else {}
 
 
 def is_amended(stored: Checkpoint, amendment: Amendment, epoch: Epoch) -> bool:

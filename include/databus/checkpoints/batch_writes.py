@@ -7,7 +7,7 @@ from typing import Any
 
 from databus.checkpoints import entries, transitions
 from databus.checkpoints.codec import encode
-from databus.checkpoints.flow_state import FlowState, stored_checkpoint
+from databus.checkpoints.flow_state import FlowState
 from databus.checkpoints.layout import FlowPaths
 from databus.checkpoints.transaction import Operation, check, create, delete, set_data
 from databus.core.checkpoint import Checkpoint
@@ -101,17 +101,17 @@ class ZooKeeperBatchWrites:
                 raise CheckpointConflictError(f"flow {plan.flow}: batch {plan.batch} is planned without a checkpoint")
             number = state.history_number + 1
             entry = entries.commit_entry(number, previous, checkpoint, receipts, counts)
-            content = stored_checkpoint(checkpoint, number)
+            stored = state.stored(checkpoint, number)
             operations = [
                 check(paths.epoch, state.epoch_version),
-                set_data(paths.checkpoint, content, state.checkpoint_node.version),
+                *state.writes(paths, stored),
                 delete(paths.plan, state.plan_node.version),
                 create(paths.history_entry(number), encode(entry.to_json())),
                 *self._trim(plan.flow, number, lost[-1] if lost else None),
             ]
             cause = self._send(plan.flow, operations, f"the commit of flow {plan.flow}, batch {plan.batch}")
             if cause is None:
-                self._left[plan.flow, self._sink] = state.committed(checkpoint, content, number)
+                self._left[plan.flow, self._sink] = state.committed(checkpoint, stored, number)
                 return
             lost.append(cause)
         what = f"flow {plan.flow}: the commit of batch {plan.batch}"

@@ -58,8 +58,18 @@ def amendment_entry(number: int, previous: Checkpoint, amended: Checkpoint, amen
 def accept_entry(
     number: int, checkpoint: Checkpoint, plan: Plan | None, accepted: AcceptedOutputs, at: datetime
 ) -> HistoryEntry:
-    """Return the entry of outputs that are accepted; of a plan in flight some rows may be in the former ones."""
-    said = pause_entry(number, checkpoint, "accept", (accepted.who, accepted.why, at))
+    """Return the entry of outputs that are accepted; of a plan in flight some rows may be in the former ones.
+
+    The reason names those that stand and were only to be forgotten: they are not replaced.
+    """
+    forgotten = [
+        f"{sink}: {output} forgotten"
+        for sink, now in sorted(accepted.outputs.items())
+        for output, id_ in sorted(now.items())
+        if id_ is None and output not in accepted.replaced.get(sink, {})
+    ]
+    why = "; ".join(part for part in (accepted.why, *forgotten) if part)
+    said = pause_entry(number, checkpoint, "accept", (accepted.who, why, at))
     upto = plan.batch if plan is not None else checkpoint.batch
     return replace(said, replaced=_replaced(upto, accepted.replaced))
 

@@ -15,6 +15,8 @@ from databus.core.errors import CheckpointFormatError
 
 _log = logging.getLogger(__name__)
 
+_LOOKS = 100
+"""Reads of a state while commits that learn of new outputs follow each other without a pause."""
 _LETS_GO = {OperationKind.SET, OperationKind.DELETE}
 
 Leftovers = Mapping[str, Sequence[str]]
@@ -53,9 +55,23 @@ class FlowNodes:
         return self.read(paths, *(f"{folder}/{name}" for name in self._session.children(folder)))
 
     def state(self, flow: str, paths: FlowPaths, *, sync: bool) -> FlowState:
-        """Return checkpoint, plan and epoch, of the flow or of a sink that is behind."""
-        checkpoint, plan, epoch = self.read(paths, paths.checkpoint, paths.plan, paths.epoch, sync=sync)
-        return FlowState(flow, checkpoint, plan, epoch)
+        """Return checkpoint, plan and epoch, of the flow or of a sink that is behind.
+
+        A commit of new outputs in between leaves outputs that are not this checkpoint's: then all is read again, for as
+        long as somebody writes.
+        """
+        former: FlowState | None = None
+        for _ in range(_LOOKS):
+            state = self._look(flow, paths, sync=sync or former is not None)
+            if not state.torn or (former is not None and state.same_commit(former)):
+                break
+            former = state
+        return state
+
+    def _look(self, flow: str, paths: FlowPaths, *, sync: bool) -> FlowState:
+        wanted = (paths.checkpoint, paths.plan, paths.outputs, paths.epoch)
+        checkpoint, plan, outputs, epoch = self.read(paths, *wanted, sync=sync)
+        return FlowState(flow, checkpoint, plan, epoch, outputs)
 
     def send(self, paths: FlowPaths, operations: Sequence[Operation], what: str) -> Exception | None:
         """Send a write once; return None when it was applied, else why the next round must look.
@@ -78,8 +94,8 @@ class FlowNodes:
         """Return what `sweep` has to look at; call it before the claim."""
         if self._large is None:
             return {}
-        sinks = (f"{paths.sinks}/{sink}/checkpoint" for sink in self._session.children(paths.sinks))
-        folders = map(paths.values_folder, (paths.checkpoint, *sinks))
+        places = self._places(paths)
+        folders = [paths.values_folder(path) for place in places for path in (place.checkpoint, place.outputs)]
         found = {folder: self._large.names(folder) for folder in folders}
         return {folder: names for folder, names in found.items() if names}
 
@@ -87,8 +103,8 @@ class FlowNodes:
         """Delete large values that nothing refers to, under the claim that was made since `leftovers`."""
         if self._large is None or not leftovers:
             return
-        places = [paths, *(paths.of_sink(paths.sink_of(sink)) for sink in self._session.children(paths.sinks))]
-        nodes = [path for place in places for path in (place.checkpoint, place.plan)] + [paths.paused]
+        places = self._places(paths)
+        nodes = [path for place in places for path in (place.checkpoint, place.plan, place.outputs)] + [paths.paused]
         for parent in (paths.gaps, paths.boundaries, paths.backfills, *(place.history for place in places)):
             nodes += [f"{parent}/{name}" for name in self._session.children(parent)]
         contents: dict[str, list[bytes]] = {folder: [] for folder in leftovers}
@@ -97,6 +113,9 @@ class FlowNodes:
                 contents.setdefault(paths.values_folder(path), []).append(node.data)
         for folder, names in leftovers.items():
             self._large.sweep(folder, names, contents[folder])
+
+    def _places(self, paths: FlowPaths) -> Sequence[FlowPaths]:
+        return [paths, *(paths.of_sink(paths.sink_of(sink)) for sink in self._session.children(paths.sinks))]
 
     def _whole(self, paths: FlowPaths, wanted: Sequence[str], nodes: Sequence[Node | None]) -> list[Node | None]:
         return [self._unpacked(paths, path, node) for path, node in zip(wanted, nodes, strict=True)]

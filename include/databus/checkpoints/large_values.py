@@ -25,8 +25,9 @@ _log = logging.getLogger(__name__)
 FOLDER = "_content"
 """Beside the flows' segments; no flow's name begins so."""
 
-LARGE_BYTES = 64 * 1024
-"""Values above this are kept outside: checkpoint, plan and a history entry together stay below the multi's bound."""
+LARGE_BYTES = 56 * 1024
+"""Values above this are kept outside: checkpoint, known outputs, plan and a history entry stay below the multi's bound
+together."""
 
 _KEY, _SALT = "sha256", "salt"
 REFERENCE = Form("reference to a large value", "sha256 salt bytes")

@@ -51,9 +51,15 @@ class FlowPaths:
         return f"{self.sinks}/{quote(self.sink, safe='')}" if self.sink else self.root
 
     def values_folder(self, path: str) -> str:
-        """Return the name of the folder that keeps a node's large value: the flow's, or that of one sink of it."""
+        """Return the name of the folder that keeps a node's large value: the flow's, or that of one sink of it.
+
+        Known outputs have folders of their own: a databus that does not know their node yet sweeps, at its claim, what
+        no node that it knows refers to.
+        """
         flow = self.root.rpartition("/flows/")[2].replace("/replays/", ".")
         sink = path.removeprefix(f"{self.sinks}/").partition("/")[0] if path.startswith(f"{self.sinks}/") else ""
+        if path == self.of_sink(self.sink_of(sink)).outputs:
+            flow = f"{flow}.outputs"
         return f"{flow}@{sink}" if sink else flow
 
     @property
@@ -75,6 +81,11 @@ class FlowPaths:
     def checkpoint(self) -> str:
         """The committed checkpoint."""
         return f"{self._state}/checkpoint"
+
+    @property
+    def outputs(self) -> str:
+        """What the checkpoint knows of outputs, written with it where that changes."""
+        return f"{self._state}/outputs"
 
     @property
     def plan(self) -> str:

@@ -11,7 +11,7 @@ from databus.checkpoints.accepted import accepted_checkpoint, accepted_plan
 from databus.checkpoints.awaited import AwaitedNode
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.flow_nodes import FlowNodes
-from databus.checkpoints.flow_state import FlowState, stored_checkpoint
+from databus.checkpoints.flow_state import FlowState
 from databus.checkpoints.layout import FlowPaths, Layout
 from databus.checkpoints.session import Node, ZooKeeperSession
 from databus.checkpoints.transaction import Operation, check, create, delete, set_data
@@ -136,7 +136,7 @@ class ZooKeeperMediation:
             gap = self._gap_write(flow, amendment.gap)[1] if amendment.gap else None
             operations = [
                 check(paths.epoch, state.epoch_version),
-                set_data(paths.checkpoint, stored_checkpoint(checkpoint, number), node.version),
+                *state.writes(paths, state.stored(checkpoint, number)),
                 *([delete(paths.plan, state.plan_node.version)] if state.plan_node else []),
                 create(paths.history_entry(number), encode(entry.to_json())),
                 *([gap] if gap else []),
@@ -169,7 +169,7 @@ class ZooKeeperMediation:
             entry = entries.accept_entry(number, checkpoint, plan, accepted, now)
             operations = [
                 check(paths.epoch, state.epoch_version),
-                set_data(paths.checkpoint, stored_checkpoint(checkpoint, number), node.version),
+                *state.writes(paths, state.stored(checkpoint, number)),
                 create(paths.history_entry(number), encode(entry.to_json())),
                 *self._trim(flow, number, lost[-1] if lost else None),
             ]
@@ -211,7 +211,7 @@ class ZooKeeperMediation:
                 flow,
                 [
                     check(paths.epoch, state.epoch_version),
-                    set_data(paths.checkpoint, stored_checkpoint(checkpoint, entry.number), node.version),
+                    *state.writes(paths, state.stored(checkpoint, entry.number)),
                     create(paths.history_entry(entry.number), encode(entry.to_json())),
                     *operations,
                     *self._trim(flow, entry.number, lost[-1] if lost else None),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from databus.checkpoints import entries, transitions
 from databus.checkpoints.codec import MAX_WRITE_BYTES, encode
-from databus.checkpoints.flow_state import FlowState, stored_checkpoint
+from databus.checkpoints.flow_state import FlowState
+from databus.checkpoints.large_values import LARGE_BYTES
 from databus.checkpoints.layout import FlowPaths
 from databus.checkpoints.transaction import Operation, check, create, delete, set_data, size_bytes
 from databus.core.checkpoint import Checkpoint
@@ -92,17 +93,19 @@ def catch_up_step(
     if previous is None or state.checkpoint_node is None:
         raise AssertionError("`due` has refused a flow without a checkpoint")
     number, operations = state.history_number, [check(paths.epoch, state.epoch_version)]
-    moved = 0
+    stored, moved = state.stored(previous, number), 0
     for outcome in left:
         entry = entries.commit_entry(number + 1, previous, outcome.checkpoint, outcome.receipts, outcome.counts)
         more = [create(paths.history_entry(number + 1), encode({**entry.to_json(), "why": RECONCILED}))]
         more += trim(number + 1)
-        head = len(encode(outcome.checkpoint.to_json())) + (len(encode(pending.to_json())) if pending else 0)
+        after = state.stored(outcome.checkpoint, number + 1)
+        head = len(after.content) + min(len(after.outputs or b""), LARGE_BYTES)
+        head += len(encode(pending.to_json())) if pending else 0
         if moved and size_bytes([*operations, *more]) + head >= MAX_WRITE_BYTES * _CAUTION:
             break
         operations += more
-        previous, number, moved = outcome.checkpoint, number + 1, moved + 1
-    operations.append(set_data(paths.checkpoint, stored_checkpoint(previous, number), state.checkpoint_node.version))
+        previous, stored, number, moved = outcome.checkpoint, after, number + 1, moved + 1
+    operations += state.writes(paths, stored)
     last = moved == len(left)
     if planned is not None and (planned.batch <= previous.batch or (last and planned != pending)):
         assert state.plan_node is not None  # noqa: S101 - it holds the plan

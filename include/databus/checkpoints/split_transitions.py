@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeVar
 
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointConflictError
@@ -28,7 +29,8 @@ def detached(
         raise CheckpointConflictError(f"flow {flow}: sink {sink} cannot fall behind, the flow has no checkpoint")
     own = {sink: stored.slots[sink]} if sink in stored.slots else {}
     ids, names = _of(sink, stored.output_ids), _of(sink, stored.output_names)
-    checkpoint = replace(stored, epoch=epoch, counts={}, slots=own, output_ids=ids, output_names=names)
+    first = _of(sink, stored.first)
+    checkpoint = replace(stored, epoch=epoch, counts={}, slots=own, output_ids=ids, output_names=names, first=first)
     return checkpoint, pending if pending is not None and sink in pending.sinks else None
 
 
@@ -89,17 +91,18 @@ def joined(flow: str, sink: str, flows: Standing, sinks: Standing, by: Joining) 
         # What a person made the sink forget is forgotten.
         output_ids={**_but(sink, flow_at.output_ids), **sink_at.output_ids},
         output_names={**_but(sink, flow_at.output_names), **sink_at.output_names},
+        first={**_but(sink, flow_at.first), **sink_at.first},
         pace=min((at.pace for at in (flow_at, sink_at) if at.pace), key=lambda pace: pace["rows"], default={}),
         closed_until=unreached(flow_at.offset, flow_at.closed_until, sink_at.closed_until),
     )
 
 
-_Outputs = Mapping[str, Mapping[str, str]]
+_T = TypeVar("_T")
 
 
-def _of(sink: str, outputs: _Outputs) -> _Outputs:
+def _of(sink: str, outputs: Mapping[str, _T]) -> Mapping[str, _T]:
     return {name: known for name, known in outputs.items() if name == sink}
 
 
-def _but(sink: str, outputs: _Outputs) -> _Outputs:
+def _but(sink: str, outputs: Mapping[str, _T]) -> Mapping[str, _T]:
     return {name: known for name, known in outputs.items() if name != sink}

@@ -8,11 +8,11 @@ from databus.checkpoints import entries
 from databus.checkpoints import split_transitions as transitions
 from databus.checkpoints.codec import encode
 from databus.checkpoints.flow_nodes import FlowNodes
-from databus.checkpoints.flow_state import FlowState, stored_checkpoint
+from databus.checkpoints.flow_state import FlowState
 from databus.checkpoints.layout import FlowPaths
 from databus.checkpoints.options import ZooKeeperOptions
 from databus.checkpoints.session import ZooKeeperSession
-from databus.checkpoints.transaction import Operation, RefusedError, check, create, delete, set_data
+from databus.checkpoints.transaction import Operation, RefusedError, check, create
 from databus.checkpoints.transitions import check_epoch
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
@@ -68,7 +68,7 @@ class ZooKeeperSplits:
             operations = [check(paths.checkpoint, _version(flows, "checkpoint"))]
             if flows.plan_node is not None:
                 operations.append(check(paths.plan, flows.plan_node.version))
-            operations.append(create(own.checkpoint, stored_checkpoint(checkpoint, number)))
+            operations += sinks.writes(own, sinks.stored(checkpoint, number))
             if plan is not None:
                 operations.append(create(own.plan, encode(plan.to_json())))
             operations.append(create(own.history_entry(number), encode(entry.to_json())))
@@ -97,9 +97,9 @@ class ZooKeeperSplits:
             entry = entries.entry(number, "join", why, joined.offset, joined)
             own_entry = entries.entry(own_number, "join", why, joined.offset, joined)
             return joined, [
-                set_data(paths.checkpoint, stored_checkpoint(joined, number), _version(flows, "checkpoint")),
+                *flows.writes(paths, flows.stored(joined, number)),
                 create(paths.history_entry(number), encode(entry.to_json())),
-                delete(own.checkpoint, _version(sinks, "checkpoint")),
+                *sinks.deletes(own),
                 create(own.history_entry(own_number), encode(own_entry.to_json())),
             ]
 

@@ -22,7 +22,7 @@ from databus.checkpoints.claimant import LeaseClaimant
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.dump_turns import ZooKeeperDumpTurns
 from databus.checkpoints.flow_nodes import FlowNodes
-from databus.checkpoints.flow_state import FlowState, stored_checkpoint
+from databus.checkpoints.flow_state import FlowState
 from databus.checkpoints.history import ZooKeeperHistory
 from databus.checkpoints.holder import LeaseHolder, read_holder
 from databus.checkpoints.large_values import LargeValues
@@ -196,7 +196,7 @@ class ZooKeeperCheckpoints(ZooKeeperBatchWrites, ZooKeeperHistory, ZooKeeperMedi
             entry = entries.entry(number, "start", "", None, checkpoint)
             operations = [
                 check(paths.epoch, state.epoch_version),
-                create(paths.checkpoint, stored_checkpoint(checkpoint, number)),
+                *state.writes(paths, state.stored(checkpoint, number)),
                 create(paths.history_entry(number), encode(entry.to_json())),
             ]
             cause = self._send(flow, operations, f"the start of flow {flow}")

@@ -72,7 +72,7 @@ def history(
             "at": e.at.isoformat(timespec="seconds"),
             "action": e.action,
             "who": e.who,
-            "why": e.why or None,
+            "why": checkpoints.why_of(e) or None,
             "from": str(e.previous) if e.previous else None,
             "to": str(e.offset),
             "batch": e.batch,

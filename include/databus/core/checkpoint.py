@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NewType
 
 from databus.core.counts import TableCounts
+from databus.core.errors import CheckpointFormatError
 from databus.core.offsets import Offset, offset_from_json
 from databus.core.stored_form import Form
 
@@ -15,8 +16,12 @@ CHECKPOINT = Form(
     "checkpoint",
     "offset batch epoch run_id plan_hash counts watermark updated_at slots bytes pace replay_until history",
     "output_ids output_names closed_until",
+    "outputs first",
 )
-"""`history` is the number of the history entry that was written with it."""
+"""`history` is the number of the history entry that was written with it, `outputs` the digest of what it knows of
+outputs where that is stored beside it (`checkpoints/stored_outputs.py`); version 2 held it itself."""
+
+OUTPUTS_DIGEST = "outputs"
 
 HISTORY_ENTRY = Form(
     "history entry",
@@ -56,6 +61,8 @@ class Checkpoint:
             same is refused.
         closed_until: how far plans went that were closed before they were committed: sinks without markers may hold
             rows up to there; None once the flow has come as far, and left out of JSON then.
+        first: sink → outputs whose first batch is still to come, although what was left of a batch that was given up
+            may stand there: the next plans name them as new until one of them has written to them.
     """
 
     offset: Offset
@@ -73,13 +80,14 @@ class Checkpoint:
     output_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     output_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     closed_until: Offset | None = None
+    first: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
         known = {
-            "output_ids": _stored(self.output_ids),
-            "output_names": _stored(self.output_names),
+            **self.outputs_json(),
             "closed_until": self.closed_until.to_json() if self.closed_until else None,
+            "first": {sink: list(outputs) for sink, outputs in sorted(self.first.items()) if outputs},
         }
         return CHECKPOINT.write(
             {
@@ -99,14 +107,25 @@ class Checkpoint:
             }
         )
 
+    @property
+    def outputs(self) -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, Mapping[str, str]]]:
+        """All that is known of outputs: ids and names."""
+        return self.output_ids, self.output_names
+
+    def outputs_json(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Return what is known of outputs as plain JSON: the fields `output_ids` and `output_names`."""
+        return {"output_ids": _stored(self.output_ids), "output_names": _stored(self.output_names)}
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Checkpoint:
         """Read what `to_json` wrote.
 
         Raises:
-            CheckpointFormatError: another version, or not a checkpoint.
+            CheckpointFormatError: another version, or not a checkpoint, or not all of it.
         """
         data = CHECKPOINT.read(data)
+        if OUTPUTS_DIGEST in data:
+            raise CheckpointFormatError("stored checkpoint without its outputs, which are stored beside it")
         return cls(
             offset_from_json(data["offset"]),
             data["batch"],
@@ -123,6 +142,7 @@ class Checkpoint:
             data.get("output_ids", {}),
             data.get("output_names", {}),
             offset_from_json(data["closed_until"]) if "closed_until" in data else None,
+            {sink: tuple(outputs) for sink, outputs in data.get("first", {}).items()},
         )
 
 
@@ -134,13 +154,6 @@ def merged_slots(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequen
 
 def _stored(outputs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
     return {sink: dict(sorted(known.items())) for sink, known in sorted(outputs.items()) if known}
-
-
-def merged_outputs(
-    before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
-) -> dict[str, Mapping[str, str]]:
-    """Return sink → output → what is known of it, after a batch that tells of some; the others stay as they were."""
-    return {**before, **{sink: {**before.get(sink, {}), **known} for sink, known in after.items() if known}}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,3 +81,32 @@ def changed_outputs(known: Mapping[str, str], found: Mapping[str, str]) -> list[
         if now is None or (id_ and now and now != id_):
             changed.append(ChangedOutput(output, id_, now))
     return changed
+
+
+def merged_outputs(
+    before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
+) -> dict[str, Mapping[str, str]]:
+    """Return sink → output → what is known of it, after a batch that tells of some; the others stay as they were."""
+    return {**before, **{sink: {**before.get(sink, {}), **known} for sink, known in after.items() if known}}
+
+
+def still_first(
+    before: Mapping[str, Sequence[str]],
+    pinned: Mapping[str, Sequence[str]],
+    written: Mapping[str, Collection[str]],
+    *,
+    passed: bool,
+) -> dict[str, tuple[str, ...]]:
+    """Return sink → outputs whose first batch is still to come after a batch was committed.
+
+    Args:
+        before: what was still to come before it.
+        pinned: sink → outputs that its plan took for new; of sinks that it does not name all stays.
+        written: sink → outputs that it wrote to.
+        passed: whether it was a gap, which wrote nothing: what its plan took for new is from one that was given up.
+    """
+    after = {sink: tuple(outputs) for sink, outputs in before.items()}
+    for sink, new in pinned.items():
+        waiting = {*before.get(sink, ()), *(new if passed else ())}
+        after[sink] = tuple(sorted(waiting - {*written.get(sink, ())}))
+    return {sink: outputs for sink, outputs in after.items() if outputs}

@@ -121,10 +121,15 @@ class SinkPlan:
 
         return replace(self, prev=(*map(previous, range(self.slots)), *known[self.slots :]))
 
-    def also_first(self, given_up: SinkPlan | None) -> SinkPlan:
-        """Return it with the new outputs of a plan that was given up: its attempts may have left something there."""
+    def also_first(self, given_up: SinkPlan | None, still: Sequence[str] = ()) -> SinkPlan:
+        """Return it with more outputs that are new, although attempts of another plan may have left something there.
+
+        Args:
+            given_up: that plan, where it has just been given up.
+            still: what was new to such plans before a gap that was passed over.
+        """
         before = given_up.first if given_up is not None else ()
-        return replace(self, first=tuple(sorted({*self.first, *before})))
+        return replace(self, first=tuple(sorted({*self.first, *before, *still})))
 
     def marks_after(self, batch: int) -> tuple[int, ...]:
         """Return the last batch of each slot after this one, also of slots that take no part in it."""

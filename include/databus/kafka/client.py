@@ -32,6 +32,12 @@ _CONSUMER = {
     "fetch.queue.backoff.ms": 10,  # a second by default: a reader that takes its queue in gulps then mostly waits
 }
 
+_PRODUCER = {
+    # Of use to producers too, whose default is true (librdkafka's CONFIGURATION.md): all topics are made by name before
+    # they are written to, and one that was deleted since must not come back, empty, with a broker's own settings.
+    "allow.auto.create.topics": False,
+}
+
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})  # noqa: SLF001
 _FATAL = frozenset({KafkaError._FATAL, KafkaError._STATE})  # noqa: SLF001
 _ACCESS = frozenset(
@@ -163,8 +169,9 @@ class ClientSettings:
         return cls(connection.conn_id, servers, values, connection.password, timeout_s)
 
     def producer(self, settings: Mapping[str, Any], on_error: LastError) -> Producer:
-        """Open a producer."""
-        producer: Producer = self._open(Producer, settings, on_error)
+        """Open a producer, which makes no topics unless the connection or `settings` say so."""
+        ours = {name: value for name, value in _PRODUCER.items() if name not in self.values}
+        producer: Producer = self._open(Producer, {**ours, **settings}, on_error)
         return producer
 
     def consumer(self, settings: Mapping[str, Any], on_error: LastError) -> Consumer:

@@ -119,6 +119,7 @@ def _checkpoint(found: Adoption, services: Services, by: tuple[Epoch, str], pend
         closed_until=unreached(found.offset, before.closed_until if before else None, *left),
         output_ids=before.output_ids if before else {},
         output_names=before.output_names if before else {},
+        first=before.first if before else {},
     )
 
 

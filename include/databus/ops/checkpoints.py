@@ -12,6 +12,8 @@ from databus.core.gaps import Gap
 from databus.core.plan import Plan
 from databus.runtime.context import Services
 
+_NAMED = 5
+
 
 @dataclass(frozen=True)
 class CheckpointView:
@@ -52,3 +54,15 @@ def show(flow: Flow, services: Services) -> CheckpointView:
 def history(flow: Flow, services: Services, last: int) -> Sequence[HistoryEntry]:
     """Return the newest entries, newest first."""
     return services.store.history(flow.name, last)
+
+
+def why_of(entry: HistoryEntry) -> str:
+    """Return the reason of an entry, and which outputs were accepted with it: the first of each sink, and a count."""
+    replaced = entry.replaced.outputs if entry.replaced is not None else {}
+    named = (f"{sink}: {_listed(outputs)}" for sink, outputs in sorted(replaced.items()))
+    return "; ".join(part for part in (entry.why, *named) if part)
+
+
+def _listed(outputs: Mapping[str, str | None]) -> str:
+    told = [f"{name} {'deleted' if id_ is None else 'made anew'}" for name, id_ in sorted(outputs.items())[:_NAMED]]
+    return ", ".join(told) + (f" and {len(outputs) - _NAMED} more" if len(outputs) > _NAMED else "")

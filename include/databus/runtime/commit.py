@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from databus.core.checkpoint import Checkpoint, merged_outputs, merged_slots
+from databus.core.checkpoint import Checkpoint, merged_slots
 from databus.core.checkpoint_store import Lease
 from databus.core.counts import TableCounts
+from databus.core.known_outputs import merged_outputs, still_first
 from databus.core.offset_ranges import unreached
 from databus.core.receipts import WriteReceipt
 from databus.core.stamps import AHEAD
@@ -55,6 +56,20 @@ def commit(
         output_names=merged_outputs(
             batch.previous.output_names, {name: batch.plan.sinks[name].names for name in session.sinks}
         ),
+        first=still_first(
+            batch.previous.first,
+            {name: batch.plan.sinks[name].first for name in session.sinks},
+            _written(receipts),
+            passed=bool(batch.source.passed),
+        ),
     )
     session.store.commit(lease, batch.plan, checkpoint, [r.to_json() for r in receipts], counts)
     return checkpoint
+
+
+def _written(receipts: Sequence[WriteReceipt]) -> dict[str, set[str]]:
+    """Return sink → outputs that its slots tell of."""
+    written: dict[str, set[str]] = {}
+    for receipt in receipts:
+        written.setdefault(receipt.sink, set()).update(receipt.outputs)
+    return written

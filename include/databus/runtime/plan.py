@@ -140,7 +140,8 @@ def _new_plan(
         outputs = outputs_of(session.flow, session.sink_spec(name), tables)
         with naming(name):
             pinned = prepare(sink, proposed, outputs, known_outputs(checkpoint, name, session.live_standing))
-        pinned = pinned.also_first(given_up.sinks.get(name) if given_up is not None else None)
+        before = given_up.sinks.get(name) if given_up is not None else None
+        pinned = pinned.also_first(before, checkpoint.first.get(name, ()))
         sinks[name] = pinned.following(marks.get(name, ()), batch - 1)
     return Plan(
         installation=session.settings.installation,

@@ -62,9 +62,8 @@ class Elasticsearch(SinkSpec):
             too large). "quarantine" holds the row back; "fail" stops the flow before other sinks get the batch. Unset
             is "fail" for the first batch of an index that has never held a document, for its mapping is likely to be
             wrong then, else "quarantine". It may be changed while a batch is stopped, which then goes on. Where the
-            flow is changed otherwise while such a first batch is stopped, and what it goes on with is a gap that
-            `on_gap` passes over, the batch after the gap is no first one any more: it finds documents of the stopped
-            one, and holds back. Set "fail" to be sure. Rows that are not sent at all are `partial`'s.
+            flow is changed otherwise meanwhile, the batch that takes its place is still the first, also behind a gap
+            that `on_gap` or a person passes over. Rows that are not sent at all are `partial`'s.
         refresh: the bulk API's refresh: False, True or "wait_for".
         bulk_bytes: size of a bulk request in bytes.
         max_retries: further attempts for items and requests that the server turned away for now.

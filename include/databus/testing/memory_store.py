@@ -15,6 +15,7 @@ from databus.checkpoints import entries, transitions
 from databus.checkpoints import split_transitions as splits
 from databus.checkpoints.codec import check_size, decode_as, encode
 from databus.checkpoints.layout import Layout
+from databus.checkpoints.stored_outputs import StoredCheckpoint, restored
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.checkpoint_store import Lease
 from databus.core.counts import TableCounts
@@ -35,6 +36,7 @@ class MemoryFlow:
     holder: tuple[str, str] | None = None  # claim, who
     waiting: set[str] = field(default_factory=set)
     checkpoint: bytes | None = None
+    outputs: bytes | None = None
     plan: bytes | None = None
     history: list[bytes] = field(default_factory=list)
     history_number: int = 0
@@ -282,9 +284,9 @@ class MemoryCheckpoints(MemoryMediation, MemoryCatchingUp):
         return state.sinks.setdefault(self._sink, MemoryFlow()) if self._sink else state
 
     def _put(self, state: MemoryFlow, checkpoint: Checkpoint, entry: HistoryEntry, what: str) -> None:
-        stored, appended = encode(checkpoint.to_json()), encode(entry.to_json())
-        check_size(len(stored) + len(appended), what)
-        state.checkpoint = stored
+        stored, appended = StoredCheckpoint.of(checkpoint, entry.number), encode(entry.to_json())
+        check_size(len(stored.content) + len(appended), what)
+        state.checkpoint, state.outputs = stored.content, stored.outputs
         state.history = [*state.history, appended]
         state.history_number = entry.number
         self._trim(state)
@@ -296,8 +298,8 @@ class MemoryCheckpoints(MemoryMediation, MemoryCatchingUp):
         state.history = state.history[max(0, surplus) :]
 
     def _load(self, flow: str) -> Checkpoint | None:
-        data = self._at(flow).checkpoint
-        return decode_as(data, f"checkpoint of flow {flow}", Checkpoint.from_json) if data else None
+        data, outputs = self._at(flow).checkpoint, self._at(flow).outputs
+        return decode_as(data, f"checkpoint of flow {flow}", lambda at: restored(at, outputs)) if data else None
 
     def _plan(self, flow: str) -> Plan | None:
         data = self._at(flow).plan

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from databus.checkpoints.large_values import LargeValues
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.checkpoint_store import Lease
 from databus.core.connections import Connection
@@ -31,7 +32,12 @@ class Connect:
         self._stack = stack
 
     def __call__(
-        self, port: int | None = None, login: str = "", password: str = "", **extra: Any
+        self,
+        port: int | None = None,
+        login: str = "",
+        password: str = "",
+        large: LargeValues | None = None,
+        **extra: Any,
     ) -> ZooKeeperCheckpoints:
         connection = Connection(
             conn_id="zookeeper_test",
@@ -42,7 +48,7 @@ class Connect:
             password=SecretStr(password),
             extra={"root": self.root, "history": HISTORY, **extra},
         )
-        store = ZooKeeperCheckpoints(connection)
+        store = ZooKeeperCheckpoints(connection, large=large)
         self._stack.callback(store.close)
         return store
 

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 import pytest
 
 from databus.checkpoints.codec import encode
-from databus.checkpoints.flow_state import FlowState, stored_checkpoint
+from databus.checkpoints.flow_state import FlowState
 from databus.checkpoints.layout import Layout
 from databus.checkpoints.reconciliation import RECONCILED, catch_up_step
 from databus.checkpoints.session import Node
+from databus.checkpoints.stored_outputs import StoredCheckpoint
 from databus.checkpoints.transaction import Operation, OperationKind
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointConflictError
@@ -32,7 +33,7 @@ def done(plan: Plan) -> Checkpoint:
 
 
 def state_of(pending: Plan | None) -> FlowState:
-    checkpoint = Node(stored_checkpoint(done(plan_of(1, 0)), 2), 5, 0)
+    checkpoint = Node(StoredCheckpoint.of(done(plan_of(1, 0)), 2).content, 5, 0)
     plan = Node(encode(pending.to_json()), 3, 0) if pending else None
     return FlowState("orders", checkpoint, plan, None)
 
@@ -64,3 +65,15 @@ def test_large_values_of_a_flow_and_of_its_sinks_lie_apart() -> None:
     assert PATHS.values_folder(own.plan) == own.values_folder(own.history_entry(7)) == "orders@back%20up"
     replays = Layout("/flows/x").flow("orders.quarantine")
     assert replays.values_folder(replays.checkpoint) == "orders.quarantine"
+
+
+def test_known_outputs_lie_where_a_databus_that_does_not_know_them_sweeps_nothing() -> None:
+    own, backfill = PATHS.of_sink("back up"), f"{PATHS.backfills}/outputs"
+    assert PATHS.values_folder(PATHS.outputs) == own.values_folder(PATHS.outputs) == "orders.outputs"
+    assert PATHS.values_folder(own.outputs) == own.values_folder(own.outputs) == "orders.outputs@back%20up"
+    assert PATHS.values_folder(backfill) == "orders"
+    named = PATHS.of_sink("outputs")
+    assert (PATHS.values_folder(named.plan), PATHS.values_folder(named.outputs)) == (
+        "orders@outputs",
+        "orders.outputs@outputs",
+    )

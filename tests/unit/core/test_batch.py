@@ -59,6 +59,7 @@ checkpoints = st.builds(
     closed_until=st.none() | st.integers(0, 9).map(SequenceOffset),
     output_ids=st.dictionaries(names, st.dictionaries(names, names, min_size=1, max_size=2), max_size=2),
     output_names=st.dictionaries(names, st.dictionaries(names, names, min_size=1, max_size=2), max_size=2),
+    first=st.dictionaries(names, st.lists(names, min_size=1, max_size=2).map(tuple), max_size=2),
 )
 entries = st.builds(
     HistoryEntry,
@@ -80,7 +81,8 @@ entries = st.builds(
 def test_stored_json_is_read_back(value: Any) -> None:
     data = json.loads(canonical_json(value.to_json()))
     newer = ("output_ids", "output_names", "closed_until")
-    assert data["v"] == (2 if any(getattr(value, name, None) for name in newer) else 1)
+    newest = 3 if getattr(value, "first", None) and isinstance(value, Checkpoint) else 1
+    assert data["v"] == max(newest, 2 if any(getattr(value, name, None) for name in newer) else 1)
     assert type(value).from_json(data) == value
     for other in (9, None, "1"):
         with pytest.raises(CheckpointFormatError, match="format version"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from databus.core.checkpoint import Checkpoint, Epoch, merged_outputs
-from databus.core.known_outputs import NOTHING_KNOWN, changed_outputs, known_outputs
+from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.known_outputs import NOTHING_KNOWN, changed_outputs, known_outputs, merged_outputs
 from databus.core.offsets import SequenceOffset
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)

@@ -98,6 +98,10 @@ class TestLowestVersion:
             knows = replace(before, **{field: {"kafka": {"t": "x"}}})
             assert knows.to_json()["v"] == 2
             assert Checkpoint.from_json(knows.to_json()) == knows
+        assert replace(before, first={"search": ()}).to_json()["v"] == 1
+        waits = replace(before, first={"search": ("i",)})
+        assert waits.to_json()["v"] == 3
+        assert Checkpoint.from_json(waits.to_json()) == waits
 
     def test_of_a_history_entry(self) -> None:
         now, at = datetime(2026, 1, 1, tzinfo=UTC), BinlogOffset("bin.000001", 4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from databus.core.connections import ConnectionSource
@@ -76,8 +77,12 @@ class SourceSpec(Spec):
         direct: whether its splits are `DirectSplit`s.
         ranged: whether the opened source is a `RangedSource`, so that its flows can be backfilled.
         login_in_splits: whether its splits carry the connection, which nothing may print.
+        noun: what it calls its tables.
+        patterns_wait: whether a pattern that nothing matches yet is no error, whatever the options say.
     """
 
+    noun: ClassVar[str] = "table"
+    patterns_wait: ClassVar[bool] = False
     direct: ClassVar[bool] = False
     ranged: ClassVar[bool] = False
     login_in_splits: ClassVar[bool] = False
@@ -101,6 +106,14 @@ class SourceSpec(Spec):
     def replayed(self) -> SourceSpec:
         """Return the spec with which a backfill reads: what makes the live flow wait for a person is decided there."""
         return self
+
+    def names_one(self, pattern: str) -> bool:
+        """Tell whether one of its `datasets` can mean one table alone."""
+        return not pattern.startswith("re:") and not set(pattern) & set("*?[")
+
+    def means(self, pattern: str, table: TableSchema) -> bool:
+        """Tell whether one of its `datasets` means a table."""
+        return fnmatchcase(table.full_name, pattern)
 
     @property
     def tables_may_come_later(self) -> bool:

@@ -219,8 +219,16 @@ class DefinedSource(Source, Protocol):
         """Ask for the definitions of all tables of the flow at once; changes nothing."""
         ...
 
-    def tables_gone(self) -> Sequence[str]:
-        """Return the tables that the flow names and the account is not shown now, by one query at most."""
+    def tables_gone(self, standing: Offset | None = None) -> Sequence[str]:
+        """Return names and patterns of the flow that no table which the account is shown matches, by one look.
+
+        Args:
+            standing: where the flow stands; tables that it names are looked for, too.
+        """
+        ...
+
+    def tables_may_be_gone(self) -> bool:
+        """Tell whether something that was read since the last `tables_gone` says so; asks nobody."""
         ...
 
 

@@ -121,7 +121,10 @@ class SourceSpec(Spec):
         return False
 
     def alike(self) -> tuple[SourceSpec, ...]:
-        """Return the same source under other settings that give a planned range the same rows."""
+        """Return the same source as plans of an earlier databus may know it, whose hash holds all options.
+
+        Only what its errors told to change; what is `without_effect` is in no hash now.
+        """
         return ()
 
     def refusals(self, table: TableSchema) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - most read all rows
@@ -225,14 +228,12 @@ class SinkSpec(Spec):
         newest_by_place: whether it keeps the newest row of each key, by the row's place in the source's log.
         needs_key: whether it refuses rows of tables without a primary key.
         idempotent: whether a part of a batch that was written for nothing does no harm.
-        without_effect: options that say whether a batch goes on, not what comes out: they are not in a plan's hash.
     """
 
     direct: ClassVar[bool] = False
     newest_by_place: ClassVar[bool] = False
     needs_key: ClassVar[bool] = False
     idempotent: ClassVar[bool] = False
-    without_effect: ClassVar[frozenset[str]] = frozenset()
 
     name: str = ""
     routes: tuple[str, ...] = ("*",)

@@ -88,6 +88,9 @@ class KafkaTopics(SourceSpec):
     kind: ClassVar[str] = "kafka"
     noun: ClassVar[str] = "topic"
     patterns_wait: ClassVar[bool] = True
+    without_effect: ClassVar[frozenset[str]] = frozenset(
+        {"start", "on_gap", "on_missing_topic", "timeout_s", "consumer"}
+    )
     direct: ClassVar[bool] = True
     ranged: ClassVar[bool] = True
     login_in_splits: ClassVar[bool] = True

@@ -57,6 +57,9 @@ class MysqlBinlog(SourceSpec):
     """
 
     kind: ClassVar[str] = "mysql_binlog"
+    without_effect: ClassVar[frozenset[str]] = frozenset(
+        {"start", "headroom_s", "on_missing_table", "on_partition_ddl"}
+    )
     direct: ClassVar[bool] = True
     ranged: ClassVar[bool] = True
 

@@ -61,7 +61,11 @@ def accept_entry(
     """Return the entry of outputs that are accepted; of a plan in flight some rows may be in the former ones."""
     said = pause_entry(number, checkpoint, "accept", (accepted.who, accepted.why, at))
     upto = plan.batch if plan is not None else checkpoint.batch
-    return replace(said, replaced=_replaced(upto, accepted.replaced))
+    replaced = _replaced(upto, accepted.replaced)
+    if replaced is not None and plan is not None:
+        written = {sink: records for sink, records in accepted.written.items() if sink in replaced.outputs}
+        replaced = replace(replaced, written=written)
+    return replace(said, replaced=replaced)
 
 
 def _replaced(upto: int, outputs: Mapping[str, Mapping[str, str | None]]) -> Replaced | None:

@@ -401,6 +401,15 @@ class PinningSink(Sink, Protocol):
         """Return which outputs (output → id) are gone or are others now; changes nothing."""
         ...
 
+    def written_of(self, plan: Plan) -> Mapping[str, int] | None:
+        """Return how many records of a plan in flight its earlier attempts have committed, by "output[partition]".
+
+        Returns:
+            What has to be in the outputs as they were; {} where each attempt writes all anew. None where it cannot be
+            told.
+        """
+        ...
+
     def make_again(self, outputs: Mapping[str, int]) -> Mapping[str, str]:
         """Make outputs (output → partitions) that a plan in flight needs and a person has accepted to be gone.
 

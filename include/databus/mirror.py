@@ -14,7 +14,7 @@ from databus.sinks.kafka_mirror.spec import MirrorTopics
 from databus.sources.kafka_topics import KafkaTopics
 
 _OF_FLOW = frozenset(Flow.model_fields) - {"name", "source", "sinks", "transforms", "checks", "lane"}
-_OF_SOURCE = frozenset({"exclude_topics", "start", "on_gap", "consumer", "timeout_s"})
+_OF_SOURCE = frozenset({"exclude_topics", "start", "on_gap", "on_missing_topic", "consumer", "timeout_s"})
 _OF_SINK = frozenset(
     {
         "slots",
@@ -73,10 +73,11 @@ def Mirror(  # noqa: N802, PLR0913 - it stands where flows are written down, and
         max_bytes_per_s: what a run moves at most, over all its slots, by the sampled size of records; it works in
             batches of about a second then. None for no bound.
         **options: options of a flow (batching, description, zookeeper, …), of the source (exclude_topics, start,
-            on_gap, consumer) and of the target (slots, compression, replication_factor, topic_config, producer, grow,
-            groups, copy_settings, follow_settings, configs, exclude_configs, sync_acls, too_large, heartbeat_s), and
-            timeout_s for both. Of a two-way mirror follow_settings is False unless given: two that follow each other
-            undo every change.
+            on_gap, on_missing_topic, consumer) and of the target (slots, compression, replication_factor, topic_config,
+            producer, grow, groups, copy_settings, follow_settings, configs, exclude_configs, sync_acls, too_large,
+            heartbeat_s), and timeout_s for both. Of a two-way mirror follow_settings is False unless given: two that
+            follow each other undo every change. With two_way or origin, on_missing_topic is "wait" unless given: the
+            topics come from the other side.
 
     Raises:
         ConfigError: an option is not what it should be.
@@ -102,7 +103,11 @@ def Mirror(  # noqa: N802, PLR0913 - it stands where flows are written down, and
         names, renamed = (*names, HEARTBEATS), {HEARTBEATS: f"{source}.{HEARTBEATS}", **renamed}
     marked = origin or bool(two_way) or not forward
     read = KafkaTopics(
-        **{"start": "earliest", **{k: options[k] for k in _OF_SOURCE & options.keys()}},
+        **{
+            "start": "earliest",
+            "on_missing_topic": "wait" if two_way or origin else "fail",
+            **{k: options[k] for k in _OF_SOURCE & options.keys()},
+        },
         conn_id=source,
         topics=names,
         raw=True,

@@ -139,7 +139,7 @@ class AmendmentContract:
         before = store.load(FLOW)
         replaced = {"kafka": {"a": "a2", "b": None}}
         said = AcceptedOutputs("ada", "made anew", {"kafka": {**replaced["kafka"], "d": "d1"}, "other": {"a": "x"}})
-        said = replace(said, replaced={**replaced, "other": {}})
+        said = replace(said, replaced={**replaced, "other": {}}, written={"kafka": {"a[0]": 3}, "other": {"a[0]": 1}})
         mine = replace_lease(store, lease)
         after = store.accept_outputs(FLOW, mine, said)
         assert after == store.load(FLOW)
@@ -152,7 +152,7 @@ class AmendmentContract:
         assert (entry.action, entry.who, entry.why) == ("accept", "ada", "made anew")
         assert (entry.previous, entry.offset, entry.batch) == (before.offset, before.offset, 1)
         # Some of the plan in flight may be in the former ones.
-        assert entry.replaced == Replaced(2, replaced)
+        assert entry.replaced == Replaced(2, replaced, {"kafka": {"a[0]": 3}})
         stands = everything(store)
         assert store.accept_outputs(FLOW, mine, said) == after
         assert everything(store) == stands

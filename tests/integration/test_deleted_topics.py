@@ -33,6 +33,7 @@ from databus.sinks.kafka import standing as standing_module
 from tests.contract.sink_contract import ORDERS, inserts, source_plan
 from tests.integration.commands import Commands
 from tests.integration.conftest import Started
+from tests.integration.half_written import half_written
 from tests.integration.kafka_target import KafkaAdapter, PausedWrite, consume, event_id, forget_kept, wait_until
 from tests.integration.one_process import OneProcess, OneProcessWorld
 from tests.integration.shop_flow import Shop
@@ -263,6 +264,26 @@ def test_while_a_plan_is_in_flight_it_is_not_made_by_the_run_that_takes_it_up(
     problems, (note,) = till.verified()
     assert problems == []
     assert f"what batches up to {plan.batch} wrote there" in note
+
+
+def test_what_a_half_written_plan_loses_after_it_was_accepted_is_a_problem(world: OneProcessWorld) -> None:
+    till = Till(world, "lost_in_flight", chunk_rows=5)
+    till.batch()
+    till.shop.writer.run(15)
+    half_written(till.run, 1)
+    till.topics.delete(till.name)
+    till.accept()
+    till.run()
+    arrived = till.arrived()
+    assert len(arrived) >= 5
+    problems, (note,) = till.verified()
+    assert problems == []
+    assert note.endswith("but for what batch 2 wrote since")
+    # Emptied before another batch: its own rows are those that are lost.
+    till.topics.delete(till.name)
+    till.topics.make(till.name)
+    ((lost,), _) = till.verified()
+    assert f"{till.name}[0] ends at 0, batch 2 wrote" in lost
 
 
 def killed_before_the_commit(till: Till, monkeypatch: pytest.MonkeyPatch) -> Plan:

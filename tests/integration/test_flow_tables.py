@@ -52,16 +52,18 @@ def test_tables_columns_and_keys_are_compared(shop: Shop) -> None:
     assert unknown.hint.startswith("Did you mean Amount?")
 
 
-def test_named_tables_that_are_gone_are_told_by_one_query(shop: Shop) -> None:
+def test_names_and_patterns_that_match_nothing_any_more_are_told_by_one_query(shop: Shop) -> None:
     name = shop.name
-    shop.sql(*(f"CREATE TABLE {name}.{table} (id INT PRIMARY KEY)" for table in ("a", "b", "c")))
-    source = shop.open((f"{name}.a", f"{name}.b", f"{name}.c", f"{name}.x*"))
+    shop.sql(*(f"CREATE TABLE {name}.{table} (id INT PRIMARY KEY)" for table in ("a", "b", "c", "x_1")))
+    wholly, named = (f"{name}.a", f"{name}.b", f"{name}.x*", r"re:.*\.x_\d"), (f"{name}.a", f"{name}.c")
+    sources = [shop.open(tables) for tables in (wholly, wholly[:3], named)]
     try:
-        assert source.tables_gone() == ()
-        shop.sql(f"DROP TABLE {name}.a", f"RENAME TABLE {name}.b TO {name}.d")
-        assert source.tables_gone() == (f"{name}.a", f"{name}.b")
+        assert [source.tables_gone() for source in sources] == [(), (), ()]
+        shop.sql(f"DROP TABLE {name}.a, {name}.x_1", f"RENAME TABLE {name}.b TO {name}.d")
+        assert [source.tables_gone() for source in sources] == [wholly, wholly[:3], named[:1]]
     finally:
-        source.close()
+        for source in sources:
+            source.close()
 
 
 def test_a_system_versioned_table_and_a_sequence_are_tables(make_shop: Callable[[str, str], Shop]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import uuid
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 
 from databus import Batching, Flow, Kafka, KafkaTopics
 from databus.core.alerts import AlertKind
-from databus.core.errors import OffsetPurgedError
+from databus.core.errors import ConfigError, OffsetPurgedError
+from databus.core.findings import Level
 from databus.observe.alerts.hysteresis import Verdict
 from databus.observe.alerts.rules import Observation
+from databus.ops.doctor import examine_flow
 from databus.ops.figures import FlowLook
 from databus.ops.services import open_services
 from tests.integration import kafka_world as given
@@ -132,3 +135,54 @@ def test_a_gap_stops_the_flow_until_somebody_decides(world: KafkaWorld) -> None:
     assert values == ["0", "1", "2", "3", "4", "new 0", "new 1", "new 2"]
     ((decision, why),) = gaps_of(world, flow)
     assert decision == "skipped"
+
+
+def test_a_topic_that_is_not_there_stops_the_flow_before_its_first_row(world: KafkaWorld) -> None:
+    logs = world.east
+    topic = logs.create(logs.name("there"))
+    logs.write(topic, [{"key": "k", "value": "1"}])
+    absent = f"{topic}s"
+    misspelled = flow_of(world, topic, topics=(topic, absent))
+    with pytest.raises(ConfigError, match=f"topic {absent}: the topic does not exist") as refused:
+        world.run(misspelled)
+    assert refused.value.code == "source_topic_missing"
+    assert refused.value.hint.startswith(f"Did you mean {topic}")
+    assert world.checkpoint(misspelled) is None
+    diagnosed = {(f.level, f.code) for f in examine_flow(misspelled, world.connections)}
+    assert (Level.ERROR, "source_topic_missing") in diagnosed
+    # One that is waited for, and a pattern that matches nothing, are named by each run.
+    pattern = f"{absent}.*"
+    source = misspelled.source.model_copy(update={"on_missing_topic": "wait", "topics": (topic, absent, pattern)})
+    waits = misspelled.model_copy(update={"source": source})
+    for _ in range(2):
+        assert world.run(waits).summary()["missing_tables"] == [absent, pattern]
+    logs.create(absent)
+    logs.write(absent, [{"key": "k", "value": "2"}])
+    assert world.run(waits).summary()["missing_tables"] == [pattern]
+    assert [row["value"] for row in arrived(world, topic)] == ["1", "2"]
+    levels = {f.subject.split()[-1]: f.level for f in examine_flow(waits, world.connections) if "missing" in f.code}
+    assert levels == {pattern: Level.WARN}
+
+
+def test_topics_that_are_deleted_while_a_flow_runs_are_told_by_name(
+    world: KafkaWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs = world.east
+    stem = logs.name("gone")
+    named, matched = logs.create(stem), logs.create(f"{stem}.a")
+    logs.create(f"{stem}.b")
+    flow = flow_of(world, stem, topics=(stem, f"{stem}.?"))
+    assert world.run(flow).missing_tables == ()
+
+    def delete() -> None:
+        logs.delete(named)
+        logs.delete(matched)
+
+    later = threading.Timer(3.0, delete)
+    later.start()
+    summary = world.run(flow, until_caught_up=False, max_seconds=20).summary()
+    later.join()
+    assert summary["missing_tables"] == [named, matched]
+    told = [record.getMessage() for record in caplog.records if "is gone (" in record.getMessage()]
+    assert [text.partition(" is gone")[0].rpartition(" ")[2] for text in told] == [named, matched]
+    assert world.run(flow).missing_tables == (named, matched)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from databus import Flow
-from databus.core.errors import OffsetPurgedError
+from databus.core.errors import OffsetPurgedError, PlanChangedError
 from tests.integration import kafka_world as given
 from tests.integration.half_written import half_written
 from tests.integration.kafka_world import KafkaWorld, caught_up
@@ -116,3 +116,26 @@ def test_a_mirror_in_flight_goes_on_over_what_retention_took(world: KafkaWorld) 
     assert len(seen) == CHUNK + 10 + 40
     (receipt,) = committed(world, mirror).receipts
     assert (receipt["written"], receipt["vanished"]) == (CHUNK + 50, CHUNK)
+
+
+def test_a_half_written_plan_is_finished_under_settings_that_say_only_how(world: KafkaWorld) -> None:
+    logs = world.east
+    topic = logs.create(logs.name("how"), 2)
+    logs.write(topic, written(40))
+    flow = chunked(world, topic)
+    half_written(lambda: world.run(flow), 1)
+    source = flow.source.model_copy(update={"timeout_s": 20.0, "consumer": {"fetch.max.bytes": 1_000_000}})
+    (sink,) = flow.sinks
+    sink = sink.model_copy(update={"timeout_s": 20.0, "compression": "zstd", "producer": {"linger.ms": 2}})
+    changed = flow.model_copy(update={"source": source, "sinks": (sink,)})
+    caught_up(world, changed)
+    seen = Counter(row["value"] for row in arrived(world, topic))
+    assert (len(seen), set(seen.values())) == (80, {1})
+    assert committed(world, changed).batch == 1
+    # What decides the rows is another matter.
+    logs.write(topic, written(40))
+    half_written(lambda: world.run(changed), 1)
+    others = changed.model_copy(update={"source": source.model_copy(update={"value_format": "bytes"})})
+    with pytest.raises(PlanChangedError, match="batch 2"):
+        world.run(others)
+    caught_up(world, changed)

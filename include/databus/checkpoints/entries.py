@@ -71,7 +71,11 @@ def accept_entry(
     why = "; ".join(part for part in (accepted.why, *forgotten) if part)
     said = pause_entry(number, checkpoint, "accept", (accepted.who, why, at))
     upto = plan.batch if plan is not None else checkpoint.batch
-    return replace(said, replaced=_replaced(upto, accepted.replaced))
+    replaced = _replaced(upto, accepted.replaced)
+    if replaced is not None and plan is not None:
+        written = {sink: records for sink, records in accepted.written.items() if sink in replaced.outputs}
+        replaced = replace(replaced, written=written)
+    return replace(said, replaced=replaced)
 
 
 def _replaced(upto: int, outputs: Mapping[str, Mapping[str, str | None]]) -> Replaced | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +12,12 @@ from databus.checkpoints.durable_folder import DurableFolder
 from databus.core.checkpoint import Checkpoint
 from databus.core.errors import MarkersAheadError
 from databus.core.marks import Announcement
+from databus.core.offsets import Ordering
 from databus.core.outcome import PlanOutcome
 from databus.core.plan import Plan
 from databus.core.stored_form import Form
+
+log = logging.getLogger(__name__)
 
 SPOOLED_PLAN = Form("spooled plan", "plan after")
 
@@ -115,6 +119,13 @@ class PlanSpool:
             else:
                 raise self._lost(f"the outcome of batch {wanted[0]} (plan {wanted[1]})", committed)
             wanted = (entry.after_batch, entry.after_hash)
+            if wanted != (committed.batch, committed.plan_hash) and _continues(entry.plan, committed):
+                log.warning(
+                    "flow %s: batch %d was written down behind batch %d (plan %s), which is none of the flow's, by an "
+                    "earlier databus; range and markers say that it follows batch %d (plan %s)",
+                    self._flow, entry.plan.batch, *wanted, committed.batch, committed.plan_hash,
+                )  # fmt: skip
+                wanted = (committed.batch, committed.plan_hash)
         if wanted != (committed.batch, committed.plan_hash):
             raise self._lost(f"the plans that lead there from batch {wanted[0]} (plan {wanted[1] or '-'})", committed)
         return Chain(tuple(reversed(outcomes)), pending)
@@ -131,8 +142,21 @@ class PlanSpool:
             f"flow {self._flow}: batches were moved while ZooKeeper was away, and {what} is not in {self._folder}; "
             f"the checkpoint stands at batch {committed.batch}, {committed.offset}",
             hint="Bring that folder back (the segment store of the machine that ran the flow then), or go on from the "
-            f"sinks' markers: databus checkpoint adopt {self._flow}",
+            f"sinks' markers: databus checkpoint adopt {self._flow} (shows it; with --reason … --execute it is done)",
         )
+
+
+def _continues(plan: Plan, committed: Checkpoint) -> bool:
+    """Tell whether a plan was made where a checkpoint stands, whatever its spool says that it was built on.
+
+    Its number is the next one, it begins there, and in each of its sinks the writers were to find what the checkpoint
+    says that the slots hold.
+    """
+    return (
+        plan.batch == committed.batch + 1
+        and plan.range.start.compare(committed.offset) is Ordering.EQUAL
+        and all(tuple(pinned.prev) == tuple(committed.slots.get(sink, ())) for sink, pinned in plan.sinks.items())
+    )
 
 
 def _name(batch: int, plan_hash: str, what: str) -> str:

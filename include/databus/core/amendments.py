@@ -85,12 +85,15 @@ class AcceptedOutputs:
         outputs: sink → output → id of what is there now; None where the flow is to know nothing of it: the next batch
             takes what is there then, or makes it.
         replaced: those of them that were deleted, in the same form; the others stand, and are only to be forgotten.
+        written: sink → "output[partition]" → records of the plan in flight that went to the former ones; of sinks that
+            can tell.
     """
 
     who: str
     why: str
     outputs: Mapping[str, Mapping[str, str | None]]
     replaced: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    written: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

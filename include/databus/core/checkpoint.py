@@ -29,7 +29,7 @@ HISTORY_ENTRY = Form(
     "merged",
     "replaced",
 )
-REPLACED = Form("replaced outputs", "upto outputs", part=True)
+REPLACED = Form("replaced outputs", "upto outputs", "written", part=True)
 MERGED = Form("merged entries", "first batch batches", part=True)
 
 Epoch = NewType("Epoch", int)
@@ -187,15 +187,19 @@ class Replaced:
     Attributes:
         upto: last batch that may have written to the former ones; of a plan that was in flight, that may be a part.
         outputs: sink → output → id of what was there then, None for none.
+        written: sink → "output[partition]" → records of batch `upto`, which was in flight, that went to the former
+            ones; what it wrote beyond them went to those that stand now. Not of sinks for which that is not known.
     """
 
     upto: int
     outputs: Mapping[str, Mapping[str, str | None]]
+    written: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         outputs = {sink: dict(sorted(now.items())) for sink, now in sorted(self.outputs.items())}
-        return REPLACED.write({"upto": self.upto, "outputs": outputs})
+        written = {sink: dict(sorted(records.items())) for sink, records in sorted(self.written.items())}
+        return REPLACED.write({"upto": self.upto, "outputs": outputs, **({"written": written} if written else {})})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Replaced:

@@ -18,10 +18,13 @@ class AcceptedOutput:
     Attributes:
         at: when, aware UTC.
         upto: last batch that may have written to the former one.
+        written: "output[partition]" → records that it had written there, where it was in flight; None where that is not
+            known, or it was not.
     """
 
     at: datetime
     upto: int
+    written: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)

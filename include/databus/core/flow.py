@@ -30,6 +30,10 @@ _WITHOUT_EFFECT_ON_OUTPUT = frozenset(
     }
 )
 """Fields that say how a flow is run, not what comes out."""
+
+_NEVER_HASHED = frozenset({"on_reject"})
+"""Options of sinks that no databus ever put into a hash."""
+
 FLOW_NAME = re.compile(r"^[a-z][a-z0-9_]{0,99}$")
 """What a flow may be called."""
 
@@ -137,15 +141,26 @@ class Flow(Spec):
 
     def spec_hash(self, code_version: str) -> str:
         """Return 16 hex digits that change with anything that decides the output of a batch."""
-        spec = {k: v for k, v in self.to_json().items() if k not in _WITHOUT_EFFECT_ON_OUTPUT}
-        spec["sinks"] = [{k: v for k, v in s.to_json().items() if k not in s.without_effect} for s in self.sinks]
-        return hashlib.sha256(canonical_json({"spec": spec, "code": code_version})).hexdigest()[:16]
+        source, sinks = self.source.deciding(), tuple(sink.deciding() for sink in self.sinks)
+        return _hash(self.model_copy(update={"source": source, "sinks": sinks}), code_version)
 
     def takes_up(self, spec_hash: str, code_version: str) -> bool:
         """Tell whether a plan that was made under a definition with this hash may be finished under this one."""
         return spec_hash in self.hashes_alike(code_version)
 
     def hashes_alike(self, code_version: str) -> Iterator[str]:
-        """Yield the hashes of this definition and of all whose plans it may finish (see `SourceSpec.alike`)."""
-        others = (self.model_copy(update={"source": source}) for source in self.source.alike())
-        return (flow.spec_hash(code_version) for flow in (self, *others))
+        """Yield the hashes of this definition and of all whose plans it may finish.
+
+        Hashes of plans that an earlier databus left hold all settings of source and sinks: these are known as long as
+        nothing was changed but what `SourceSpec.alike` names.
+        """
+        yield self.spec_hash(code_version)
+        for source in (self.source, *self.source.alike()):
+            yield _hash(self.model_copy(update={"source": source}), code_version)
+
+
+def _hash(flow: Flow, code_version: str) -> str:
+    """Return the hash of a definition with all settings of its source and sinks."""
+    spec = {k: v for k, v in flow.to_json().items() if k not in _WITHOUT_EFFECT_ON_OUTPUT}
+    spec["sinks"] = [{k: v for k, v in s.to_json().items() if k not in _NEVER_HASHED} for s in flow.sinks]
+    return hashlib.sha256(canonical_json({"spec": spec, "code": code_version})).hexdigest()[:16]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from databus.core.connections import ConnectionSource
@@ -76,8 +77,12 @@ class SourceSpec(Spec):
         direct: whether its splits are `DirectSplit`s.
         ranged: whether the opened source is a `RangedSource`, so that its flows can be backfilled.
         login_in_splits: whether its splits carry the connection, which nothing may print.
+        noun: what it calls its tables.
+        patterns_wait: whether a pattern that nothing matches yet is no error, whatever the options say.
     """
 
+    noun: ClassVar[str] = "table"
+    patterns_wait: ClassVar[bool] = False
     direct: ClassVar[bool] = False
     ranged: ClassVar[bool] = False
     login_in_splits: ClassVar[bool] = False
@@ -102,13 +107,24 @@ class SourceSpec(Spec):
         """Return the spec with which a backfill reads: what makes the live flow wait for a person is decided there."""
         return self
 
+    def names_one(self, pattern: str) -> bool:
+        """Tell whether one of its `datasets` can mean one table alone."""
+        return not pattern.startswith("re:") and not set(pattern) & set("*?[")
+
+    def means(self, pattern: str, table: TableSchema) -> bool:
+        """Tell whether one of its `datasets` means a table."""
+        return fnmatchcase(table.full_name, pattern)
+
     @property
     def tables_may_come_later(self) -> bool:
         """Whether names and patterns that no table matches yet are meant so."""
         return False
 
     def alike(self) -> tuple[SourceSpec, ...]:
-        """Return the same source under other settings that give a planned range the same rows."""
+        """Return the same source as plans of an earlier databus may know it, whose hash holds all options.
+
+        Only what its errors told to change; what is `without_effect` is in no hash now.
+        """
         return ()
 
     def refusals(self, table: TableSchema) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - most read all rows
@@ -212,14 +228,12 @@ class SinkSpec(Spec):
         newest_by_place: whether it keeps the newest row of each key, by the row's place in the source's log.
         needs_key: whether it refuses rows of tables without a primary key.
         idempotent: whether a part of a batch that was written for nothing does no harm.
-        without_effect: options that say whether a batch goes on, not what comes out: they are not in a plan's hash.
     """
 
     direct: ClassVar[bool] = False
     newest_by_place: ClassVar[bool] = False
     needs_key: ClassVar[bool] = False
     idempotent: ClassVar[bool] = False
-    without_effect: ClassVar[frozenset[str]] = frozenset()
 
     name: str = ""
     routes: tuple[str, ...] = ("*",)

@@ -219,8 +219,16 @@ class DefinedSource(Source, Protocol):
         """Ask for the definitions of all tables of the flow at once; changes nothing."""
         ...
 
-    def tables_gone(self) -> Sequence[str]:
-        """Return the tables that the flow names and the account is not shown now, by one query at most."""
+    def tables_gone(self, standing: Offset | None = None) -> Sequence[str]:
+        """Return names and patterns of the flow that no table which the account is shown matches, by one look.
+
+        Args:
+            standing: where the flow stands; tables that it names are looked for, too.
+        """
+        ...
+
+    def tables_may_be_gone(self) -> bool:
+        """Tell whether something that was read since the last `tables_gone` says so; asks nobody."""
         ...
 
 
@@ -391,6 +399,15 @@ class PinningSink(Sink, Protocol):
 
     def changed(self, known: Mapping[str, str]) -> Sequence[ChangedOutput]:
         """Return which outputs (output → id) are gone or are others now; changes nothing."""
+        ...
+
+    def written_of(self, plan: Plan) -> Mapping[str, int] | None:
+        """Return how many records of a plan in flight its earlier attempts have committed, by "output[partition]".
+
+        Returns:
+            What has to be in the outputs as they were; {} where each attempt writes all anew. None where it cannot be
+            told.
+        """
         ...
 
     def make_again(self, outputs: Mapping[str, int]) -> Mapping[str, str]:

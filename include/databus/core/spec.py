@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -24,6 +24,8 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: ClassVar[str] = ""
+    without_effect: ClassVar[frozenset[str]] = frozenset()
+    """Options that say how rows are moved, or whether a batch goes on, and never what comes out."""
 
     def __init__(self, **options: Any):
         try:
@@ -34,6 +36,12 @@ class Spec(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON with its kind; connections appear by id only."""
         return {"kind": self.kind, **self.model_dump(mode="json")}
+
+    def deciding(self) -> Self:
+        """Return it with all that decides no output at its default, so that most hashes of earlier plans stay."""
+        fields = type(self).model_fields
+        defaults = {name: fields[name].get_default(call_default_factory=True) for name in self.without_effect}
+        return self.model_copy(update=defaults)
 
     def label(self) -> str:
         """Return a short text for graphs and logs."""

@@ -138,13 +138,16 @@ def _looked(name: str, services: Services, ends: Ends, forget: Sequence[str]) ->
 def _accept(found: Changed, place: _Place, by: tuple[Lease, Sink], said: Said, forget: Sequence[str]) -> None:
     lease, sink = by
     now = {output.output: output.found for output in found.outputs}
-    planned = place.plan.sinks[found.sink].partitions if place.plan and found.sink in place.plan.sinks else {}
+    plan = place.plan if place.plan and found.sink in place.plan.sinks else None
+    planned = plan.sinks[found.sink].partitions if plan is not None else {}
+    written = sink.written_of(plan) if plan is not None and isinstance(sink, PinningSink) else None
     needed = {output: planned[output] for output, id_ in now.items() if id_ is None and output in planned}
     if needed and isinstance(sink, PinningSink):
         now |= sink.make_again(needed)
     now |= dict.fromkeys(output for output in now if output in forget)
     gone = {output.output: now[output.output] for output in found.outputs if output.found != output.known}
-    accepted = AcceptedOutputs(said.who, said.why, {found.sink: now}, {found.sink: gone})
+    told = {} if written is None else {found.sink: written}
+    accepted = AcceptedOutputs(said.who, said.why, {found.sink: now}, {found.sink: gone}, told)
     place.store.accept_outputs(found.writer, lease, accepted)
     for output in found.outputs:
         log.warning("flow %s, sink %s: %s: accepted by %s: %s", found.writer, found.sink, output, said.who, said.why)

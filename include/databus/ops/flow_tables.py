@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from databus.binlog.capture import TableCapture, is_name
+from databus.binlog.capture import is_name
 from databus.core.errors import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
@@ -46,10 +46,12 @@ class Compared:
     Attributes:
         findings: what was found; none for a source that cannot tell.
         wants: what the flow asks for, without names of tables that never were there.
+        missing: names and patterns of the source that match nothing, as far as the account can see.
     """
 
     findings: tuple[Finding, ...]
     wants: frozenset[str]
+    missing: tuple[str, ...] = ()
 
 
 def compare(flow: Flow, source: Source, accepted: frozenset[str] = frozenset()) -> Compared:
@@ -68,7 +70,7 @@ def compare(flow: Flow, source: Source, accepted: frozenset[str] = frozenset()) 
         return Compared((), wants)
     now = source.tables_now()
     yet_to_come = frozenset(map(table_want, now.unmatched)) - accepted
-    return Compared(tuple(_Comparison(flow, now, accepted).findings()), wants - yet_to_come)
+    return Compared(tuple(_Comparison(flow, now, accepted).findings()), wants - yet_to_come, tuple(now.unmatched))
 
 
 class _Comparison:
@@ -83,26 +85,29 @@ class _Comparison:
         found = [*self._missing(), *self._partly_shown(), *self._row_filters(), *self._columns(), *self._keys()]
         yield from found
         if all(f.level is Level.OK for f in found):
-            text = f"{len(self._now.captured)} tables have what the flow asks for ({self._compared} columns compared)"
-            yield Finding(f"{self._now.place}: tables of the flow", Level.OK, text)
+            count = f"{len(self._now.captured)} {self._flow.source.noun}s"
+            text = f"{count} have what the flow asks for ({self._compared} columns compared)"
+            yield Finding(f"{self._now.place}: {self._flow.source.noun}s of the flow", Level.OK, text)
 
     def _missing(self) -> Iterator[Finding]:
         later = self._flow.source.tables_may_come_later
         for pattern in self._now.unmatched:
-            what = "table" if is_name(pattern) else "pattern"
-            subject = f"{self._now.place}: {what} {pattern}"
+            noun, named = self._flow.source.noun, self._flow.source.names_one(pattern)
+            code = TABLE_MISSING if noun == "table" else f"source_{noun}_missing"
+            subject = f"{self._now.place}: {noun if named else 'pattern'} {pattern}"
             if not self._now.tells(pattern):
-                message = "this account is shown no such table, and may lack the right to see it"
+                message = f"this account is shown no such {noun}, and may lack the right to see it"
                 hint = f"{_near(pattern, self._now.known)}Check the spelling (case matters), or GRANT SELECT on it."
-                yield Finding(subject, Level.WARN, message, hint, TABLE_MISSING)
+                yield Finding(subject, Level.WARN, message, hint, code)
                 continue
-            message = "the table does not exist" if what == "table" else "no table matches"
+            message = f"the {noun} does not exist" if named else f"no {noun} matches"
+            waits = later or (self._flow.source.patterns_wait and not named)
+            comes = f'create the {noun}; on_missing_{noun}="wait" is for {noun}s that come later.'
             hint = (
-                f"{_near(pattern, self._now.known)}Correct `tables` of the source (case matters) or create the table; "
-                'on_missing_table="wait" is for tables that come later.'
+                f"{_near(pattern, self._now.known)}Correct `{noun}s` of the source (case matters) or "
+                f"{f'wait: {noun}s that come later are read from their beginning.' if waits else comes}"
             )
-            level = Level.WARN if later else self._level(table_want(pattern))
-            yield Finding(subject, level, message, hint, TABLE_MISSING)
+            yield Finding(subject, Level.WARN if waits else self._level(table_want(pattern)), message, hint, code)
 
     def _partly_shown(self) -> Iterator[Finding]:
         for name in sorted(self._now.partly_shown):
@@ -177,14 +182,14 @@ class _Comparison:
                 message = f"its tables {pattern!r} are none of the flow's"
                 yield Finding(asked.label, Level.WARN, message, hint, TABLE_MISSING)
                 continue
-            level = Level.WARN if self._flow.source.tables_may_come_later else self._level(asked.want)
+            level = Level.WARN if self._tables_may_come() else self._level(asked.want)
             yield Finding(asked.label, level, f"there is no table {pattern!r}", hint, TABLE_MISSING)
 
     def _all_told(self, patterns: Sequence[str], changes: Changes) -> bool:
         """Tell whether no table that is meant may be hidden from the account, come later, or was found wrong before."""
         if len(changes.tables) < len(self._told) or any(matches(name, patterns) for name in self._now.partly_shown):
             return False
-        later = bool(self._now.unmatched) and self._flow.source.tables_may_come_later
+        later = bool(self._now.unmatched) and self._tables_may_come()
         return not later and all(map(self._now.tells, self._flow.source.datasets()))
 
     def _keys(self) -> Iterator[Finding]:
@@ -204,16 +209,18 @@ class _Comparison:
     def _of_table(self, table: TableSchema, subject: str, message: str, hint: str, code: str, wanted: str) -> Finding:
         """Return a finding about one table; a warning where both the table and what is asked of it were found once."""
         patterns = self._flow.source.datasets()
-        found = any(table_want(p) in self._accepted for p in patterns if _means(p, table))
+        found = any(table_want(p) in self._accepted for p in patterns if self._flow.source.means(p, table))
         level = self._level(wanted) if found else Level.ERROR
         return Finding(subject, level, message, hint, code)
 
+    def _tables_may_come(self) -> bool:
+        """Tell whether tables that are not there are meant so, by an option or by patterns that wait."""
+        source = self._flow.source
+        patterns = source.patterns_wait and not all(map(source.names_one, source.datasets()))
+        return source.tables_may_come_later or patterns
+
     def _level(self, wanted: str) -> Level:
         return Level.WARN if wanted in self._accepted else Level.ERROR
-
-
-def _means(pattern: str, table: TableSchema) -> bool:
-    return TableCapture((pattern,))(table.database, table.table)
 
 
 def _has(changes: Changes, table: TableSchema, name: str, *, exactly: bool) -> bool:

@@ -81,7 +81,8 @@ def _accepted(entries: Sequence[HistoryEntry], sink: str) -> dict[str, AcceptedO
     """Return a sink's output → when a person last accepted it as another."""
     found: dict[str, AcceptedOutput] = {}
     for replaced, at in sorted(((e.replaced, e.at) for e in entries if e.replaced), key=lambda one: one[0].upto):
-        found |= dict.fromkeys(replaced.outputs.get(sink, ()), AcceptedOutput(at, replaced.upto))
+        of_sink = AcceptedOutput(at, replaced.upto, replaced.written.get(sink))
+        found |= dict.fromkeys(replaced.outputs.get(sink, ()), of_sink)
     return found
 
 

@@ -227,6 +227,6 @@ def _log(
 ) -> Evidence:
     last, code_version = how
     spans = state.ledger.spans if last is None else state.ledger.spans[len(state.ledger.spans) - last :]
-    now = flow.spec_hash(code_version)
-    other = frozenset(report.batch for report in reports if report.spec_hash not in ("", now))
+    alike = {"", *flow.hashes_alike(code_version)}
+    other = frozenset(report.batch for report in reports if report.spec_hash not in alike)
     return log_evidence(flow, services, spans, other)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from databus.core.protocols import DefinedSource, Source
 from databus.ops.flow_tables import accepted_of, compare
 from databus.ops.flow_wants import wants_of
 from databus.runtime.context import Services
+from databus.runtime.missing_tables import MissingTables
 from databus.runtime.probe import AWAY
 
 log = logging.getLogger(__name__)
@@ -54,10 +54,10 @@ def _of_source(flow: Flow, services: Services, source: Source, start: Offset | N
         return findings if told else [*findings, Finding.of(f"{flow.source.kind}: tables of the flow", error)]
 
 
-def require_tables(flow: Flow, services: Services, source: Source, *, hands_over: bool = False) -> None:
-    """Compare a flow with its tables; warnings are logged.
+def require_tables(flow: Flow, services: Services, source: Source, *, hands_over: bool = False) -> MissingTables:
+    """Compare a flow with its tables; warnings are logged. Return what looks for tables that go from here on.
 
-    Where what it asks for was found already, only its named tables that are gone are logged.
+    Where what it asks for was found already, only tables and patterns that are gone are logged.
 
     Args:
         flow: the flow.
@@ -69,31 +69,22 @@ def require_tables(flow: Flow, services: Services, source: Source, *, hands_over
         ConfigError: of the first finding's code; names each table and column that is not there. Nothing was moved.
         SourceUnavailableError, SourceAccessError: the source cannot be asked.
     """
+    missing = MissingTables(flow, source)
     if services.accepted is None or not isinstance(source, DefinedSource) or services.store.paused(flow.name):
-        return
+        return missing
     if services.accepted.load(flow.name) == wants_of(flow):
         if not hands_over:
-            _tell_gone(flow, source)
-        return
+            checkpoint = services.store.load(flow.name)
+            missing.look(checkpoint.offset if checkpoint else None)
+        return missing
     compared = compare(flow, source, accepted_of(flow, services))
     for finding in compared.findings:
         if finding.level is Level.WARN:
             log.warning("flow %s: %s: %s → %s", flow.name, finding.subject, finding.message, finding.hint)
     require_passed(flow, compared.findings)
     services.accepted.keep(flow.name, compared.wants)
-
-
-def _tell_gone(flow: Flow, source: DefinedSource) -> None:
-    """Warn of tables that are gone; a server that does not answer is named by what the run does next."""
-    with contextlib.suppress(DatabusError):
-        for table in source.tables_gone():
-            log.warning(
-                "flow %s: table %s is gone (dropped, renamed, or not shown to this account): nothing more comes of it; "
-                "rows in the log before that are still moved → Take it out of `tables` once they are, or name the "
-                "table that takes its place.",
-                flow.name,
-                table,
-            )
+    missing.known(compared.missing)
+    return missing
 
 
 def _behind(flow: Flow, services: Services, sink: str) -> Finding:

@@ -28,12 +28,13 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
         with_duties(flow, services, control) as (steered, at_the_end),
         open_session(flow, services, spark, identity) as session,
     ):
-        require_tables(flow, services, session.source, hands_over=flow.mode == "live")
-        result = run_window(session, steered)
+        missing = require_tables(flow, services, session.source, hands_over=flow.mode == "live")
+        result = run_window(session, steered, missing)
         at_the_end()
         lag = session.source.lag(result.checkpoint.offset)
         result.lag_bytes, result.lag_s = lag.bytes, lag.seconds
         result.headroom = session.source.headroom(result.checkpoint.offset)
+        result.missing_tables = missing.names
     log.info(
         "flow %s: window over: %d batches, %d rows, %d bytes, %d quarantined; at %s; lag %s bytes, %s s%s",
         flow.name,
@@ -52,6 +53,8 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
                  flow.name, result.lag_bytes, eta)  # fmt: skip
     if result.headroom is not None and result.headroom.low:
         log.warning("flow %s: retention headroom is low: %s", flow.name, result.headroom)
+    if result.missing_tables:
+        log.warning("flow %s: nothing comes of %s: not there", flow.name, ", ".join(result.missing_tables))
     for sink, counts in result.sinks.items():
         if counts.rejected:
             log.warning("flow %s: NOT WELL: sink %s refused %d rows, and took %d; they are in quarantine",

@@ -24,6 +24,7 @@ from databus.core.report import BatchReport
 from databus.runtime.batch import move_batch
 from databus.runtime.context import FlowSession
 from databus.runtime.live import live_lane
+from databus.runtime.missing_tables import MissingTables
 from databus.runtime.page_out import PAGE_EVERY, page_out
 from databus.runtime.purged import note_purged
 from databus.runtime.sinks_behind import SinksBehind
@@ -37,10 +38,15 @@ from databus.runtime.zookeeper_loss import is_detached, outlasting
 log = logging.getLogger(__name__)
 
 
-def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
+def run_window(session: FlowSession, control: WindowControl, missing: MissingTables | None = None) -> WindowResult:
     """Claim the flow and run batches until a limit, a waiting successor or a drain; the lease is always given back.
 
     A lease that is lost (a session that ended while ZooKeeper was away) is claimed again when nobody else has it.
+
+    Args:
+        session: the flow, open.
+        control: when to end.
+        missing: looks for tables that go meanwhile; None where nobody asks.
 
     Raises:
         FlowPausedError: a person has paused the flow; nothing was begun.
@@ -52,17 +58,17 @@ def run_window(session: FlowSession, control: WindowControl) -> WindowResult:
         refuse_paused(outlasting_session)
         open_ended = not control.limits.until_caught_up
         with live_lane(outlasting_session, control.drain, open_ended=open_ended) as at_the_head:
-            return _run(at_the_head, control)
+            return _run(at_the_head, control, missing)
 
 
-def _run(session: FlowSession, control: WindowControl) -> WindowResult:
+def _run(session: FlowSession, control: WindowControl, missing: MissingTables | None) -> WindowResult:
     flow, limits = session.flow.name, control.limits
     who = session.identity
     lease = session.store.claim(flow, who.run_id, limits.lease_wait_s, who.run_url)
     try:
         refuse_paused(session)  # it may have been paused while this run waited for the lease
         session.interrupt_orphans()
-        window = _Window(session, control, WindowResult(flow, _begin(session, lease)))
+        window = _Window(session, control, WindowResult(flow, _begin(session, lease)), missing)
         while not window.move(lease):
             lease = _claim_again(session, lease)
             window.result.checkpoint = _begin(session, lease)
@@ -94,6 +100,7 @@ class _Window:
         session: the flow, open.
         control: when to end.
         result: what was done so far.
+        missing: looks for tables that go; None where nobody asks.
         ends: monotonic time after which no batch is begun.
         lost: whether the claim was lost before the window was over.
 
@@ -104,6 +111,7 @@ class _Window:
     session: FlowSession
     control: WindowControl
     result: WindowResult
+    missing: MissingTables | None = None
     ends: float = field(init=False)
     lost: bool = False
     _looked: bool = False
@@ -112,6 +120,8 @@ class _Window:
 
     def __post_init__(self) -> None:
         self.ends = time.monotonic() + self.control.limits.max_seconds
+        if self.missing is not None:
+            self.missing.begin(self.control.limits.max_seconds)
 
     def move(self, lease: Lease) -> bool:
         """Move batches under a claim; return True when the window is over, False when the claim was lost."""
@@ -142,6 +152,8 @@ class _Window:
                 # Under this claim only this window plans: once a batch was looked for, none is left unfinished.
                 self._looked = settled = True
                 behind.went_well()
+                if self.missing is not None:
+                    self.missing.look_when_due(result.checkpoint.offset)
                 if moved is None:
                     if not is_detached(session):  # markers are written again under a lease only
                         self._upkeep.idle(behind.joined, result.checkpoint.updated_at)

@@ -34,6 +34,7 @@ class WindowResult:
         lag_s: age of the oldest uncommitted change then, None when unknown.
         headroom: how long the source's server then still keeps what the flow needs next, None when unknown.
         seconds: what the batches took.
+        missing_tables: names and patterns of the source that no table, or topic, matched when that was last looked at.
     """
 
     flow: str
@@ -52,6 +53,7 @@ class WindowResult:
     lag_s: float | None = None
     headroom: Headroom | None = None
     seconds: float = 0.0
+    missing_tables: tuple[str, ...] = ()
 
     @property
     def eta_s(self) -> float | None:
@@ -86,6 +88,7 @@ class WindowResult:
             "pace": dict(self.checkpoint.pace),
             "sinks_behind": dict(self.behind),
             "sinks_caught_up": dict(self.caught_up),
+            "missing_tables": list(self.missing_tables),
         }
 
     def add(self, report: BatchReport) -> None:

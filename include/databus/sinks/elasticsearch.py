@@ -79,7 +79,9 @@ class Elasticsearch(SinkSpec):
     newest_by_place: ClassVar[bool] = True
     needs_key: ClassVar[bool] = True
     idempotent: ClassVar[bool] = True
-    without_effect: ClassVar[frozenset[str]] = frozenset({"on_reject"})
+    without_effect: ClassVar[frozenset[str]] = frozenset(
+        {"partial", "refresh", "bulk_bytes", "max_retries", "on_reject"}
+    )
 
     conn_id: str
     index: str = "{database}.{table}"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from databus.core.offsets import KafkaOffsets, OffsetRange
+from databus.core.wanted import TablesNow
 from databus.kafka.cluster import KafkaCluster, TopicFacts
+from databus.kafka.selection import is_name
 from databus.sources.kafka_between import Between
 from databus.sources.kafka_positions import LogState
 from databus.sources.kafka_ranges import places_of
+from databus.sources.kafka_rows import tables_of
 from databus.sources.kafka_topics import KafkaTopics
 
-log = logging.getLogger(__name__)
+_SETTLES_S = 1.0
 
 
 class KafkaLogs:
@@ -21,14 +25,13 @@ class KafkaLogs:
     Args:
         spec: says which topics.
         cluster: asked.
-        flow: flow name, for the log.
         between: what is looked at of them; None for all.
     """
 
-    def __init__(self, spec: KafkaTopics, cluster: KafkaCluster, flow: str, between: Between | None = None):
+    def __init__(self, spec: KafkaTopics, cluster: KafkaCluster, between: Between | None = None):
         self.between = between
-        self._spec, self._cluster, self._flow = spec, cluster, flow
-        self._said_missing: frozenset[str] = frozenset()
+        self._spec, self._cluster = spec, cluster
+        self._noticed: frozenset[str] = frozenset()
 
     def cut(self, wanted: OffsetRange) -> KafkaLogs:
         """Return the logs as if they held only what lies in a range.
@@ -36,7 +39,7 @@ class KafkaLogs:
         Raises:
             OffsetPurgedError: a log was replaced between its ends.
         """
-        return KafkaLogs(self._spec, self._cluster, self._flow, Between(wanted, self._cluster.where))
+        return KafkaLogs(self._spec, self._cluster, Between(wanted, self._cluster.where))
 
     def topics(self) -> dict[str, TopicFacts]:
         """Return the topics that are read."""
@@ -63,19 +66,33 @@ class KafkaLogs:
         """Return where each partition of some topics begins and ends, whatever is looked at."""
         return self._state(self._described(topics))
 
-    def say_missing(self, start: KafkaOffsets, state: LogState) -> None:
-        """Log, once, topics that are read no more because they are not there any more."""
-        if self.between is not None:  # refuses it
-            return
-        missing = frozenset(topic for topic in start.positions if topic not in state.ids and self._spec.wants(topic))
-        if missing - self._said_missing:
-            log.warning(
-                "flow %s: topics %s are not on %s any more; nothing is read of them",
-                self._flow,
-                ", ".join(sorted(missing)),
-                self._spec.conn_id,
-            )
-        self._said_missing = missing
+    def tables_now(self) -> TablesNow:
+        """Return which topics the flow reads, with the columns that its source gives them.
+
+        A name that is not there is looked for twice: a topic that was just made is not known to every broker at once.
+        """
+        found = self.topics()
+        if any(map(is_name, self._spec.unmatched(found))):
+            time.sleep(_SETTLES_S)
+            found = self.topics()
+        told = {schema.table: schema for schema in reversed(tables_of(self._spec, sorted(found)))}
+        captured = tuple(replace(told[topic], schema_id=number) for number, topic in enumerate(sorted(found)))
+        names = self._cluster.topic_names()
+        known = (*names, *(f"{self._spec.database}.{name}" for name in names))
+        return TablesNow(self._cluster.where, captured, known, self._spec.unmatched(found))
+
+    def gone(self, standing: KafkaOffsets | None) -> tuple[str, ...]:
+        """Return names and patterns that match no topic, and topics of an offset that are not there any more."""
+        found = self.topics()
+        self._noticed = frozenset() if standing is None else self._missing(standing, found)
+        return tuple(dict.fromkeys((*self._spec.unmatched(found), *sorted(self._noticed))))
+
+    def notices(self, start: KafkaOffsets, state: LogState) -> bool:
+        """Tell whether topics of an offset were seen to be gone since `gone` was asked; views refuse that by name."""
+        return self.between is None and bool(self._missing(start, state.ids) - self._noticed)
+
+    def _missing(self, standing: KafkaOffsets, there: Collection[str]) -> frozenset[str]:
+        return frozenset(t for t in standing.positions if t not in there and self._spec.wants(t))
 
     def _described(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
         return self._cluster.describe(topics, lambda _name, _internal: True)

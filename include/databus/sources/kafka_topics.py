@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, ClassVar, Literal
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
-from databus.kafka.selection import REGEX_PREFIX, is_name, selects_topic
+from databus.kafka.selection import HEARTBEATS, REGEX_PREFIX, is_name, matches, selects_topic
 from databus.sources.schema_registry.settings import CONN_TYPES, KINDS
 
 if TYPE_CHECKING:
     from databus.core.protocols import Source
+    from databus.core.tables import TableSchema
 
 GROUP_PREFIX = "group:"
 OFFSETS_PREFIX = "offsets:"
@@ -28,6 +30,8 @@ _RESERVED = frozenset(
      "enable.partition.eof", "bootstrap.servers"}
 )  # fmt: skip
 
+OnGap = Literal["fail", "earliest", "latest"]
+OnMissingTopic = Literal["fail", "wait"]
 Format = Literal["bytes", "string", "json", "avro", "json_schema", "protobuf"]
 REGISTRY_FORMATS = tuple(KINDS)
 _FAULTS = {"bytes": (), "string": ("undecodable",), "json": ("undecodable",)}
@@ -77,9 +81,16 @@ class KafkaTopics(SourceSpec):
         cluster: database part of the tables' names; the conn_id without dots by default.
         timeout_s: seconds that an operation waits for the brokers before it fails as unavailable.
         consumer: further librdkafka consumer settings; those that the guarantee rests on are refused.
+        on_missing_topic: "fail" refuses to begin with a topic that is named without wildcards and is not there; "wait"
+            is for topics that come later. A pattern that matches nothing is a warning under both.
     """
 
     kind: ClassVar[str] = "kafka"
+    noun: ClassVar[str] = "topic"
+    patterns_wait: ClassVar[bool] = True
+    without_effect: ClassVar[frozenset[str]] = frozenset(
+        {"start", "on_gap", "on_missing_topic", "timeout_s", "consumer"}
+    )
     direct: ClassVar[bool] = True
     ranged: ClassVar[bool] = True
     login_in_splits: ClassVar[bool] = True
@@ -88,7 +99,7 @@ class KafkaTopics(SourceSpec):
     topics: tuple[str, ...] = Field(min_length=1)
     exclude_topics: tuple[str, ...] = ()
     start: str = "latest"
-    on_gap: Literal["fail", "earliest", "latest"] = "fail"
+    on_gap: OnGap = "fail"
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     key_format: Format = "string"
     value_format: Format = "string"
@@ -101,11 +112,22 @@ class KafkaTopics(SourceSpec):
     cluster: str = ""
     timeout_s: float = Field(30.0, gt=0)
     consumer: LibrdkafkaSettings = Field(default_factory=dict)
+    on_missing_topic: OnMissingTopic = "fail"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as plain JSON; what came later is left out where it says nothing, and keeps hashes."""
+        told = super().to_json()
+        return {name: value for name, value in told.items() if (name, value) != ("on_missing_topic", "fail")}
 
     def alike(self) -> tuple[KafkaTopics, ...]:
-        """Return it under the other policies of gaps: whoever has decided on one can finish the plan in flight."""
-        others = {"fail", "earliest", "latest"} - {self.on_gap}
-        return tuple(self.model_copy(update={"on_gap": policy}) for policy in sorted(others))
+        """Return it under the other policies at which a flow stops: whoever decides can finish the plan in flight."""
+        mine = self.on_gap, self.on_missing_topic
+        pairs = product(get_args(OnGap), get_args(OnMissingTopic))
+        return tuple(
+            self.model_copy(update={"on_gap": gap, "on_missing_topic": missing})
+            for gap, missing in pairs
+            if (gap, missing) != mine
+        )
 
     @field_validator("topics", "exclude_topics")
     @classmethod
@@ -202,6 +224,32 @@ class KafkaTopics(SourceSpec):
     def named(self) -> tuple[str, ...]:
         """Return the topics that are named and not only matched."""
         return tuple(topic for topic in self.topics if is_name(topic))
+
+    def unmatched(self, there: Collection[str]) -> tuple[str, ...]:
+        """Return the names and patterns that none of the topics which are read matches.
+
+        The topic of heartbeats that a mirror reads is made by its first run.
+        """
+        return tuple(
+            pattern
+            for pattern in self.topics
+            if not any(matches(pattern, topic) for topic in there)
+            and not (self.raw and pattern == HEARTBEATS)
+            and (not is_name(pattern) or self.wants(pattern))
+        )
+
+    def names_one(self, pattern: str) -> bool:
+        """Tell whether a pattern is a topic's name."""
+        return is_name(pattern)
+
+    def means(self, pattern: str, table: TableSchema) -> bool:
+        """Tell whether a pattern means the topic of a table."""
+        return matches(pattern, table.table)
+
+    @property
+    def tables_may_come_later(self) -> bool:
+        """Whether named topics that are not there yet are waited for."""
+        return self.on_missing_topic == "wait"
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
         """Resolve the connection; brokers are contacted by the first call that needs them."""

@@ -19,6 +19,7 @@ from databus.core.lag import Lag, PartitionLag
 from databus.core.offsets import KafkaOffsets, Offset, OffsetRange
 from databus.core.plan import SourcePlan
 from databus.core.tables import TableSchema
+from databus.core.wanted import TablesNow
 from databus.kafka.client import ClientSettings
 from databus.kafka.cluster import KafkaCluster
 from databus.sources.kafka_gaps import KafkaGaps
@@ -68,8 +69,9 @@ class KafkaTopicsSource:
         self._sampler = Sampler(self._client, spec.isolation, spec.consumer)
         self._stable = StableOffsets(self._cluster, self._flow) if spec.isolation == "read_committed" else None
         self._gaps = KafkaGaps(spec, self._cluster, self._flow)
-        self._logs = KafkaLogs(spec, self._cluster, self._flow)
+        self._logs = KafkaLogs(spec, self._cluster)
         self._turn = 0
+        self._topics_gone = False
 
     def preflight(self, start: Offset | None) -> Sequence[Finding]:
         """Probe brokers, topics, rights to read, the start offset and the schema registry; changes nothing."""
@@ -79,17 +81,28 @@ class KafkaTopicsSource:
         name = f"kafka: {self._spec.conn_id}"
         try:
             found = self._logs.topics()
-            if not found:
-                missing = f"no topic matches {', '.join(self._spec.topics)}"
-                return [Finding(name, Level.WARN, missing, "Topics that appear later are read from their start.")]
             places = places_of(found)
-            self._cluster.ends(places[:1])
+            if places:
+                self._cluster.ends(places[:1])
             findings = [Finding(name, Level.OK, f"{len(found)} topics, {len(places)} partitions")]
             if start is not None:
                 self._gaps.refuse(kafka_offsets(start), self._logs.state(found))
         except DatabusError as error:
             return [Finding.of(name, error)]
         return findings
+
+    def tables_now(self) -> TablesNow:
+        """Ask for the topics of the flow; their columns are those that the source gives them."""
+        return self._logs.tables_now()
+
+    def tables_gone(self, standing: Offset | None = None) -> Sequence[str]:
+        """Ask for the topics of the flow; return names and patterns without any, and topics read that are gone."""
+        self._topics_gone = False
+        return self._logs.gone(None if standing is None else kafka_offsets(standing))
+
+    def tables_may_be_gone(self) -> bool:
+        """Tell whether a plan found topics gone since."""
+        return self._topics_gone
 
     def start_offset(self) -> Offset:
         """Return the offset that `start` names, or where the range of this view begins."""
@@ -162,7 +175,7 @@ class KafkaTopicsSource:
         while True:
             began = time.monotonic()
             state = self._logs.state()
-            self._logs.say_missing(start, state)
+            self._topics_gone |= self._logs.notices(start, state)
             if missing := self._gaps.refuse(start, state):
                 return self._gaps.passing(start, state, missing)
             found = self._next(start, state, limit)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from databus.binlog.capture import check_pattern
+from databus.binlog.capture import TableCapture, check_pattern
 from databus.core.connections import ConnectionSource
 from databus.core.errors import ConfigError, OffsetInvalidError
 from databus.core.flow_specs import FlowContext, SourceSpec
@@ -57,6 +57,9 @@ class MysqlBinlog(SourceSpec):
     """
 
     kind: ClassVar[str] = "mysql_binlog"
+    without_effect: ClassVar[frozenset[str]] = frozenset(
+        {"start", "headroom_s", "on_missing_table", "on_partition_ddl"}
+    )
     direct: ClassVar[bool] = True
     ranged: ClassVar[bool] = True
 
@@ -116,6 +119,10 @@ class MysqlBinlog(SourceSpec):
     def replayed(self) -> MysqlBinlog:
         """Return the spec that stops before no statement."""
         return self.model_copy(update={"on_partition_ddl": "event"})
+
+    def means(self, pattern: str, table: TableSchema) -> bool:
+        """Tell whether a pattern means a table."""
+        return TableCapture((pattern,))(table.database, table.table)
 
     @property
     def tables_may_come_later(self) -> bool:

@@ -77,7 +77,7 @@ class MysqlBinlogSource:
         definitions = MysqlDefinitions(self._server, self._capture, self._stores.history, self._logs_after)
         self._ranges = RangeDumper(self._dumps, self._capture, self._relay, self._stores, definitions)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
-        self._at_head = False
+        self._at_head = self._redefined = False
         self._history_known: BinlogOffset | None = None
 
     def preflight(self, start: Offset | None) -> Sequence[Finding]:
@@ -108,9 +108,14 @@ class MysqlBinlogSource:
         """Ask information_schema for the tables of the flow."""
         return tables_now(self._server, self._capture)
 
-    def tables_gone(self) -> Sequence[str]:
-        """Ask information_schema for the tables that the flow names without wildcards; return those not there."""
+    def tables_gone(self, standing: Offset | None = None) -> Sequence[str]:  # noqa: ARG002 - it names no tables
+        """Ask information_schema for the tables of the flow; return names and patterns without any."""
+        self._redefined = False
         return tables_gone(self._server, self._capture)
+
+    def tables_may_be_gone(self) -> bool:
+        """Tell whether statements on tables of the flow were read since."""
+        return self._redefined
 
     def start_offset(self) -> BinlogOffset:
         """Resolve the spec's `start`; raises OffsetPurgedError with what can be done before a flow's first run."""
@@ -204,7 +209,9 @@ class MysqlBinlogSource:
         if index is None:
             return None
         self._filters.check(index.tables)
-        return source_plan(index)
+        planned = source_plan(index)
+        self._redefined = self._redefined or planned.statements > 0
+        return planned
 
     def stream(self, *, on: bool, turns: Turns | None = None) -> None:
         """Keep the dump open from one range to the next while the flow stands at the head of the log."""

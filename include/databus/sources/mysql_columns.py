@@ -38,11 +38,13 @@ class MysqlColumns:
     def __init__(self, server: MysqlServer):
         self._server = server
 
-    def table_names(self) -> list[TableName]:
-        """Return all tables that the account can see."""
-        rows = self._server.query(
-            "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE IN %s", _TABLE_TYPES
-        )
+    def table_names(self, databases: Sequence[str] = ()) -> list[TableName]:
+        """Return all tables that the account can see, of some databases or of all."""
+        asked = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE IN %s"
+        if databases:
+            rows = self._server.query(f"{asked} AND TABLE_SCHEMA IN %s", _TABLE_TYPES, tuple(databases))
+        else:
+            rows = self._server.query(asked, _TABLE_TYPES)
         return [TableName(_text(d), _text(t)) for d, t in rows]
 
     def names_among(self, tables: Sequence[str]) -> list[TableName]:

@@ -42,14 +42,19 @@ def tables_now(server: MysqlServer, capture: TableCapture) -> TablesNow:
 
 
 def tables_gone(server: MysqlServer, capture: TableCapture) -> tuple[str, ...]:
-    """Return the tables that a flow names without wildcards and that information_schema does not show; one query.
+    """Return the names and patterns of a flow that nothing matches which information_schema shows; one query.
 
     Raises:
         SourceUnavailableError, SourceAccessError: the server cannot be asked.
     """
-    named = tuple(pattern for pattern in capture.include if is_name(pattern))
-    there = MysqlColumns(server).names_among(sorted({name.partition(".")[2] for name in named})) if named else []
-    return tuple(name for name in named if not _any_of(TableCapture((name,), capture.exclude), there))
+    columns = MysqlColumns(server)
+    if all(map(is_name, capture.include)):
+        there = columns.names_among(sorted({name.partition(".")[2] for name in capture.include}))
+    else:
+        databases = {pattern.partition(".")[0] for pattern in capture.include}
+        told = all(map(is_name, databases))  # "re:" and wildcards may mean any
+        there = columns.table_names(sorted(databases) if told else ())
+    return tuple(p for p in capture.include if not _any_of(TableCapture((p,), capture.exclude), there))
 
 
 def _any_of(capture: TableCapture, names: list[TableName]) -> bool:

@@ -109,7 +109,12 @@ class TestLowestVersion:
         assert before.to_json()["v"] == 1
         newest = replace(before, replaced=Replaced(3, {"kafka": {"u": None, "t": "x"}}))
         assert newest.to_json()["v"] == 3
+        assert "v" not in newest.to_json()["replaced"]
         assert HistoryEntry.from_json(newest.to_json()) == newest
+        for written in ({"kafka": {"t[1]": 2, "t[0]": 1}}, {"kafka": {}}):
+            knows = replace(before, replaced=Replaced(3, {"kafka": {"t": "x"}}, written))
+            assert knows.to_json()["replaced"]["v"] == 2
+            assert HistoryEntry.from_json(knows.to_json()) == knows
 
     def test_of_a_marker(self) -> None:
         assert '"v":1' in Marker(1, "h").metadata()

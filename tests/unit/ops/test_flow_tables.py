@@ -17,6 +17,7 @@ from databus import (
     Hash,
     HashPartition,
     Kafka,
+    KafkaTopics,
     Mask,
     ModuloPartition,
     MysqlBinlog,
@@ -29,6 +30,7 @@ from databus import (
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import ConfigError
 from databus.core.findings import Finding, Level
+from databus.core.offsets import Offset
 from databus.core.settings import Settings
 from databus.core.wanted import TablesNow, wants_from_json, wants_to_json
 from databus.observe.clock import SystemClock
@@ -36,6 +38,7 @@ from databus.ops.flow_tables import compare
 from databus.ops.flow_wants import wants_of
 from databus.ops.preflight import require_tables
 from databus.runtime.context import Services
+from databus.sources.kafka_rows import tables_of
 from databus.sources.mock import Mock
 from databus.sources.mock_source import MockSource
 from databus.testing.memory_store import MemoryCheckpoints
@@ -53,14 +56,17 @@ class Told(MockSource):
 
     def __init__(self, now: TablesNow):
         super().__init__(Mock(rows=0))
-        self.now, self.asked = now, 0
+        self.now, self.asked, self.ddl = now, 0, False
 
     def tables_now(self) -> TablesNow:
         self.asked += 1
         return self.now
 
-    def tables_gone(self) -> tuple[str, ...]:
+    def tables_gone(self, standing: Offset | None = None) -> tuple[str, ...]:
         return self.now.unmatched
+
+    def tables_may_be_gone(self) -> bool:
+        return self.ddl
 
 
 class Kept:
@@ -224,6 +230,29 @@ def test_tables_of_a_transform_that_the_flow_does_not_have() -> None:
     assert (routed.level, routed.code) == (Level.ERROR, "source_table_missing")
     for elsewhere in ("crm.people", "crm.*"):
         assert only(flow(Mask("email", tables=("shop.orders", elsewhere))), told).level is Level.WARN
+
+
+def test_topics_are_compared_as_tables_are() -> None:
+    spec = KafkaTopics(conn_id="east", topics=("orders", "shop.*"), value_format="json", fields={"price": "bigint"})
+    (orders, _) = tables_of(spec, ["orders"])
+    reads = flow(source={}).model_copy(update={"source": spec, "transforms": (Filter("price > 1"),)})
+    known = ("orders", "east.orders")
+    assert [(f.level, f.code) for f in wrong(reads, now(orders, known=known, unmatched=("shop.*",)))] == [
+        (Level.WARN, "source_topic_missing")
+    ]
+    misspelled = reads.model_copy(update={"source": spec.model_copy(update={"topics": ("ordres",)})})
+    missing = only(misspelled, now(orders, known=known, unmatched=("ordres",)))
+    assert (missing.level, missing.code) == (Level.ERROR, "source_topic_missing")
+    assert missing.subject.endswith("topic ordres")
+    assert missing.hint.startswith("Did you mean orders? Correct `topics` of the source")
+    assert 'on_missing_topic="wait"' in missing.hint
+    waits = misspelled.model_copy(update={"source": misspelled.source.model_copy(update={"on_missing_topic": "wait"})})
+    assert only(waits, now(orders, known=known, unmatched=("ordres",))).level is Level.WARN
+    unknown = only(reads.model_copy(update={"transforms": (Filter("prize > 1"),)}), now(orders, known=known))
+    assert "has no column 'prize'" in unknown.message
+    # A topic that is named by a transform may be one that a pattern finds later.
+    routed = reads.model_copy(update={"transforms": (Filter("price > 1", tables=("east.shop.later",)),)})
+    assert only(routed, now(orders, known=known)).level is Level.WARN
 
 
 def test_tables_of_which_single_columns_are_shown_are_not_compared() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -278,3 +279,62 @@ def test_a_plan_of_a_former_definition_does_not_hinder_the_reconciliation(holder
     holder.line.cut = False
     assert holder.store.load(FLOW) == holder.real.load(FLOW) == done(anew, holder.lease.epoch)
     assert (holder.real.pending_plan(FLOW), holder.spool.is_empty()) == (None, True)
+
+
+def of_a_piece(batch: int) -> Checkpoint:
+    """What an earlier databus, whose claim had swept a backfill's leftovers, took for the flow's checkpoint."""
+    return Checkpoint(SequenceOffset(batch), batch, Epoch(1), "backfill", "of a piece", {}, None, NOON, {"a": (batch,)})
+
+
+@pytest.mark.parametrize("batch", [0, 1, 7])
+@pytest.mark.parametrize("unfinished", [False, True])
+def test_a_spool_that_an_earlier_databus_chained_to_a_backfill_is_reconciled(
+    holder: Holder, tmp_path: Path, batch: int, unfinished: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, last = plan_of(2), plan_of(3)
+    holder.line.cut = True
+    move(holder.store, holder.lease, first)
+    if unfinished:
+        holder.store.write_plan(holder.lease, last)
+    else:
+        move(holder.store, holder.lease, last)
+    holder.spool.put_plan(first, of_a_piece(batch))
+    said = holder.register.said
+    assert said is not None
+    chain = holder.spool.chain(done(plan_of(1), holder.lease.epoch), said)
+    assert [outcome.plan for outcome in chain.outcomes] == ([first] if unfinished else [first, last])
+    assert chain.pending == (last if unfinished else None)
+    assert f"batch 2 was written down behind batch {batch} (plan of a piece)" in caplog.text
+    # The next claim does so by itself, and nothing is ahead of it.
+    holder.line.cut = False
+    holder.lease.release()
+    flow = Flow(name=FLOW, source=Mock(rows=10), sinks=(Noop(name="a"), Noop(name="b"))).model_copy(
+        update={"on_zookeeper_loss": "continue"}
+    )
+    sinks: Any = {name: Slots((last.batch, last.hash)) for name in ("a", "b")}
+    lease = holder.real.claim(FLOW, "next", 0)
+    reached = take_over(
+        Claimed(flow, Settings("test", str(tmp_path), ""), holder.real, sinks, lease, register=holder.register)  # type: ignore[arg-type]
+    )
+    assert reached is not None
+    assert (reached.batch, holder.spool.is_empty()) == (2 if unfinished else 3, True)
+    assert holder.real.pending_plan(FLOW) == (last if unfinished else None)
+
+
+@pytest.mark.parametrize(
+    "committed",
+    [
+        replace(done(plan_of(1), Epoch(1)), offset=SequenceOffset(0)),
+        replace(done(plan_of(1), Epoch(1)), batch=0),
+        replace(done(plan_of(1), Epoch(1)), slots={"a": (1,), "b": (0,)}),
+    ],
+    ids=["begins elsewhere", "another number", "the slots held something else"],
+)
+def test_a_spool_that_does_not_go_on_where_the_checkpoint_stands_is_refused_with_the_line_to_type(
+    tmp_path: Path, committed: Checkpoint
+) -> None:
+    spool = PlanSpool(str(tmp_path), "test", FLOW)
+    spool.put_plan(plan_of(2), of_a_piece(1))
+    with pytest.raises(MarkersAheadError) as refused:
+        spool.chain(replace(committed, plan_hash="h"), Announcement(Epoch(1), 2, plan_of(2).hash))
+    assert f"databus checkpoint adopt {FLOW} (" in refused.value.hint

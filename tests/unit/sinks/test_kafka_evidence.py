@@ -10,7 +10,7 @@ from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.evidence import AcceptedOutput, SinkClaim
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan, SinkPlan
-from databus.sinks.kafka.evidence import accepted_notes, marker_problems, output_problems, outputs_of
+from databus.sinks.kafka.evidence import accepted_notes, marker_problems, output_problems, outputs_of, written_of
 from databus.sinks.kafka.markers import Marker
 
 NOON = datetime(2026, 1, 1, tzinfo=UTC)
@@ -101,6 +101,36 @@ def test_what_went_to_a_topic_that_was_accepted_as_another_is_a_note(receipts, e
         other = claim(*receipts, accepted=accepted)
         assert output_problems(other, {"cdc.orders[0]": end}) != problems
         assert accepted_notes(other) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "end", "problems"),
+    [
+        ({"cdc.orders[0]": 1}, 3, []),
+        (
+            {"cdc.orders[0]": 1},
+            1,
+            ["ends at 1, batch 2 wrote 2 records there since it was accepted: records were lost"],
+        ),
+        ({"cdc.orders[0]": 1}, None, ["is gone, batch 2 wrote 2 records there since it was accepted"]),
+        ({}, 2, ["ends at 2, batch 2 wrote 3 records there since it was accepted: records were lost"]),
+        ({"cdc.orders[0]": 3}, None, []),  # all of it was in the former topic
+        (None, None, []),  # accepted by an older databus, or the markers did not say
+    ],
+)
+def test_what_a_batch_in_flight_wrote_after_its_topic_was_accepted_is_looked_for(written, end, problems) -> None:
+    said = claim(*FORMER, accepted={"cdc.orders": AcceptedOutput(NOON, 2, written)})
+    assert output_problems(said, {"cdc.orders[0]": end}) == [f"cdc.orders[0] {problem}" for problem in problems]
+    since = written is not None and written.get("cdc.orders[0]", 0) < 3
+    assert outputs_of(said) == (["cdc.orders[0]"] if since else [])
+    assert accepted_notes(said) == [NOTE + (", but for what batch 2 wrote since" if since else "")]
+
+
+def test_markers_tell_what_a_plan_in_flight_has_written() -> None:
+    mine = Marker(6, PLAN.hash, last=False, outputs={"t[0]": (0, 4, 5), "t[1]": (0, 1, 2)})
+    of_another = Marker(5, "h5", outputs={"t[2]": (0, 9, 10)})
+    assert written_of(PLAN, [mine, None, of_another]) == {"t[0]": 5, "t[1]": 2}
+    assert written_of(PLAN, [mine, Marker(6, PLAN.hash, outputs=None)]) is None
 
 
 def test_outputs_are_named_once() -> None:

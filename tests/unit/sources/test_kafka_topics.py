@@ -45,6 +45,24 @@ def test_topics_are_chosen_by_name_and_pattern(options: dict[str, Any], topic: s
     assert spec(**options).wants(topic) is wanted
 
 
+def test_names_and_patterns_without_topics_are_told() -> None:
+    read = spec(topics=("orders", "gone", "shop.*", "re:x[0-9]", "left.out"), exclude_topics=("left.*",))
+    assert read.unmatched({"orders"}) == ("gone", "shop.*", "re:x[0-9]")
+    assert read.unmatched({"orders", "gone", "shop.a", "x1"}) == ()
+    assert [read.names_one(pattern) for pattern in read.topics] == [True, True, False, False, True]
+    # A mirror's first run makes the topic of its heartbeats.
+    assert spec(topics=("heartbeats",), raw=True, identity="offset").unmatched(()) == ()
+
+
+def test_a_plan_in_flight_is_finished_under_another_on_missing_topic() -> None:
+    fails, waits = spec(), spec(on_missing_topic="wait")
+    assert "on_missing_topic" not in fails.to_json()
+    assert waits.to_json()["on_missing_topic"] == "wait"
+    assert fails in waits.alike()
+    assert waits in fails.alike()
+    assert len(waits.alike()) == 5
+
+
 def test_internal_topics_are_read_only_by_name() -> None:
     assert not spec(topics=("*",)).wants("__consumer_offsets", internal=True)
     assert spec(topics=("__consumer_offsets",)).wants("__consumer_offsets", internal=True)

@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from databus.core.evidence import SinkClaim
+from databus.core.plan import Plan
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.sinks.kafka.markers import Marker
 
@@ -57,7 +58,9 @@ def _in_flight(claim: SinkClaim, marker: Marker) -> bool:
 def output_problems(claim: SinkClaim, ends: Mapping[str, int | None]) -> list[str]:
     """Return a line for each batch whose records cannot lie in the topics as its receipts say.
 
-    What went to a topic that was deleted, as a person has accepted, is not looked for.
+    What went to a topic that was deleted, as a person has accepted, is not looked for. Of a batch that was in flight
+    then, the topic that is there now holds as many records as it wrote beyond those; control records are not told from
+    them, so that it is seen when more are missing than it has chunks in the partition.
 
     Args:
         claim: the ledger's claim.
@@ -75,6 +78,13 @@ def output_problems(claim: SinkClaim, ends: Mapping[str, int | None]) -> list[st
         if before is not None and first <= before[1]:
             problems.append(f"batch {batch}: {output} begins at {first}, batch {before[0]} ended at {before[1]}")
         last[output] = (batch, final)
+    for output, records in sorted(_sent_since(claim).items()):
+        end, batch = ends.get(output), claim.accepted[_topic(output)].upto
+        wrote = f"batch {batch} wrote {records} records there since it was accepted"
+        if end is None:
+            problems.append(f"{output} is gone, {wrote}")
+        elif end < records:
+            problems.append(f"{output} ends at {end}, {wrote}: records were lost")
     for output, (batch, final) in sorted(last.items()):
         end = ends.get(output)
         if end is None:
@@ -86,17 +96,43 @@ def output_problems(claim: SinkClaim, ends: Mapping[str, int | None]) -> list[st
 
 def outputs_of(claim: SinkClaim) -> list[str]:
     """Return the "topic[partition]" names that the receipts tell of, but of topics that are not there any more."""
-    return sorted({output for batch, output, _ in _told(claim) if _is_there(claim, batch, output)})
+    there = {output for batch, output, _ in _told(claim) if _is_there(claim, batch, output)}
+    return sorted(there | _sent_since(claim).keys())
 
 
 def accepted_notes(claim: SinkClaim) -> list[str]:
     """Return a line for each topic of which receipts are not compared, since it was accepted as another."""
     skipped = {_topic(output) for batch, output, _ in _told(claim) if not _is_there(claim, batch, output)}
+    since = {_topic(output) for output in _sent_since(claim)}
     return [
         f"{topic} was accepted as another topic at {claim.accepted[topic].at.isoformat(timespec='seconds')}: "
         f"what batches up to {claim.accepted[topic].upto} wrote there is not looked for"
+        + (f", but for what batch {claim.accepted[topic].upto} wrote since" if topic in since else "")
         for topic in sorted(skipped)
     ]
+
+
+def written_of(plan: Plan, markers: Sequence[Marker | None]) -> dict[str, int] | None:
+    """Return "topic[partition]" → records that markers tell of a plan; None where one of them leaves that out."""
+    found: dict[str, int] = {}
+    for marker in markers:
+        if marker is None or (marker.batch, marker.hash) != (plan.batch, plan.hash):
+            continue
+        if marker.outputs is None:
+            return None
+        for output, (_, _, records) in marker.outputs.items():
+            found[output] = found.get(output, 0) + records
+    return found
+
+
+def _sent_since(claim: SinkClaim) -> dict[str, int]:
+    """Return "topic[partition]" → records that a batch in flight wrote after its topic was accepted as another."""
+    found: dict[str, int] = {}
+    for batch, output, facts in _told(claim):
+        accepted = claim.accepted.get(_topic(output))
+        if accepted is not None and accepted.written is not None and accepted.upto == batch:
+            found[output] = found.get(output, -accepted.written.get(output, 0)) + facts["records"]
+    return {output: records for output, records in found.items() if records > 0}
 
 
 def _told(claim: SinkClaim) -> Iterator[tuple[int, str, Mapping[str, Any]]]:

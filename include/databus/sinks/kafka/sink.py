@@ -111,6 +111,12 @@ class KafkaSink:
         """Return which topics (topic → id) are gone or are others now; changes nothing."""
         return changed_outputs(known, self.topics.ids(known, anew=True))
 
+    def written_of(self, plan: Plan) -> dict[str, int] | None:
+        """Return the records of a plan in flight that its slots' markers tell of; without markers all is sent again."""
+        if not self.marked or MARKER_TOPIC not in self.topics.partitions():
+            return {}
+        return evidence.written_of(plan, self.markers(plan.sinks[self.spec.sink_name].slots))
+
     def make_again(self, outputs: Mapping[str, int]) -> Mapping[str, str]:
         """Make topics (topic → partitions) that a plan in flight needs; return topic → id."""
         self.topics.ensure([self.new_topic(topic, count) for topic, count in outputs.items()])

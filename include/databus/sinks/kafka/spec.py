@@ -63,7 +63,9 @@ class Kafka(SinkSpec):
 
     kind: ClassVar[str] = "kafka"
     direct: ClassVar[bool] = True
-    without_effect: ClassVar[frozenset[str]] = frozenset({"on_reject"})
+    without_effect: ClassVar[frozenset[str]] = frozenset(
+        {"replication_factor", "topic_config", "compression", "timeout_s", "producer", "on_reject"}
+    )
 
     conn_id: str
     topic: str = "cdc.{route}"

@@ -68,6 +68,10 @@ class MirrorTopics(Kafka):
     """
 
     kind: ClassVar[str] = "kafka_mirror"
+    without_effect: ClassVar[frozenset[str]] = Kafka.without_effect | {
+        "partner", "grow", "groups", "copy_settings", "follow_settings", "configs", "exclude_configs", "sync_acls",
+        "max_bytes_per_s", "heartbeat_s",
+    }  # fmt: skip
 
     source_conn_id: str
     topic: str = "{table}"

@@ -1,0 +1,94 @@
+"""Tables that a flow reads and that are gone: looked for now and then while its window goes on, and told once."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Collection
+
+from databus.binlog.capture import is_name
+from databus.core.errors import DatabusError
+from databus.core.flow import Flow
+from databus.core.offsets import Offset
+from databus.core.protocols import DefinedSource, Source
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 60.0
+"""How long after a look the next one is due."""
+
+APART_S = 1.0
+"""How long after a look the next one is made at the earliest, whatever statements the log holds."""
+
+
+class MissingTables:
+    """What a flow names and its source does not have; a source that cannot tell has all.
+
+    A flow is not stopped by it: rows of before may lie in the log, and the batch that cannot treat its rows says so.
+
+    Args:
+        flow: the flow.
+        source: its source, open.
+        monotonic: tells the time in seconds.
+    """
+
+    def __init__(self, flow: Flow, source: Source, monotonic: Callable[[], float] = time.monotonic):
+        self._flow, self._now = flow, monotonic
+        self._source = source if isinstance(source, DefinedSource) else None
+        self._told: tuple[str, ...] = ()
+        self._looked = self._due = math.inf
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names and patterns that were missing at the last look."""
+        return self._told
+
+    def known(self, missing: Collection[str]) -> None:
+        """Take over what was told already."""
+        self._told = tuple(missing)
+
+    def begin(self, seconds: float) -> None:
+        """Let the first look of a window come after half of its seconds, or `EVERY_S` if that is sooner."""
+        self._looked = self._now()
+        self._due = self._looked + min(EVERY_S, seconds / 2)
+
+    def look_when_due(self, standing: Offset) -> None:
+        """Look, when it is time to, or once the log told that tables were dropped, renamed or made."""
+        if self._source is None:
+            return
+        now = self._now()
+        if now >= self._due or (now >= self._looked + APART_S and self._source.tables_may_be_gone()):
+            self._looked, self._due = now, now + EVERY_S
+            self.look(standing)
+
+    def look(self, standing: Offset | None) -> None:
+        """Ask the source; tell what is gone, and what is there again. One that does not answer is named by others."""
+        if self._source is None:
+            return
+        try:
+            missing = tuple(self._source.tables_gone(standing))
+        except DatabusError as error:
+            log.debug("flow %s: its tables cannot be looked for: %s", self._flow.name, error)
+            return
+        noun = self._flow.source.noun
+        for name in missing:
+            if name in self._told:
+                continue
+            if is_name(name):
+                log.warning(
+                    "flow %s: %s %s is gone (dropped, renamed, or not shown to this account): nothing more comes of "
+                    "it; rows in the log before that are still moved → Take it out of `%ss` once they are, or name the "
+                    "%s that takes its place.",
+                    self._flow.name, noun, name, noun, noun,
+                )  # fmt: skip
+            else:
+                log.warning(
+                    "flow %s: no %s matches %s (any more), as far as this account is shown them: nothing comes of it → "
+                    "Correct `%ss` of the source, or wait until there is one.",
+                    self._flow.name, noun, name, noun,
+                )  # fmt: skip
+        for name in self._told:
+            if name not in missing:
+                log.info("flow %s: %s is there now", self._flow.name, name)
+        self._told = missing

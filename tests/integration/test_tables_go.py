@@ -1,0 +1,59 @@
+"""Tables that are dropped or renamed while a flow runs, and patterns that match nothing any more, on a real server."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import pytest
+
+from databus import Batching, Flow, Kafka, MysqlBinlog
+from databus.demo.consumers import topic_records
+from tests.integration.conftest import Started
+from tests.integration.one_process import OneProcessWorld
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+def test_a_window_tells_tables_that_go_while_it_runs_and_moves_what_they_had(
+    started: Started, tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = OneProcessWorld(started("zookeeper", "mysql", "kafka"), tmp_path_factory.mktemp("tables_go"))
+    name = f"tables_go_{os.getpid()}"
+    connection = world.sql()
+
+    def sql(*statements: str) -> None:
+        with connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    tables = ("orders", "kept", "part_1")
+    sql(f"CREATE DATABASE {name}", f"USE {name}", *(f"CREATE TABLE {table} (id INT PRIMARY KEY)" for table in tables))
+    flow = Flow(
+        name=name,
+        source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{name}.orders", f"{name}.kept", f"{name}.part_*")),
+        sinks=(Kafka(conn_id="kafka_east", topic=name),),
+        batching=Batching(max_seconds=0.2),
+    )
+    assert world.run(flow).summary()["missing_tables"] == []
+
+    def go() -> None:
+        sql("INSERT INTO orders VALUES (1)", "INSERT INTO part_1 VALUES (2)", "RENAME TABLE orders TO archive")
+        sql("DROP TABLE part_1", "INSERT INTO kept VALUES (3)")
+
+    later = threading.Timer(3.0, go)
+    later.start()
+    summary: dict[str, Any] = world.run(flow, until_caught_up=False, max_seconds=15).summary()
+    later.join()
+    assert summary["missing_tables"] == [f"{name}.orders", f"{name}.part_*"]
+    assert f"table {name}.orders is gone (dropped, renamed" in caplog.text
+    assert f"no table matches {name}.part_*" in caplog.text
+    keys = {key for key, _ in topic_records(world.sandbox.address("kafka"), name)}
+    assert keys == {b'{"id":1}', b'{"id":2}', b'{"id":3}'}
+    # The next run tells it as well: it asks once as it begins.
+    caplog.clear()
+    assert world.run(flow).summary()["missing_tables"] == [f"{name}.orders", f"{name}.part_*"]
+    assert f"no table matches {name}.part_*" in caplog.text
+    sql(f"DROP DATABASE {name}")
+    connection.close()

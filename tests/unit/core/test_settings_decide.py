@@ -1,0 +1,133 @@
+"""Each setting of flow, sources and sinks either decides what is written, or only how: then a plan outlives its change.
+
+A new field belongs into one of the two lists below.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from databus import Batching, Elasticsearch, Flow, HashPartition, Kafka, KafkaTopics, MysqlBinlog
+from databus.core.flow_specs import SinkSpec, SourceSpec
+from databus.core.spec import Spec
+from databus.registry import kinds, spec_class
+from databus.sinks.console import Console
+from databus.sinks.kafka_mirror import MirrorTopics
+from databus.sinks.memory import Memory
+from databus.sinks.noop import Noop
+from databus.sources.mock import Mock
+
+MOST = Kafka(conn_id="k")
+SINK = {"name": "other", "routes": ("x.*",)}
+KAFKA_HOW = {"replication_factor": 2, "topic_config": {"retention.ms": "1"}, "compression": "zstd", "timeout_s": 5.0,
+             "producer": {"linger.ms": 7}, "on_reject": "fail"}  # fmt: skip
+KAFKA_WHAT = {**SINK, "conn_id": "x", "topic": "x", "envelope": "row", "partitions": 3, "slots": 2, "tombstones": False,
+              "ddl": True, "chunk_rows": 5, "profile": "at_least_once"}  # fmt: skip
+NO_PART_OF_A_MIRROR = {"topic", "envelope", "tombstones", "ddl", "partitions", "profile"}
+CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
+    (
+        MysqlBinlog(conn_id="m", tables=("shop.*",)),
+        {"start": "earliest", "headroom_s": 60, "on_missing_table": "wait", "on_partition_ddl": "fail"},
+        {"conn_id": "x", "tables": ("x.*",), "exclude_tables": ("shop.a",), "decoder": "library", "flavor": "mariadb",
+         "row_filters": (HashPartition(tables=("shop.*",), columns=("id",), partitions=2, keep=(0,)),),
+         "claim_over_bytes": 2048},
+    ),
+    (
+        KafkaTopics(conn_id="k", topics=("t",)),
+        {"start": "earliest", "on_gap": "latest", "on_missing_topic": "wait", "timeout_s": 5.0,
+         "consumer": {"fetch.max.bytes": 9}},
+        {"conn_id": "x", "topics": ("x",), "exclude_topics": ("a",), "isolation": "read_uncommitted", "raw": True,
+         "key_format": "json", "value_format": "avro", "registry_conn_id": "r", "on_undecodable": "fail",
+         "fields": {"a": "bigint"}, "identity": "offset", "leave_out": "*", "cluster": "x"},
+    ),
+    (
+        Mock(rows=0),
+        {},
+        {"tables": ("x.y",), "rows": 1, "rows_per_second": 1.0, "since": datetime(2020, 1, 1, tzinfo=UTC),
+         "rows_per_transaction": 2, "columns": {"a": "int"}, "null_ratio": 0.5, "seed": 3, "start": "latest"},
+    ),
+    (MOST, KAFKA_HOW, KAFKA_WHAT),
+    (
+        MirrorTopics(conn_id="k", source_conn_id="s"),
+        {**KAFKA_HOW, "partner": "back", "grow": False, "groups": (), "copy_settings": False, "follow_settings": False,
+         "configs": ("a",), "exclude_configs": ("b",), "sync_acls": True, "max_bytes_per_s": 10_000, "heartbeat_s": 5},
+        {**{name: value for name, value in KAFKA_WHAT.items() if name not in NO_PART_OF_A_MIRROR},
+         "source_conn_id": "x", "prefix": "x.", "renames": {"a": "b"}, "suffix": ".x",
+         "origin": "x", "topics": ("x",), "exclude_topics": ("x",), "too_large": "claim"},
+    ),
+    (
+        Elasticsearch(conn_id="e"),
+        {"partial": "fail", "refresh": True, "bulk_bytes": 9, "max_retries": 1, "on_reject": "fail"},
+        {**SINK, "conn_id": "x", "index": "x", "types": "dynamic", "mapping": {"properties": {}}, "settings": {"a": 1},
+         "gc_deletes": "1d", "soft_deletes": True, "ids": "table_key", "slots": 2, "on_truncate": "fail",
+         "profile": "at_least_once"},
+    ),
+    (Memory(), {}, {**SINK, "store": "x"}),
+    (Console(), {}, {**SINK, "limit": 3}),
+    (Noop(), {}, SINK),
+]  # fmt: skip
+NAMES = [type(spec).__name__ for spec, _, _ in CLASSIFIED]
+FLOW_HOW = {"batching": Batching(max_rows=5), "sink_outage_seconds": 1.0, "zookeeper": "x", "description": "x",
+            "on_zookeeper_loss": "continue", "zookeeper_loss_seconds": 5.0, "zookeeper_loss_batches": 5, "alerts": (),
+            "mode": "live"}  # fmt: skip
+FLOW_WHAT = {"name", "source", "transforms", "checks", "expectations", "sinks", "lane"}
+
+
+def flow_of(spec: Spec) -> Flow:
+    if isinstance(spec, SourceSpec):
+        return Flow(name="f", source=spec, sinks=(MOST,))
+    assert isinstance(spec, SinkSpec)
+    return Flow(name="f", source=Mock(rows=0), sinks=(spec,))
+
+
+def test_every_kind_of_source_and_sink_is_in_the_list() -> None:
+    known = {spec_class(group, kind) for group in ("sources", "sinks") for kind in kinds(group)}
+    assert {type(spec) for spec, _, _ in CLASSIFIED} == known
+
+
+@pytest.mark.parametrize(("spec", "how", "what"), CLASSIFIED, ids=NAMES)
+def test_every_field_is_classified(spec: Spec, how: dict[str, Any], what: dict[str, Any]) -> None:
+    assert not how.keys() & what.keys()
+    unused = NO_PART_OF_A_MIRROR if isinstance(spec, MirrorTopics) else set()
+    assert how.keys() | what.keys() | unused == type(spec).model_fields.keys()
+    assert spec.without_effect == how.keys()
+
+
+@pytest.mark.parametrize(("spec", "how", "what"), CLASSIFIED, ids=NAMES)
+def test_a_plan_outlives_what_says_how_and_nothing_else(spec: Spec, how: dict[str, Any], what: dict[str, Any]) -> None:
+    made = flow_of(spec).spec_hash("1")
+    for name, value in how.items():
+        assert getattr(spec, name) != value
+        changed = flow_of(spec.model_copy(update={name: value}))
+        assert changed.takes_up(made, "1"), name
+        assert flow_of(spec).takes_up(changed.spec_hash("1"), "1"), name
+    for name, value in what.items():
+        assert getattr(spec, name) != value
+        changed = flow_of(spec.model_copy(update={name: value}))
+        assert not changed.takes_up(made, "1"), name
+        assert not flow_of(spec).takes_up(changed.spec_hash("1"), "1"), name
+
+
+def test_every_field_of_a_flow_is_classified() -> None:
+    assert FLOW_HOW.keys() | FLOW_WHAT == Flow.model_fields.keys()
+    flow = flow_of(Mock(rows=0))
+    for name, value in FLOW_HOW.items():
+        assert flow.model_copy(update={name: value}).takes_up(flow.spec_hash("1"), "1"), name
+    for name, value in {"name": "g", "lane": "spark", "source": Mock(rows=9), "sinks": (Noop(),)}.items():
+        assert not flow.model_copy(update={name: value}).takes_up(flow.spec_hash("1"), "1"), name
+
+
+def test_plans_of_an_earlier_databus_are_known() -> None:
+    """Their hashes, as `021bfd3` and what followed it wrote them, hold all settings of source and sinks."""
+    plain = Flow(name="f", source=MysqlBinlog(conn_id="m", tables=("shop.*",)), sinks=(MOST,))
+    assert plain.spec_hash("1") == "686682ca382942b4"
+    source, sink = plain.source.model_copy(update={"headroom_s": 60}), MOST.model_copy(update={"timeout_s": 5.0})
+    tuned = plain.model_copy(update={"source": source, "sinks": (sink,)})
+    assert tuned.spec_hash("1") == plain.spec_hash("1")
+    assert tuned.takes_up("13f1ba9e9f953488", "1")
+    decided = tuned.model_copy(update={"source": source.model_copy(update={"on_partition_ddl": "fail"})})
+    assert decided.takes_up("13f1ba9e9f953488", "1")
+    assert not plain.takes_up("13f1ba9e9f953488", "1")

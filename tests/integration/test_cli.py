@@ -188,6 +188,36 @@ def test_validate_with_connect_and_run_find_what_is_not_there(cli: Cli, world: W
         wrong.unlink()
 
 
+def test_a_run_that_holds_rows_back_is_not_told_as_well(cli: Cli, shop: Shop, world: World) -> None:
+    """A check that holds customers back, then an index that takes none: both runs end with 7, and say why."""
+    held = cli.dags / "held.py"
+    spark = f"sc://{world.sandbox.address('spark')}"
+    start = shop.flow.to_json()["source"]["start"]
+    flow = (
+        "from databus import AcceptedValues, Elasticsearch, Flow, Kafka, MysqlBinlog\n"
+        f"source = MysqlBinlog(conn_id='mysql_shop', tables=('shop.customers',), start={start!r})\n"
+        "flow = Flow(name={name!r}, source=source, checks={checks}, sinks={sinks})\n"
+    )
+    kafka, check = "Kafka(conn_id='kafka_east', topic='cli_held')", "AcceptedValues('email', ['a@b'], severity={!r})"
+    index = "Elasticsearch(conn_id='opensearch_default', index='cli-held', on_reject='quarantine', mapping={})"
+    mapping = {"properties": {"email": {"type": "integer"}}}
+    kinds = {
+        "quarantined": (f"({check.format('quarantine')},)", f"({kafka},)"),
+        "rejected": ("()", f"({index.format(mapping)},)"),
+        "ok": (f"({check.format('warn')},)", f"({kafka},)"),
+    }
+    try:
+        for state, (checks, sinks) in kinds.items():
+            held.write_text(flow.format(name=f"cli_{state}", checks=checks, sinks=sinks))
+            words = ("run", f"cli_{state}", "--until-caught-up", "--spark", spark, "-o", "json")
+            done = cli(*words, code=0 if state == "ok" else 7)
+            shown = json.loads(done.stdout)
+            assert (shown["state"], shown["quarantined"] > 0) == (state, state != "ok")
+            assert (f"`databus quarantine list cli_{state}`" in done.stderr) is (state != "ok")
+    finally:
+        held.unlink()
+
+
 def test_doctor_names_servers_and_settings(cli: Cli) -> None:
     findings = cli.json("doctor", "cli_shop")
     subjects = " ".join(f["subject"] for f in findings)

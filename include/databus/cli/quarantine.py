@@ -11,6 +11,7 @@ import typer
 
 from databus import __version__
 from databus.cli.amending import Accept, Execute, Reason, operator
+from databus.cli.exits import exit_code_of_rows
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, OUT, Format, show_one, show_rows
 from databus.core.counts import SinkCounts, by_sink
@@ -100,7 +101,10 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Send held rows through the flow as it is now, each once; what is held back again stays here."""
+    """Send held rows through the flow as it is now, each once; what is held back again stays here.
+
+    With --execute exit code 7 when rows were held back again.
+    """
     wanted = Selection(HeldState.HELD, stage, table, tuple(event or ()), cause)
     with opened(flow, dags) as (spec, services):
         if not execute:
@@ -114,6 +118,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     words = output is Format.TABLE
     rows = [{**vars(r), "sinks": by_sink(r.sinks) if words else _plain(r.sinks)} for r in done]
     show_rows(rows, columns, output, empty="nothing to replay")
+    raise typer.Exit(exit_code_of_rows(missing=sum(r.held for r in done)))
 
 
 @app.command()

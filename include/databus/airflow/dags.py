@@ -12,6 +12,7 @@ from databus.airflow.timetable import staggered
 from databus.checks.expected import expected_checks
 from databus.core.errors import ConfigError
 from databus.core.flow import Flow, Mode
+from databus.core.flows_only import note_given
 from databus.core.spec import caller
 
 Engine = Literal["connect", "submit"]
@@ -61,6 +62,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
     """
     if not isinstance(flow, Flow):
         raise ConfigError(f"{caller()}: flow_dag needs a Flow, got {type(flow).__name__}")
+    note_given(flow)
     if engine not in ("connect", "submit"):
         raise ConfigError(f"{caller()}: engine={engine!r} is unknown", hint="Known: connect, submit.")
     if tasks not in (None, *get_args(Tasks)) or (tasks == "together" and engine != "connect"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from databus.core.errors import ConfigError, DatabusError
 from databus.core.flow import Flow
-from databus.core.flows_only import without_dags
+from databus.core.flows_only import given_flows, without_dags
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,10 @@ def _flows_alone(file: Path) -> Iterable[Flow]:
 
 
 def _flows_of(file: Path) -> Iterable[Flow]:
-    """Import a file under a name of its own and return the flows at its top level."""
+    """Import a file under a name of its own; return the flows that its DAGs are made of, and those at its top level.
+
+    Of two under one name it is the DAG's that runs.
+    """
     name = f"databus_dag_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -134,7 +137,10 @@ def _flows_of(file: Path) -> Iterable[Flow]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with given_flows() as given:
+            spec.loader.exec_module(module)
     finally:
         del sys.modules[name]
-    return list({id(v): v for v in vars(module).values() if isinstance(v, Flow)}.values())
+    named = {id(v): v for v in vars(module).values() if isinstance(v, Flow)}.values()
+    names = {flow.name for flow in given}
+    return [*given, *(flow for flow in named if flow.name not in names)]

@@ -111,6 +111,25 @@ def test_run_show_history_lag_peek(cli: Cli, shop: Shop, world: World) -> None:
     cli("lag", "cli_shop", "--fail-over", "0", code=6)
 
 
+def test_lag_names_a_missing_connection_and_shows_the_other_flows(cli: Cli) -> None:
+    lost = cli.dags / "lost.py"
+    source = "MysqlBinlog(conn_id='mysql_lost', tables=('shop.orders',))"
+    lost.write_text(
+        f"from databus import Flow, MysqlBinlog, Noop\nflow = Flow(name='cli_lost', source={source}, sinks=(Noop(),))\n"
+    )
+    try:
+        told = cli("lag", "-o", "json", code=2)
+        rows = {row["flow"]: row for row in json.loads(told.stdout)}
+        assert rows["cli_shop"]["lag_bytes"] > 0
+        assert rows["cli_shop"]["error"] is None
+        assert "'mysql_lost'" in rows["cli_lost"]["error"]
+        assert "cli_lost: no connection 'mysql_lost'" in told.stderr
+        assert "Set AIRFLOW_CONN_MYSQL_LOST" in told.stderr
+        assert cli.json("lag", "cli_shop")[0]["flow"] == "cli_shop"
+    finally:
+        lost.unlink()
+
+
 def test_a_watched_lag_names_its_columns_once(cli: Cli) -> None:
     command = [sys.executable, "-m", "databus.cli.main", "lag", "cli_shop", "--watch", "0.2"]
     with subprocess.Popen(command, env=cli.environment, stdout=subprocess.PIPE, text=True) as watching:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from databus.cli.exits import OK, UNREACHABLE, USAGE
-from databus.cli.options import Dags, FlowName, Output, connection_source
+from databus.cli.options import Dags, FlowName, Output, connection_source, tell_unreadable
 from databus.cli.output import ERR, OUT, Format, show_one, show_rows
 from databus.core.errors import DatabusError
 from databus.core.findings import Finding, Level
@@ -38,8 +38,7 @@ def list_flows(dags: Dags = None, output: Output = Format.TABLE) -> None:
         for f in found
     ]
     show_rows(rows, ("flow", "source", "sinks", "file"), output, empty="no flows")
-    for item in broken:
-        ERR.print(f"not readable: {item.error.message}", style="yellow", markup=False)
+    tell_unreadable(broken)
     if broken:
         raise typer.Exit(USAGE)
 

@@ -104,3 +104,25 @@ def test_validate_asks_no_server_unless_told_to(tmp_path: Path, monkeypatch: pyt
     lost = CliRunner().invoke(app, [*words, "--connect"])
     assert lost.exit_code == 2
     assert any("lost" in str(row["problem"]) for row in json.loads(lost.stdout))
+
+
+def test_lag_says_which_connection_is_missing_once_for_all_flows_and_what_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DATABUS_SANDBOX", raising=False)
+    monkeypatch.delenv("AIRFLOW_CONN_ZOOKEEPER_DEFAULT", raising=False)
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(FLOW.format(name=name))
+    words = ["lag", "--dags", str(tmp_path)]
+    told = CliRunner().invoke(app, words)
+    assert told.exit_code == 2
+    assert {"one", "two"} <= set(told.stdout.split())
+    (line,) = [line for line in told.stderr.splitlines() if "no connection" in line]
+    assert line.startswith("one, two: no connection 'zookeeper_default': ")
+    assert line.count("in the environment") == 1
+    assert "Set AIRFLOW_CONN_ZOOKEEPER_DEFAULT" in told.stderr
+    (tmp_path / "bad.py").write_text("from databus import Kafka\nKafka(topc='x')\n")
+    rows = CliRunner().invoke(app, [*words, "-o", "json"])
+    assert ["zookeeper_default" in row["error"] for row in json.loads(rows.stdout)] == [True, True]
+    assert "not readable" in rows.stderr

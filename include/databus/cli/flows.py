@@ -21,6 +21,9 @@ from databus.ops.discovery import discover, find_flow
 from databus.ops.graph import graph_of, mermaid
 from databus.ops.mirror_loops import problems
 
+_NONE = "no flows: no Python file of the DAG folder makes one"
+_NONE_READABLE = "no flow is readable"
+
 app = typer.Typer(help="List, show, validate and draw flows.", no_args_is_help=True)
 
 
@@ -37,9 +40,10 @@ def list_flows(dags: Dags = None, output: Output = Format.TABLE) -> None:
         }
         for f in found
     ]
-    show_rows(rows, ("flow", "source", "sinks", "file"), output, empty="no flows")
+    show_rows(rows, ("flow", "source", "sinks", "file"), output, empty=_NONE_READABLE if broken else _NONE)
     tell_unreadable(broken)
     if broken:
+        ERR.print("`databus flows validate` says what to do.", style="dim")
         raise typer.Exit(USAGE)
 
 
@@ -84,7 +88,7 @@ def validate(
         {"file": None, "flow": ", ".join(p.mirrors), "state": "error", "problem": p.message, "hint": p.hint}
         for p in together
     ]
-    show_rows(rows, ("file", "flow", "state", "problem", "hint"), output, empty="no flows")
+    show_rows(rows, ("file", "flow", "state", "problem", "hint"), output, empty=_NONE)
     errors = [t for _, told in findings for t in told if t.level is Level.ERROR]
     unanswered = bool(errors) and all(t.retryable for t in errors)
     wrong = USAGE if broken or together or (errors and not unanswered) else OK

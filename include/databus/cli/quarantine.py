@@ -48,7 +48,9 @@ def list_rows(  # noqa: PLR0913, PLR0917 - one parameter per option
 ) -> None:
     """List rows in quarantine, oldest first, and the number of rows by state and by who holds them: check or sink."""
     with opened(flow, dags) as (spec, services):
-        rows = quarantine.select(spec, services, Selection(state, stage, table, (), cause, limit))
+        wanted = Selection(state, stage, table, (), cause, limit)
+        quarantine.require_known(spec, services, wanted)
+        rows = quarantine.select(spec, services, wanted)
         count = quarantine.tally(spec, services)
     show_rows([row.to_json() for row in rows], _COLUMNS, output, empty="no rows")
     ERR.print(", ".join(_counted(name, by_stage) for name, by_stage in sorted(count.items())) or "quarantine is empty")
@@ -82,7 +84,9 @@ def export(
 ) -> None:
     """Print rows as JSON lines, with their payload."""
     with opened(flow, dags) as (spec, services):
-        rows = quarantine.select(spec, services, Selection(state, stage, table, limit=1_000_000))
+        wanted = Selection(state, stage, table, limit=1_000_000)
+        quarantine.require_known(spec, services, wanted)
+        rows = quarantine.select(spec, services, wanted)
     for row in rows:
         OUT.print(json.dumps(row.to_json(), ensure_ascii=False), markup=False, soft_wrap=True)
 
@@ -107,6 +111,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     """
     wanted = Selection(HeldState.HELD, stage, table, tuple(event or ()), cause)
     with opened(flow, dags) as (spec, services):
+        quarantine.require_known(spec, services, wanted)
         if not execute:
             _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], output)
             return
@@ -136,6 +141,7 @@ def discard(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Decide that held rows will not be replayed; they stay listed, with who and why."""
     wanted = Selection(HeldState.HELD, stage, table, tuple(event or ()), cause)
     with opened(flow, dags) as (spec, services):
+        quarantine.require_known(spec, services, wanted)
         if not execute:
             _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], output)
             return

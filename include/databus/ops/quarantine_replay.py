@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
-from databus.core.counts import SinkCounts
+from databus.core.counts import SinkCounts, by_sink
 from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, PlanChangedError, SinkSettingError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
@@ -58,6 +58,13 @@ class ReplayResult:
     discarded: int
     written: dict[str, int]
     sinks: dict[str, SinkCounts]
+
+    def line(self) -> str:
+        """Say in a line what became of the rows."""
+        return (
+            f"replay {self.number} of rows of batch {self.batch}: {self.replayed} replayed, {self.held} held again, "
+            f"{self.discarded} discarded; {by_sink(self.sinks) or 'no sink took any'}"
+        )
 
 
 def replay_rows(
@@ -187,7 +194,8 @@ class _Replays:
             written,
             sinks,
         )
-        log.warning("flow %s: %s by %s: %s", self._flow.name, result, self.said.who, self.said.why)
+        level = logging.WARNING if result.held else logging.INFO
+        log.log(level, "flow %s: %s, by %s: %s", self._flow.name, result.line(), self.said.who, self.said.why)
         return result
 
     def _commit(self, plan: Plan, done: Replayed) -> None:

@@ -157,6 +157,13 @@ class HeldRows:
                 found.setdefault(str(became), {})[str(stage)] = int(rows)
         return found
 
+    def places(self) -> frozenset[tuple[str, str]]:
+        """Return (stage, table) of all rows, whatever became of them."""
+        q = t.quarantine.c
+        wanted = sa.select(q.stage, q.table_name).where(q.flow == self._flow).distinct()
+        with self._store.transaction() as connection:
+            return frozenset((str(stage), str(table)) for stage, table in connection.execute(wanted))
+
     def take_up(self, rows: Sequence[HeldRow], number: int, origin: int, said: tuple[str, str, datetime]) -> None:
         """Stamp rows with the replay that will write them; stamps of an earlier try of the number are taken off.
 

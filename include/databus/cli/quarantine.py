@@ -73,7 +73,7 @@ def show(
     with opened(flow, dags) as (spec, services):
         rows = quarantine.select(spec, services, Selection(None, event_ids=(event,)))
     if not rows:
-        raise ConfigError(f"flow {flow} holds no row {event!r}", hint="`databus quarantine list` names them.")
+        raise ConfigError(f"flow {flow} holds no row {event!r}", hint=f"`databus quarantine list {flow}` names them.")
     for row in rows:
         show_one(row.to_json(), output)
 
@@ -113,7 +113,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     with opened(flow, dags) as (spec, services):
         quarantine.require_known(spec, services, wanted)
         if not execute:
-            _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], output)
+            _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], flow, output)
             return
         said = Said(operator(), reason, accept)
         identity = RunIdentity(f"replay:{socket.gethostname()}:{os.getpid()}", "", __version__)
@@ -143,7 +143,7 @@ def discard(  # noqa: PLR0913, PLR0917 - one parameter per option
     with opened(flow, dags) as (spec, services):
         quarantine.require_known(spec, services, wanted)
         if not execute:
-            _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], output)
+            _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], flow, output)
             return
         count = quarantine.discard(spec, services, wanted, Said(operator(), reason))
     show_one({"flow": flow, "discarded": count}, output)
@@ -153,9 +153,10 @@ def _plain(sinks: dict[str, SinkCounts]) -> dict[str, dict[str, int]]:
     return {name: counts.to_json() for name, counts in sorted(sinks.items())}
 
 
-def _preview(rows: list[dict[str, object]], output: Format) -> None:
+def _preview(rows: list[dict[str, object]], flow: str, output: Format) -> None:
     shown = rows if output is not Format.TABLE else rows[:_PREVIEWED]
     show_rows(shown, _COLUMNS, output, empty="no rows are held")
     if len(shown) < len(rows):
-        ERR.print(f"The first {len(shown)} of {len(rows)}; `databus quarantine list --limit` shows more.", style="dim")
+        more = f"`databus quarantine list {flow} --limit {len(rows)}` shows all"
+        ERR.print(f"The first {len(shown)} of {len(rows)}; {more}.", style="dim")
     ERR.print(f"{len(rows)} rows are meant. Nothing was done: add --reason and --execute.", style="dim")

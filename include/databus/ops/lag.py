@@ -98,7 +98,7 @@ def measure_partitions(flow: Flow, services: Services) -> Sequence[PartitionLag]
         if not isinstance(source, PartitionedSource):
             raise ConfigError(
                 f"flow {flow.name}: its source {flow.source.kind} has no partitions",
-                hint="`databus checkpoint lag` shows how far it is behind.",
+                hint=f"`databus lag {flow.name}` shows how far it is behind.",
             )
         return source.partition_lags(source.start_offset() if offset is None else offset)
 

@@ -224,7 +224,8 @@ class _Replays:
             raise PlanChangedError(
                 f"flow {self._flow.name} changed while replay {pending.batch} was half written "
                 f"(already in: {', '.join(closed.held)})",
-                hint="Put the former definition back, let `databus quarantine replay` finish, then change it.",
+                hint=f"Put the former definition back, let `databus quarantine replay {self._flow.name}` finish, then "
+                "change it.",
             )
         standing = self._standing()
         end = SequenceOffset(pending.range.end.sequence) if isinstance(pending.range.end, SequenceOffset) else None
@@ -265,7 +266,8 @@ class _Replays:
                 return OffsetRange(entry.previous, entry.offset)
         raise ConfigError(
             f"flow {self._flow.name}: neither a report nor the history says what range batch {batch} had",
-            hint="`databus quarantine export` gives the rows; write them by hand, then discard them.",
+            hint=f"`databus quarantine export {self._flow.name}` gives the rows; write them by hand, then discard "
+            "them.",
             code="quarantine_range_unknown",
         )
 

@@ -134,7 +134,7 @@ class HeldRows:
         if wanted.cause:
             conditions.append(q.cause.contains(wanted.cause, autoescape=True))
         if wanted.event_ids:
-            conditions.append(q.event_id.in_(wanted.event_ids[:_CHUNK_ROWS]))
+            conditions.append(q.event_id.in_(wanted.event_ids))
         return self._rows(sa.and_(sa.true(), *conditions), wanted.limit)
 
     def of_replay(self, number: int) -> list[HeldRow]:

@@ -47,14 +47,15 @@ def test_a_preview_shows_the_first_rows_and_the_count(capsys: pytest.CaptureFixt
         }
         for number in range(1000)
     ]
-    quarantine._preview(rows, Format.TABLE)
+    quarantine._preview(rows, "orders", Format.TABLE)
     shown = capsys.readouterr()
     assert len(shown.out) < 20_000
     assert "e19" in shown.out
     assert "e20" not in shown.out
-    assert "The first 20 of 1000" in " ".join(shown.err.split())
+    told = " ".join(shown.err.split())
+    assert "The first 20 of 1000; `databus quarantine list orders --limit 1000` shows all." in told
     assert "1000 rows are meant" in " ".join(shown.err.split())
-    quarantine._preview(rows, Format.JSON)
+    quarantine._preview(rows, "orders", Format.JSON)
     assert len(json.loads(capsys.readouterr().out)) == 1000
 
 

@@ -13,7 +13,7 @@ from databus.cli.exits import ERROR, LAG, OK, USAGE, exit_code
 from databus.cli.options import Dags, FlowName, Output, connection_source, opened, tell_unreadable
 from databus.cli.output import ERR, OUT, Format, show_rows
 from databus.core.findings import Level
-from databus.ops.discovery import discover, find_flow
+from databus.ops.discovery import BrokenFile, discover, find_flow
 
 if TYPE_CHECKING:
     from databus.ops.lag import FlowLag
@@ -37,7 +37,8 @@ def lag(
     """
     from databus.ops.lag import measure_each
 
-    specs, broken = [find_flow(name, dags, dags=False).flow for name in flows or ()], []
+    specs = [find_flow(name, dags, dags=False).flow for name in flows or ()]
+    broken: list[BrokenFile] = []
     if not specs:
         found, broken = discover(dags, dags=False)
         specs = [f.flow for f in found]

@@ -57,7 +57,8 @@ def test_no_backfill_where_none_is_wanted_or_possible(monkeypatch: pytest.Monkey
 
 
 def test_every_field_of_the_form_has_a_type_a_title_and_a_help_text() -> None:
-    params = backfill_params()
+    params = backfill_params("orders")
+    assert "`databus checkpoint show orders -o json`" in params["from"].schema["description_md"]
     for name, param in params.items():
         assert param.schema["type"], name
         assert param.schema["title"], name
@@ -76,10 +77,10 @@ def test_a_run_gets_the_form_and_the_server_refuses_other_choices(monkeypatch: p
     kept = DagSerialization.from_dict(DagSerialization.to_dict(dag))
     asked = {"mode": "replay", "from": "earliest"}
     given = process_params(dag, dag.task_dict["backfill"], asked, suppress_exception=False)
-    assert given == {name: param.value for name, param in backfill_params().items()} | asked
+    assert given == {name: param.value for name, param in backfill_params("orders").items()} | asked
     with pytest.raises(ParamValidationError):
         process_params(dag, dag.task_dict["backfill"], {"mode": "everything"}, suppress_exception=False)
-    assert kept.params.dump() == {name: param.value for name, param in backfill_params().items()}
+    assert kept.params.dump() == {name: param.value for name, param in backfill_params("orders").items()}
     assert kept.params.deep_merge({"mode": "replay"}).validate()["mode"] == "replay"
     with pytest.raises(ServerParamValidationError, match="everything"):
         kept.params.deep_merge({"mode": "everything"}).validate()
@@ -97,7 +98,7 @@ def test_parsing_a_file_checks_each_field_once(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Param, "resolve", counted)
     for dag in made(monkeypatch).values():
         DagSerialization.to_dict(dag)
-    assert len(checks) <= len(backfill_params())
+    assert len(checks) <= len(backfill_params("orders"))
 
 
 @pytest.mark.parametrize(("start", "end"), [(None, None), ("2026-01-01", None), (None, "2026-01-01")])

@@ -158,6 +158,44 @@ def test_flows_alone_are_read_without_airflow_unless_a_file_uses_its_dag(tmp_pat
     assert "AssertionError" in broken.error.message
 
 
+_SHORT = """from databus import Flow, Kafka, Mirror, Mock, Noop
+from databus.airflow import flow_dag, mirror_dag
+
+def flow(name, rows=1):
+    return Flow(name=name, source=Mock(rows=rows), sinks=(Noop(),))
+
+dag = flow_dag(flow("within"))
+named = flow("named")
+dags = {name: flow_dag(flow=flow(name)) for name in ("first", "second")}
+again = flow_dag(named, dag_id="once_more")
+changed = flow("changed")
+taken = flow_dag(changed.model_copy(update={"description": "as it runs"}))
+mirror = mirror_dag(mirror=Mirror(name="copied", source="kafka_east", target="kafka_west", topics=("cdc.*",)))
+"""
+
+
+@pytest.mark.parametrize("dags", [False, True])
+def test_a_flow_is_found_where_only_its_dag_has_a_name(tmp_path: Path, dags: bool) -> None:
+    (tmp_path / "short.py").write_text(_SHORT)
+    found, broken = discover(tmp_path, dags=dags)
+    assert broken == []
+    names = ["changed", "copied", "first", "named", "second", "within"]
+    assert [f.flow.name for f in found] == names
+    assert found[0].flow.description == "as it runs"
+    (tmp_path / "short.py").write_text(f"{_SHORT}\nassert dag.dag_id == 'within'\n")  # cannot do without its DAG
+    found, broken = discover(tmp_path, dags=dags)
+    assert ([f.flow.name for f in found], broken) == (names, [])
+
+
+def test_a_flow_within_its_dag_is_found_without_airflow(tmp_path: Path) -> None:
+    (tmp_path / "short.py").write_text(_SHORT)
+    code = "import sys; from pathlib import Path; from databus.ops.discovery import find_flow\n"
+    code += "find_flow('within', Path(sys.argv[1]), dags=False)\n"
+    code += "print('@', sorted({'airflow', 'pyspark', 'numba'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "@ []"
+
+
 def test_two_files_may_not_define_one_flow(tmp_path: Path) -> None:
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text((DAGS / "orders_to_kafka.py").read_text())

@@ -32,7 +32,7 @@ class TaskRuns:
 
     def run(self, run_type: str, minutes: float = 1, then: TaskDeferred | None = None, **conf: Any) -> dict[str, Any]:
         """Run it over an interval from the shop's first minute on, or resume it after a wait."""
-        params = {name: param.value for name, param in backfill_params().items()}
+        params = {name: param.value for name, param in backfill_params(self.shop.shop.flow.name).items()}
         context = {
             "ti": SimpleNamespace(log_url="", get_previous_dagrun=self._previous),
             "run_id": f"{run_type}__1",

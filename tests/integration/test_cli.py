@@ -111,6 +111,25 @@ def test_run_show_history_lag_peek(cli: Cli, shop: Shop, world: World) -> None:
     cli("lag", "cli_shop", "--fail-over", "0", code=6)
 
 
+def test_lag_names_a_missing_connection_and_shows_the_other_flows(cli: Cli) -> None:
+    lost = cli.dags / "lost.py"
+    source = "MysqlBinlog(conn_id='mysql_lost', tables=('shop.orders',))"
+    lost.write_text(
+        f"from databus import Flow, MysqlBinlog, Noop\nflow = Flow(name='cli_lost', source={source}, sinks=(Noop(),))\n"
+    )
+    try:
+        told = cli("lag", "-o", "json", code=2)
+        rows = {row["flow"]: row for row in json.loads(told.stdout)}
+        assert rows["cli_shop"]["lag_bytes"] > 0
+        assert rows["cli_shop"]["error"] is None
+        assert "'mysql_lost'" in rows["cli_lost"]["error"]
+        assert "cli_lost: no connection 'mysql_lost'" in told.stderr
+        assert "Set AIRFLOW_CONN_MYSQL_LOST" in told.stderr
+        assert cli.json("lag", "cli_shop")[0]["flow"] == "cli_shop"
+    finally:
+        lost.unlink()
+
+
 def test_a_watched_lag_names_its_columns_once(cli: Cli) -> None:
     command = [sys.executable, "-m", "databus.cli.main", "lag", "cli_shop", "--watch", "0.2"]
     with subprocess.Popen(command, env=cli.environment, stdout=subprocess.PIPE, text=True) as watching:
@@ -186,6 +205,36 @@ def test_validate_with_connect_and_run_find_what_is_not_there(cli: Cli, world: W
         assert [row["state"] for row in found] == ["warn", "error"]
     finally:
         wrong.unlink()
+
+
+def test_a_run_that_holds_rows_back_is_not_told_as_well(cli: Cli, shop: Shop, world: World) -> None:
+    """A check that holds customers back, then an index that takes none: both runs end with 7, and say why."""
+    held = cli.dags / "held.py"
+    spark = f"sc://{world.sandbox.address('spark')}"
+    start = shop.flow.to_json()["source"]["start"]
+    flow = (
+        "from databus import AcceptedValues, Elasticsearch, Flow, Kafka, MysqlBinlog\n"
+        f"source = MysqlBinlog(conn_id='mysql_shop', tables=('shop.customers',), start={start!r})\n"
+        "flow = Flow(name={name!r}, source=source, checks={checks}, sinks={sinks})\n"
+    )
+    kafka, check = "Kafka(conn_id='kafka_east', topic='cli_held')", "AcceptedValues('email', ['a@b'], severity={!r})"
+    index = "Elasticsearch(conn_id='opensearch_default', index='cli-held', on_reject='quarantine', mapping={})"
+    mapping = {"properties": {"email": {"type": "integer"}}}
+    kinds = {
+        "quarantined": (f"({check.format('quarantine')},)", f"({kafka},)"),
+        "rejected": ("()", f"({index.format(mapping)},)"),
+        "ok": (f"({check.format('warn')},)", f"({kafka},)"),
+    }
+    try:
+        for state, (checks, sinks) in kinds.items():
+            held.write_text(flow.format(name=f"cli_{state}", checks=checks, sinks=sinks))
+            words = ("run", f"cli_{state}", "--until-caught-up", "--spark", spark, "-o", "json")
+            done = cli(*words, code=0 if state == "ok" else 7)
+            shown = json.loads(done.stdout)
+            assert (shown["state"], shown["quarantined"] > 0) == (state, state != "ok")
+            assert (f"`databus quarantine list cli_{state}`" in done.stderr) is (state != "ok")
+    finally:
+        held.unlink()
 
 
 def test_doctor_names_servers_and_settings(cli: Cli) -> None:

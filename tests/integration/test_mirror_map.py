@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from databus import Batching, Flow
+from databus.core.errors import ConfigError, OffsetInvalidError
 from databus.core.offset_map import Image
 from databus.ops.mirror_map import KeptMap
 from databus.ops.services import open_services
@@ -149,6 +150,12 @@ def test_the_map_is_exact_over_aborted_transactions_compacted_gaps_and_control_r
     last = max(told_map)
     (cut,) = command.json("mirror", "offsets", mirror.name, topic, "0", "--from", str(last), "--to", str(last + 1))
     assert (cut["from"], cut["to"], cut["other_from"]) == (last, last, told_map[last])
+    with pytest.raises(OffsetInvalidError, match="nothing of nowhere"):
+        command("mirror", "offsets", mirror.name, "nowhere", "0")
+    beyond = command("mirror", "offsets", mirror.name, topic, "0", "--from", "9000000")
+    assert (beyond.exit_code, beyond.stderr) == (0, "nothing of these offsets was mirrored\n")
+    with pytest.raises(ConfigError, match="kafka_east has no consumer group 'nobody'"):
+        command("mirror", "groups", mirror.name, "--group", "nobody")
     there = command.json("mirror", "translate", mirror.name, topic, "0", str(last))
     assert there == {"topic": topic, "partition": 0, "offset": told_map[last]}
     back = command.json("mirror", "translate", mirror.name, topic, "0", str(told_map[last]), "--back")

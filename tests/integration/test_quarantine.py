@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,8 +13,9 @@ import pytest
 
 from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, NotNull, __version__
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
+from databus.cli.exits import HELD, OK
 from databus.core.counts import SinkCounts
-from databus.core.errors import CheckpointConflictError, LeaseBusyError, SinkError
+from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, SinkError
 from databus.demo.consumers import index_documents
 from databus.ops import quarantine
 from databus.ops.mediation import Said
@@ -20,6 +23,7 @@ from databus.ops.quarantine_replay import ReplayResult, replay_rows
 from databus.ops.services import open_services
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.context import RunIdentity, Services
+from tests.integration.commands import Commands
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
 
@@ -214,3 +218,30 @@ def test_a_cut_key_update_loses_no_document_and_its_replay_takes_the_old_one_awa
     assert (result.replayed, result.held) == (2, 0)
     assert desk.documents() == {"9": {"id": 9, "note": "10", "email": "a@b"}}
     assert not set(desk.held()) & pair
+
+
+def test_the_command_refuses_what_no_row_can_have_and_tells_a_replay_in_words(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = f"from databus.registry import flow_from_json\nflow = flow_from_json({desk.flow.to_json()!r})\n"
+    (tmp_path / "desk.py").write_text(told)
+    run = Commands(desk.world, tmp_path, monkeypatch)
+    mine, done = ("--reason", "no mapping yet"), "--execute"
+    for verb, *words in (
+        ("list", "--stage", "foo"),
+        ("export", "--table", "sohp.orders"),
+        ("replay", "--stage", "foo", *mine, done),
+        ("discard", "--event", "nobody", *mine, done),
+    ):
+        with pytest.raises(ConfigError, match=r"'foo'|sohp\.orders|nobody"):
+            run("quarantine", verb, desk.flow.name, *words)
+    spark = f"sc://{desk.world.sandbox.address('spark')}"
+    words = ("quarantine", "replay", desk.flow.name, "--stage", "elasticsearch", *mine, done, "--spark", spark)
+    again = run(*words, "-o", "json")
+    assert (again.exit_code, [row["held"] for row in json.loads(again.stdout)]) == (HELD, [1])
+    desk.mend_mapping()
+    mended = run(*words, "-o", "json")
+    assert (mended.exit_code, [row["held"] for row in json.loads(mended.stdout)]) == (OK, [0])
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.partition(": ")[2] for line in lines if "0 replayed, 1 held again" in line]
+    assert not [line for line in lines if "ReplayResult" in line]

@@ -18,7 +18,7 @@ export type Batch = {
 export type Run = {
   flow: string; run_id: string; from: string | null; to: string | null; watermark: string | null; bytes: number;
   counts: Counts & { reconciled: boolean };
-  state: "ok" | "rejected";
+  state: "ok" | "quarantined" | "rejected";
   sinks: { sink: string; dispatched: number; rejected: number }[];
   inputs: (Counts & { table: string })[];
   outputs: Output[];

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from databus.core.flows_only import flows_only
+from databus.core.flows_only import flows_only, note_given
 
 if TYPE_CHECKING:
     from databus.airflow.dags import flow_dag
@@ -31,5 +31,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'databus.airflow' has no attribute {name!r}")
 
 
-def _no_dag(*_: Any, **_options: Any) -> None:
-    """Stand for `flow_dag` where a file is read for its flows alone."""
+def _no_dag(*given: Any, **options: Any) -> None:
+    """Stand for `flow_dag` and `mirror_dag` where a file is read for its flows alone."""
+    from databus.core.flow import Flow
+
+    for flow in (*given[:1], options.get("flow"), options.get("mirror")):
+        if isinstance(flow, Flow):
+            note_given(flow)

@@ -38,7 +38,7 @@ _LOOK_AGAIN = timedelta(seconds=15)
 _PLACE = (
     "A time in ISO 8601 (`2026-11-21T10:00`, UTC without a zone), a GTID set (`gtid:…`), a binlog place "
     "(`mysql-bin.000042:4`), offsets of Kafka topics (`offsets:orders:0:1200`), `earliest`, `latest`, or an offset as "
-    "JSON (`databus checkpoint show FLOW -o json`)."
+    "JSON (`databus checkpoint show {flow} -o json`)."
 )
 
 
@@ -46,22 +46,23 @@ _SCHEMA: dict[str, Any] = {"$schema": "http://json-schema.org/draft-07/schema#"}
 """Airflow checks a Param's schema at each look at its value; against the newest draft that takes four times as long."""
 
 
-def backfill_params() -> dict[str, Param]:
-    """Return the fields of the backfill DAG's trigger form."""
+def backfill_params(flow: str) -> dict[str, Param]:
+    """Return the fields of the trigger form of a flow's backfill DAG."""
+    place = _PLACE.format(flow=flow)
     return {
         "from": Param(
             None,
             type=["null", "string"],
             **_SCHEMA,
             title="From (inclusive)",
-            description_md=f"Where the range begins. {_PLACE} Left empty in a backfill: there it is the data interval.",
+            description_md=f"Where the range begins. {place} Left empty in a backfill: there it is the data interval.",
         ),
         "to": Param(
             None,
             type=["null", "string"],
             **_SCHEMA,
             title="To (exclusive)",
-            description_md=f"Where the range ends. {_PLACE} A time belongs to the range after it.",
+            description_md=f"Where the range ends. {place} A time belongs to the range after it.",
         ),
         "mode": Param(
             str(Mode.MISSING),
@@ -237,7 +238,7 @@ def backfill_dag(flow: Flow, every: timedelta, conn_id: str, options: dict[str, 
             "deadline": None,  # is about windows; a backfill takes as long as its range
             "on_failure_callback": failed,
             "is_paused_upon_creation": True,
-            "params": backfill_params(),
+            "params": backfill_params(flow.name),
             "tags": {"databus", "backfill"},
             "doc_md": _documentation(flow),
         }

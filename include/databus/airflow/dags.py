@@ -12,6 +12,7 @@ from databus.airflow.timetable import staggered
 from databus.checks.expected import expected_checks
 from databus.core.errors import ConfigError
 from databus.core.flow import Flow, Mode
+from databus.core.flows_only import note_given
 from databus.core.spec import caller
 
 Engine = Literal["connect", "submit"]
@@ -60,7 +61,10 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
         ConfigError: an expectation is to hold back rows and is not judged row by row.
     """
     if not isinstance(flow, Flow):
-        raise ConfigError(f"{caller()}: flow_dag needs a Flow, got {type(flow).__name__}")
+        raise ConfigError(
+            f"{caller()}: flow_dag needs a Flow, got {type(flow).__name__}", hint="Give it what Flow(…) returned."
+        )
+    note_given(flow)
     if engine not in ("connect", "submit"):
         raise ConfigError(f"{caller()}: engine={engine!r} is unknown", hint="Known: connect, submit.")
     if tasks not in (None, *get_args(Tasks)) or (tasks == "together" and engine != "connect"):
@@ -73,10 +77,14 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
             raise ConfigError(f"{caller()}: mode={mode!r} is unknown", hint=f"Known: {', '.join(get_args(Mode))}.")
         flow = flow.model_copy(update={"mode": mode})
     if every < timedelta(seconds=5):
-        raise ConfigError(f"{caller()}: every={every} is shorter than the 5 seconds a run takes at least")
+        raise ConfigError(
+            f"{caller()}: every={every} is shorter than the 5 seconds a run takes at least",
+            hint='Give timedelta(seconds=5) or more; mode="live" keeps rows fresh within a run.',
+        )
     if wake is not None and (wake < timedelta(0) or "schedule" in dag_options):
         raise ConfigError(
-            f"{caller()}: wake={wake} is to be 0 or more, and goes with `every`, not with a schedule of your own"
+            f"{caller()}: wake={wake} is to be 0 or more, and goes with `every`, not with a schedule of your own",
+            hint="Leave `schedule` out, or `wake`.",
         )
     expected_checks(flow)
     defaults = {"retries": 5, "retry_delay": timedelta(seconds=5), "owner": "databus", "weight_rule": "absolute"}

@@ -51,7 +51,7 @@ class RangeBounds:
     segment_bytes: int = TARGET_BYTES
     without: Delivered | None = None
     stops: bool = False
-    flow: str = "FLOW"
+    flow: str = ""
     fetch_prepare: FetchPrepare = nowhere_to_fetch
 
 

@@ -44,7 +44,7 @@ def check_amendment(
     if behind:
         raise CheckpointConflictError(
             f"flow {flow}: cannot {amendment.action} while sinks stand behind the others: {', '.join(behind)}",
-            hint="Run the flow until they have caught up (`databus checkpoint show` tells where they stand).",
+            hint=f"Run the flow until they have caught up (`databus checkpoint show {flow}` tells where they stand).",
         )
     closed = amendment.closed
     if (pending.hash if pending else None) != (closed.hash if closed else None):
@@ -85,7 +85,7 @@ def require_timeline(flow: str, offset: Offset, stored: Offset) -> None:
         raise CheckpointConflictError(
             f"flow {flow}: {offset} is on timeline {offset.timeline}, the flow has come to timeline {stored.timeline}: "
             "sinks that order rows by version would refuse every row from there on as older than what they hold",
-            hint="Name the place by `databus checkpoint rewind` or `restore`, which keep the timeline.",
+            hint=f"Name the place by `databus checkpoint rewind {flow}` or `restore`, which keep the timeline.",
         )
 
 

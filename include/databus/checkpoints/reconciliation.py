@@ -49,7 +49,7 @@ def due(flow: str, stored: Checkpoint | None, outcomes: Sequence[PlanOutcome]) -
         raise CheckpointConflictError(
             f"flow {flow}: batch {stored.batch} is committed under plan {stored.plan_hash}, "
             f"but plan {done.plan.hash} was moved while ZooKeeper was away",
-            hint="Two runs moved different rows under one number: look at `databus checkpoint history` and the "
+            hint=f"Two runs moved different rows under one number: look at `databus checkpoint history {flow}` and the "
             "sinks' markers before going on.",
         )
     batch, offset = stored.batch, stored.offset

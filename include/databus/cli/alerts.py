@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from databus.cli.exits import ERROR, OK, USAGE
-from databus.cli.options import Dags, FlowName, Output, connection_source
+from databus.cli.options import Dags, FlowName, Output, connection_source, tell_unreadable
 from databus.cli.output import ERR, Format, show_rows
 from databus.core.alerts import Alert, AlertEvent, AlertKind
 from databus.core.errors import DatabusError
@@ -28,7 +28,8 @@ def list_alerts(
     output: Output = Format.TABLE,
 ) -> None:
     """List alerts that are on, and what channels have not been given yet."""
-    named = [find_flow(flow, dags, dags=False)] if flow else discover(dags, dags=False)[0]
+    named, broken = ([find_flow(flow, dags, dags=False)], []) if flow else discover(dags, dags=False)
+    tell_unreadable(broken)
     flows = [found.flow for found in named]
     rows = []
     for spec in flows:

@@ -11,12 +11,13 @@ import typer
 
 from databus import __version__
 from databus.cli.amending import operator
+from databus.cli.exits import exit_code_of_rows
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, Format, show_one, show_rows
 from databus.core.backfill import Mode, aim_of
 from databus.core.errors import BackfillRangeError
 from databus.ops.backfill import Run, Wanted, preview, run_backfill
-from databus.ops.backfill_status import state_of, status
+from databus.ops.backfill_status import BackfillState, state_of, status
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain, drain_on_signals
 from databus.runtime.engine import classic_session, connect_session
@@ -51,7 +52,10 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Move a range of the flow's log beside the live flow, which goes on; the live checkpoint is not touched."""
+    """Move a range of the flow's log beside the live flow, which goes on; the live checkpoint is not touched.
+
+    With --execute exit code 7 when a check held back rows of it, or a sink refused some.
+    """
     with opened(flow, dags) as (spec, services):
         if show:
             found = [state.to_json() for state in status(spec, services)]
@@ -75,7 +79,14 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
         identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
         drain = Drain()
         with drain_on_signals(drain):
-            show_one(run_backfill(spec, services, wanted, Run(session, identity, drain)).to_json(), output)
+            moved = run_backfill(spec, services, wanted, Run(session, identity, drain))
+        show_one(moved.to_json(), output)
+        raise typer.Exit(exit_code_of_rows(missing=_missing(moved)))
+
+
+def _missing(moved: BackfillState) -> int:
+    """Return how many rows of a backfill, over all its runs, a check held back or a sink refused."""
+    return moved.rows.quarantined + sum(counts.rejected for counts in moved.sinks.values())
 
 
 def _row(found: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,14 @@ from databus.core.errors import (
     StaleEpochError,
 )
 
-OK, ERROR, USAGE, CONFLICT, UNREACHABLE, QUALITY, LAG = range(7)
+OK, ERROR, USAGE, CONFLICT, UNREACHABLE, QUALITY, LAG, HELD = range(8)
+
+MEANINGS = (
+    "Exit codes: 0 all is well; 1 an error, or what was looked at is not well; 2 a wrong option, file or definition; "
+    "3 somebody else holds it, or it has moved meanwhile; 4 a server is not to be reached, or a sink is behind; "
+    "5 a check that must hold is violated; 6 a flow is further behind than --fail-over; "
+    "7 rows were moved, and some were held back, refused by a sink or lost to a gap."
+)
 
 _CODES: tuple[tuple[tuple[type[DatabusError], ...], int], ...] = (
     ((LeaseBusyError, StaleEpochError, CheckpointConflictError), CONFLICT),
@@ -22,6 +29,16 @@ _CODES: tuple[tuple[tuple[type[DatabusError], ...], int], ...] = (
     ((QualityGateError,), QUALITY),
     ((ConfigError,), USAGE),
 )
+
+
+def exit_code_of_rows(*, missing: int, behind: int = 0) -> int:
+    """Return the exit code of a command that moved rows and met no error.
+
+    Args:
+        missing: rows held back by checks or refused by sinks, and gaps passed over: HELD, whatever else.
+        behind: sinks that stand behind the others, and get the rest by themselves once they answer: UNREACHABLE.
+    """
+    return HELD if missing else UNREACHABLE if behind else OK
 
 
 def exit_code(error: DatabusError) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from databus.cli.exits import OK, UNREACHABLE, USAGE
-from databus.cli.options import Dags, FlowName, Output, connection_source
+from databus.cli.options import Dags, FlowName, Output, connection_source, tell_unreadable
 from databus.cli.output import ERR, OUT, Format, show_one, show_rows
 from databus.core.errors import DatabusError
 from databus.core.findings import Finding, Level
@@ -20,6 +20,9 @@ from databus.core.settings import Settings
 from databus.ops.discovery import discover, find_flow
 from databus.ops.graph import graph_of, mermaid
 from databus.ops.mirror_loops import problems
+
+_NONE = "no flows: no Python file of the DAG folder makes one"
+_NONE_READABLE = "no flow is readable"
 
 app = typer.Typer(help="List, show, validate and draw flows.", no_args_is_help=True)
 
@@ -37,10 +40,10 @@ def list_flows(dags: Dags = None, output: Output = Format.TABLE) -> None:
         }
         for f in found
     ]
-    show_rows(rows, ("flow", "source", "sinks", "file"), output, empty="no flows")
-    for item in broken:
-        ERR.print(f"not readable: {item.error.message}", style="yellow", markup=False)
+    show_rows(rows, ("flow", "source", "sinks", "file"), output, empty=_NONE_READABLE if broken else _NONE)
+    tell_unreadable(broken)
     if broken:
+        ERR.print("`databus flows validate` says what to do.", style="dim")
         raise typer.Exit(USAGE)
 
 
@@ -85,7 +88,7 @@ def validate(
         {"file": None, "flow": ", ".join(p.mirrors), "state": "error", "problem": p.message, "hint": p.hint}
         for p in together
     ]
-    show_rows(rows, ("file", "flow", "state", "problem", "hint"), output, empty="no flows")
+    show_rows(rows, ("file", "flow", "state", "problem", "hint"), output, empty=_NONE)
     errors = [t for _, told in findings for t in told if t.level is Level.ERROR]
     unanswered = bool(errors) and all(t.retryable for t in errors)
     wrong = USAGE if broken or together or (errors and not unanswered) else OK

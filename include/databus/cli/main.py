@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from databus.cli.exits import exit_code
+from databus.cli.exits import MEANINGS, exit_code
 from databus.cli.lazy_commands import LazyCommands
 from databus.cli.output import ERR
 from databus.core.errors import DatabusError
@@ -52,6 +52,7 @@ app = typer.Typer(
     name="databus",
     cls=Commands,
     help="Change data capture with Airflow and Spark: every change, in order, once.",
+    epilog=MEANINGS,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -62,7 +62,7 @@ def offsets(  # noqa: PLR0913, PLR0917 - one parameter per option
         for place, span in found
     ]
     columns = ("topic", "partition", "from", "to", "other_from", "other_to", "exact")
-    show_rows(rows, columns, output, empty="nothing of it was mirrored")
+    show_rows(rows, columns, output, empty="nothing of these offsets was mirrored")
 
 
 @app.command()

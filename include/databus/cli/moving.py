@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from databus import __version__
+from databus.cli.exits import exit_code_of_rows
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, Format, show_one
 from databus.core.errors import FlowPausedError
+from databus.core.gaps import SKIPPED, Gap
 from databus.ops.mirror_loops import findings_beside
 from databus.ops.preflight import require_passed
 
 if TYPE_CHECKING:
     from databus.core.report import BatchReport
+    from databus.runtime.window_result import WindowResult
 
 
 def plan(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:
@@ -55,7 +59,11 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Run a flow here, without Airflow, under the same lease and checkpoint."""
+    """Run a flow here, without Airflow, under the same lease and checkpoint.
+
+    Exit code 7 when rows were held back by a check (state "quarantined"), refused by a sink ("rejected"), or lost to a
+    gap that on_gap passes over; 4 when a sink is behind; 0 when every row is where it belongs, or the flow is paused.
+    """
     from databus.ops.dry_run import dry_run
     from databus.ops.run import run_flow
     from databus.runtime.context import RunIdentity
@@ -65,6 +73,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
     with opened(flow, dags) as (spec, services):
+        known = len(services.store.gaps(flow))
         require_passed(spec, findings_beside(spec, dags))
         session = connect_session(spark, f"cli/{os.getpid()}") if spark.startswith("sc://") else classic_session(spark)
         if dry:
@@ -84,7 +93,23 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 ERR.print(f"{paused.message}. {paused.hint}", markup=False)
                 show_one({"flow": flow, "batches": 0, "paused": paused.message}, output)
                 return
-    show_one(result.summary(), output)
+        show_one(result.summary(), output)
+        raise typer.Exit(_told(result, services.store.gaps(flow)[known:]))
+
+
+def _told(result: WindowResult, gaps: Sequence[Gap]) -> int:
+    """Say on stderr what is not well with a window and the gaps that it passed over; return the exit code."""
+    refused = sum(counts.rejected for counts in result.sinks.values())
+    lost = [gap for gap in gaps if gap.decision == SKIPPED]
+    told = [f"sink {sink} refused {of.rejected} rows" for sink, of in result.sinks.items() if of.rejected]
+    told += [f"{result.quarantined} rows are held back"] if result.quarantined else []
+    if told:
+        told.append(f"`databus quarantine list {result.flow}` shows them")
+    told += [f"gap {gap.number} was passed over: {gap.why}" for gap in lost]
+    told += [f"sink {sink} is behind, at {offset}" for sink, offset in result.behind.items()]
+    if told:
+        ERR.print(f"NOT WELL: {'; '.join(told)}", style="yellow", markup=False, soft_wrap=True)
+    return exit_code_of_rows(missing=refused + result.quarantined + len(lost), behind=len(result.behind))
 
 
 def _progress(flow: str) -> _FlowProgress:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from databus.cli.output import Format
+from databus.cli.output import ERR, Format
 from databus.core.connections import Connection, ConnectionSource
+from databus.core.errors import ConnectionMissingError
 
 if TYPE_CHECKING:
     from databus.core.flow import Flow
+    from databus.ops.discovery import BrokenFile
     from databus.runtime.context import Services
 
 FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="FLOW")]
@@ -46,12 +48,26 @@ class _SandboxConnections:
         from databus.sandbox import Sandbox
         from databus.sandbox.connections import airflow_connections
 
-        return EnvironmentConnections(airflow_connections(Sandbox(sandbox_home()).status())).get(conn_id)
+        home = sandbox_home()
+        known = EnvironmentConnections(airflow_connections(Sandbox(home).status()))
+        try:
+            return known.get(conn_id)
+        except ConnectionMissingError:
+            raise ConnectionMissingError(
+                f"none in the sandbox at {home}",
+                hint=f"The sandbox at {home} knows {', '.join(known.known())}; `databus sandbox up` starts servers.",
+            ) from None
 
 
 def sandbox_home(chosen: Path | None = None) -> Path:
     """Return the folder of the sandbox: the one named, $DATABUS_SANDBOX, else ./.sandbox."""
     return chosen or Path(os.environ.get("DATABUS_SANDBOX") or ".sandbox")
+
+
+def tell_unreadable(broken: Iterable[BrokenFile]) -> None:
+    """Name on stderr the DAG files that could not be read: their flows are missing from what is shown."""
+    for item in broken:
+        ERR.print(f"not readable: {item.error.message}", style="yellow", markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from databus.cli.options import FlowName, Output
+from databus.cli.options import Dags, FlowName, Output
 from databus.cli.output import ERR, Format, show_one, show_rows
 from databus.core.settings import Settings
 
@@ -17,14 +17,18 @@ _BARS = "▁▂▃▄▅▆▇█"
 def quality(
     flow: FlowName,
     last: Annotated[int, typer.Option("--last", "-n", help="Runs of the trend.", min=1)] = 20,
+    dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show the newest run's results, each with its share of violations over the last runs, oldest first."""
+    from databus.ops.discovery import find_flow
     from databus.records.quality_trend import newest_runs, trends
     from databus.records.store import RecordStore
 
     with RecordStore(Settings.from_environment().records_url) as store:
         runs = newest_runs(store, flow, last)
+    if not runs:
+        find_flow(flow, dags, dags=False)  # refuses a name that is none; of a flow that is gone results may be left
     found = trends(runs)
     if output is not Format.TABLE:
         show_one({"flow": flow, "runs": [run.to_json() for run in runs], "latest": found}, output)

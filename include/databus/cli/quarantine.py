@@ -11,6 +11,7 @@ import typer
 
 from databus import __version__
 from databus.cli.amending import Accept, Execute, Reason, operator
+from databus.cli.exits import exit_code_of_rows
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, OUT, Format, show_one, show_rows
 from databus.core.counts import SinkCounts, by_sink
@@ -47,7 +48,9 @@ def list_rows(  # noqa: PLR0913, PLR0917 - one parameter per option
 ) -> None:
     """List rows in quarantine, oldest first, and the number of rows by state and by who holds them: check or sink."""
     with opened(flow, dags) as (spec, services):
-        rows = quarantine.select(spec, services, Selection(state, stage, table, (), cause, limit))
+        wanted = Selection(state, stage, table, (), cause, limit)
+        quarantine.require_known(spec, services, wanted)
+        rows = quarantine.select(spec, services, wanted)
         count = quarantine.tally(spec, services)
     show_rows([row.to_json() for row in rows], _COLUMNS, output, empty="no rows")
     ERR.print(", ".join(_counted(name, by_stage) for name, by_stage in sorted(count.items())) or "quarantine is empty")
@@ -70,7 +73,7 @@ def show(
     with opened(flow, dags) as (spec, services):
         rows = quarantine.select(spec, services, Selection(None, event_ids=(event,)))
     if not rows:
-        raise ConfigError(f"flow {flow} holds no row {event!r}", hint="`databus quarantine list` names them.")
+        raise ConfigError(f"flow {flow} holds no row {event!r}", hint=f"`databus quarantine list {flow}` names them.")
     for row in rows:
         show_one(row.to_json(), output)
 
@@ -81,7 +84,9 @@ def export(
 ) -> None:
     """Print rows as JSON lines, with their payload."""
     with opened(flow, dags) as (spec, services):
-        rows = quarantine.select(spec, services, Selection(state, stage, table, limit=1_000_000))
+        wanted = Selection(state, stage, table, limit=1_000_000)
+        quarantine.require_known(spec, services, wanted)
+        rows = quarantine.select(spec, services, wanted)
     for row in rows:
         OUT.print(json.dumps(row.to_json(), ensure_ascii=False), markup=False, soft_wrap=True)
 
@@ -100,11 +105,15 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Send held rows through the flow as it is now, each once; what is held back again stays here."""
+    """Send held rows through the flow as it is now, each once; what is held back again stays here.
+
+    With --execute exit code 7 when rows were held back again.
+    """
     wanted = Selection(HeldState.HELD, stage, table, tuple(event or ()), cause)
     with opened(flow, dags) as (spec, services):
+        quarantine.require_known(spec, services, wanted)
         if not execute:
-            _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], output)
+            _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], flow, output)
             return
         said = Said(operator(), reason, accept)
         identity = RunIdentity(f"replay:{socket.gethostname()}:{os.getpid()}", "", __version__)
@@ -114,6 +123,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     words = output is Format.TABLE
     rows = [{**vars(r), "sinks": by_sink(r.sinks) if words else _plain(r.sinks)} for r in done]
     show_rows(rows, columns, output, empty="nothing to replay")
+    raise typer.Exit(exit_code_of_rows(missing=sum(r.held for r in done)))
 
 
 @app.command()
@@ -131,8 +141,9 @@ def discard(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Decide that held rows will not be replayed; they stay listed, with who and why."""
     wanted = Selection(HeldState.HELD, stage, table, tuple(event or ()), cause)
     with opened(flow, dags) as (spec, services):
+        quarantine.require_known(spec, services, wanted)
         if not execute:
-            _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], output)
+            _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], flow, output)
             return
         count = quarantine.discard(spec, services, wanted, Said(operator(), reason))
     show_one({"flow": flow, "discarded": count}, output)
@@ -142,9 +153,10 @@ def _plain(sinks: dict[str, SinkCounts]) -> dict[str, dict[str, int]]:
     return {name: counts.to_json() for name, counts in sorted(sinks.items())}
 
 
-def _preview(rows: list[dict[str, object]], output: Format) -> None:
+def _preview(rows: list[dict[str, object]], flow: str, output: Format) -> None:
     shown = rows if output is not Format.TABLE else rows[:_PREVIEWED]
     show_rows(shown, _COLUMNS, output, empty="no rows are held")
     if len(shown) < len(rows):
-        ERR.print(f"The first {len(shown)} of {len(rows)}; `databus quarantine list --limit` shows more.", style="dim")
+        more = f"`databus quarantine list {flow} --limit {len(rows)}` shows all"
+        ERR.print(f"The first {len(shown)} of {len(rows)}; {more}.", style="dim")
     ERR.print(f"{len(rows)} rows are meant. Nothing was done: add --reason and --execute.", style="dim")

@@ -37,15 +37,16 @@ def prune(
         for name, given in (("keep", keep), ("merge", merge) if merge else ("keep", keep))
     )
     from databus.records.merged_pages import MergedPages
-    from databus.records.retention import RecordRetention
+    from databus.records.retention import RecordRetention, old_results
     from databus.records.store import RecordStore
 
     with RecordStore(Settings.from_environment().records_url) as store:
         retention, merging = RecordRetention(store), MergedPages(store)
         found = retention.prune(before) if execute else retention.surplus(before)
-        merged = merging.merge(single) if execute else merging.surplus(single)
-    found = {**found, "databus_ledger": merged.gone, "databus_batches": merged.gone}
-    show_rows([{"table": name, "rows": rows} for name, rows in found.items()], ("table", "rows"), output)
+        merged = merging.merge(single) if execute else merging.surplus(single, old_results(before))
+    found |= {"databus_ledger": merged.gone, "databus_batches": merged.gone}
+    found["databus_runs"] += merged.runs
+    show_rows([{"table": name, "rows": found[name]} for name in sorted(found)], ("table", "rows"), output)
     if output is not Format.TABLE:
         return
     ERR.print(

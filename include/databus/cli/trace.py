@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from databus.cli.options import Dags, Output, connection_source
+from databus.cli.options import Dags, Output, connection_source, tell_unreadable
 from databus.cli.output import ERR, Format, show_one, show_rows
 from databus.core.settings import Settings
 from databus.ops.trace_query import Kind, recognise
@@ -43,7 +43,9 @@ def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
     from databus.ops.trace import trace as follow
 
     query = recognise(what, kind)
-    known = [found.flow for found in discover(dags, dags=False)[0]]
+    found, broken = discover(dags, dags=False)
+    tell_unreadable(broken)
+    known = [item.flow for item in found]
     flows = [found for found in known if flow in (None, found.name)]
     if flow and not flows:
         find_flow(flow, dags, dags=False)  # refuses it, and names those that there are

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from itertools import count
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from databus.cli.exits import ERROR, LAG, OK
-from databus.cli.options import Dags, FlowName, Output, connection_source, opened
+from databus.cli.exits import ERROR, LAG, OK, USAGE, exit_code
+from databus.cli.options import Dags, FlowName, Output, connection_source, opened, tell_unreadable
 from databus.cli.output import ERR, OUT, Format, show_rows
 from databus.core.findings import Level
-from databus.ops.discovery import discover, find_flow
+from databus.ops.discovery import BrokenFile, discover, find_flow
+
+if TYPE_CHECKING:
+    from databus.ops.lag import FlowLag
 
 Flows = Annotated[list[str] | None, typer.Argument(help="Names of flows; all by default.", metavar="[FLOW]...")]
 
@@ -26,18 +30,22 @@ def lag(
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show how far flows are behind their sources."""
-    from databus.ops.lag import FlowLag, measure
-    from databus.ops.services import open_services
+    """Show how far flows are behind their sources.
+
+    A flow that cannot be measured is named with its cause, and hides no other: exit code 2 for a missing connection
+    or a file that is not readable, 4 for a server that does not answer. --watch goes on while a flow can be measured.
+    """
+    from databus.ops.lag import measure_each
 
     specs = [find_flow(name, dags, dags=False).flow for name in flows or ()]
-    specs = specs or [f.flow for f in discover(dags, dags=False)[0]]
+    broken: list[BrokenFile] = []
+    if not specs:
+        found, broken = discover(dags, dags=False)
+        specs = [f.flow for f in found]
+        tell_unreadable(broken)
     source = connection_source()
     for look in count():
-        measured: list[FlowLag] = []
-        for spec in specs:
-            with open_services(spec, source, records=False) as services:
-                measured.append(measure(spec, services))
+        measured = measure_each(specs, source)
         rows = [
             {
                 "flow": m.flow,
@@ -48,20 +56,35 @@ def lag(
                 "eta_seconds": None if m.eta_s is None else round(m.eta_s, 1),
                 "headroom_seconds": m.headroom.seconds if m.headroom else None,
                 "headroom_bytes": m.headroom.bytes if m.headroom else None,
+                "error": m.error.message if m.error else None,
             }
             for m in measured
         ]
-        columns = tuple(rows[0]) if rows else ()
+        columns = tuple(name for name in rows[0] if name != "error") if rows else ()
         if watch is not None and output is Format.TABLE and OUT.is_terminal:
             OUT.clear()
         show_rows(rows, columns, output, empty="no flows", head=look == 0 or OUT.is_terminal)
         for m in measured:
             if m.headroom and m.headroom.low:
                 ERR.print(f"{m.flow}: retention headroom is low: {m.headroom}", style="yellow", markup=False)
+        unknown = _tell_unknown(measured)
         late = [m for m in measured if fail_over is not None and m.lag and (m.lag.seconds or 0) > fail_over]
-        if watch is None or late:
-            raise typer.Exit(LAG if late else OK)
+        if watch is None or late or (unknown and all(m.error for m in measured)):
+            raise typer.Exit(LAG if late else unknown or (USAGE if broken else OK))
         time.sleep(watch)
+
+
+def _tell_unknown(measured: Sequence[FlowLag]) -> int:
+    """Say on stderr, cause by cause, which flows could not be measured, and what to do; return the exit code."""
+    by_cause: dict[tuple[str, str], list[FlowLag]] = {}
+    for m in measured:
+        if m.error:
+            by_cause.setdefault((m.error.message, m.error.hint), []).append(m)
+    for (message, hint), those in by_cause.items():
+        ERR.print(f"{', '.join(m.flow for m in those)}: {message}", style="red", markup=False, soft_wrap=True)
+        if hint:
+            ERR.print(f"  {hint}", markup=False, soft_wrap=True)
+    return max((exit_code(m.error) for m in measured if m.error), default=OK)
 
 
 def peek(

@@ -37,8 +37,9 @@ class ChainedConnections:
                 return source.get(conn_id)
             except ConnectionMissingError as error:
                 missing.append(error)
-        hints = " Or: ".join(error.hint for error in missing if error.hint)
+        told = "; ".join(dict.fromkeys(error.message for error in missing))
+        hints = " Or: ".join(dict.fromkeys(error.hint for error in missing if error.hint))
         raise ConnectionMissingError(
-            f"no connection {conn_id!r}: {'; '.join(error.message for error in missing) or 'no source is set up'}",
+            f"no connection {conn_id!r}: {told or 'no source is set up'}",
             hint=hints or f"Set {variable_of(conn_id)} to JSON or a URI.",
         )

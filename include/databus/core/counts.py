@@ -40,6 +40,16 @@ def by_sink(sinks: Mapping[str, SinkCounts]) -> str:
     )
 
 
+def state_of(rejected: int, quarantined: int) -> str:
+    """Say whether all rows of a run went where they were to go: "rejected", "quarantined" or "ok".
+
+    Args:
+        rejected: rows that a sink refused: "rejected", also where checks held back others.
+        quarantined: rows held back, by a check or by a sink: "quarantined" where no sink refused any.
+    """
+    return "rejected" if rejected else "quarantined" if quarantined else "ok"
+
+
 @dataclass(frozen=True)
 class TableCounts:
     """Rows of one table by where they ended.

@@ -67,15 +67,16 @@ def config_error(model: type[BaseModel], error: ValidationError) -> ConfigError:
     options = ", ".join(sorted(name for name in model.model_fields))
     problems = []
     for item in error.errors():
-        where = ".".join(str(part) for part in item["loc"]) or model.__name__
+        where = ".".join(str(part) for part in item["loc"])
         if item["type"] == "extra_forbidden":
             problems.append(f"unknown option {where!r}")
         elif item["type"] == "missing":
             problems.append(f"missing option {where!r}")
         else:
-            problems.append(f"{where}: {item['msg']}")
+            said = item["msg"].removeprefix("Value error, ")
+            problems.append(f"{where}: {said}" if where else said)
     return ConfigError(
-        f"{caller()}: {model.__name__}: {'; '.join(problems)}",
+        f"{caller()}: {model.__name__}: {'; '.join(dict.fromkeys(problems))}",
         hint=f"{model.__name__} takes: {options}.",
     )
 

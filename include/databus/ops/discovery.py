@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import logging
 import os
 import sys
-from collections.abc import Iterable, Sequence
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+import databus
 from databus.core.errors import ConfigError, DatabusError
 from databus.core.flow import Flow
-from databus.core.flows_only import without_dags
+from databus.core.flows_only import given_flows, without_dags
+from databus.registry import public_names
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,37 @@ def discover(
         except DatabusError as error:
             broken.append(BrokenFile(file, error))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's file may raise anything; others go on
-            broken.append(BrokenFile(file, ConfigError(f"{file}: {type(error).__name__}: {error}")))
+            broken.append(BrokenFile(file, _of_python(file, error)))
     return sorted(found.values(), key=lambda f: f.flow.name), broken
+
+
+def _of_python(file: Path, error: BaseException) -> ConfigError:
+    """Return what Python refused a file for: the line of it, and what to do."""
+    own = [at.lineno for at in traceback.extract_tb(error.__traceback__) if _same(at.filename, file)]
+    line = error.lineno if isinstance(error, SyntaxError) and _same(error.filename or "", file) else (own or [None])[-1]
+    said = error.msg if isinstance(error, SyntaxError) else error
+    where = file if line is None else f"{file}:{line}"
+    return ConfigError(f"{where}: {type(error).__name__}: {said}", hint=_what_to_do(file, error))
+
+
+def _same(name: str, file: Path) -> bool:
+    return bool(name) and Path(name).resolve() == file.resolve()
+
+
+def _what_to_do(file: Path, error: BaseException) -> str:
+    if isinstance(error, NameError):
+        places = dict.fromkeys((*databus.__all__, *public_names()), "databus")
+        places |= dict.fromkeys(("flow_dag", "mirror_dag"), "databus.airflow")
+        like = get_close_matches(str(error.name), places, n=1)
+        meant = f"Is it `from {places[like[0]]} import {like[0]}`? " if like else ""
+        return f"{meant}Import or define the name, or correct it."
+    if isinstance(error, ImportError):
+        return "Install it where flows are read (here and beside Airflow's DAG processor), or correct the import."
+    if isinstance(error, SyntaxError):
+        return "Correct the line; it is no Python."
+    if isinstance(error, SystemExit):
+        return "A DAG file is imported: take out what ends the process."
+    return f"`python {file}` shows the whole traceback."
 
 
 def find_flow(name: str, folder: Path | None = None, *, dags: bool = True) -> FoundFlow:
@@ -125,8 +159,25 @@ def _flows_alone(file: Path) -> Iterable[Flow]:
         return _flows_of(file)
 
 
+@contextmanager
+def _logged_as_before() -> Iterator[None]:
+    """Let nothing be shown while a file is imported that was too little to be shown before.
+
+    Airflow sets up logging of its own once it is imported, which shows the INFO of every library.
+    """
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.getLogger().level - 1))
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
 def _flows_of(file: Path) -> Iterable[Flow]:
-    """Import a file under a name of its own and return the flows at its top level."""
+    """Import a file under a name of its own; return the flows that its DAGs are made of, and those at its top level.
+
+    Of two under one name it is the DAG's that runs.
+    """
     name = f"databus_dag_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -134,7 +185,10 @@ def _flows_of(file: Path) -> Iterable[Flow]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with given_flows() as given, _logged_as_before():
+            spec.loader.exec_module(module)
     finally:
         del sys.modules[name]
-    return list({id(v): v for v in vars(module).values() if isinstance(v, Flow)}.values())
+    named = {id(v): v for v in vars(module).values() if isinstance(v, Flow)}.values()
+    names = {flow.name for flow in given}
+    return [*given, *(flow for flow in named if flow.name not in names)]

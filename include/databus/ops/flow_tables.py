@@ -124,7 +124,7 @@ class _Comparison:
                 yield self._of_table(table, f"row filter {label}", message, hint, "row_filter", wanted)
 
     def _columns(self) -> Iterator[Finding]:
-        plain = Changes(None, self._told, {t.schema_id: fields_of(t) for t in self._told})
+        plain = Changes(None, self._told, {t.schema_id: fields_of(t) for t in self._told}, compared=True)
         changes: Changes | None = plain
         for spec in self._flow.transforms:
             asked = asked_by(spec)
@@ -139,9 +139,12 @@ class _Comparison:
                 changes = spec.columns_after(changes)  # type: ignore[assignment] # the only implementation
             except Exception as error:  # noqa: BLE001 - of any user's transform, which does not say what it leaves
                 if asked is not None and isinstance(error, DatabusError):
-                    yield Finding.of(asked.label, error, self._level(asked.want))
+                    finding = Finding.of(asked.label, error, self._level(asked.want))
+                    yield replace(finding, message=finding.message.removeprefix(f"{spec.label()}: "))
                 changes = None  # what comes after it cannot be told
         for asked in asked_by_checks(self._flow):
+            if asked.told:
+                continue
             yield from self._patterns(asked)
             left = plain if asked.columns.at_source else changes
             if left is not None:

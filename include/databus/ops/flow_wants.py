@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from databus.checks.expected import row_rule
+from databus.checks.judged import Judged
 from databus.core.flow import Flow
 from databus.core.flow_specs import CheckSpec, TransformSpec
 from databus.core.wanted import ColumnsWanted
@@ -23,11 +24,12 @@ _COLUMNS = frozenset({"column", "column_A", "column_B", "column_list", "column_s
 
 @dataclass(frozen=True)
 class Asked:
-    """A transform or check, and the columns it wants."""
+    """A transform or check, and the columns it wants; `told` where the source itself tells of one that is missing."""
 
     label: str
     want: str
     columns: ColumnsWanted
+    told: bool = False
 
 
 def wants_of(flow: Flow) -> frozenset[str]:
@@ -48,7 +50,7 @@ def asked_by_checks(flow: Flow) -> Iterator[Asked]:
     for check in (*row_checks(flow), *(each for each in flow.checks if not each.looks_at_rows)):
         asked = asked_by(check)
         if asked is not None:
-            yield asked
+            yield replace(asked, told=isinstance(check, Judged))
     for expectation in flow.expectations:
         if row_rule(expectation) is None:
             given = [value for name, value in expectation.kwargs.items() if name in _COLUMNS]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 
 from databus.core.checkpoint import HistoryEntry
-from databus.core.errors import ConfigError
+from databus.core.connections import ConnectionSource
+from databus.core.errors import ConfigError, DatabusError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.lag import Headroom, Lag, PartitionLag, eta_s
@@ -28,6 +29,7 @@ class FlowLag:
         lag: distance to the head, None before the first run.
         headroom: distance to what the source's server deletes, None before the first run or where nothing is deleted.
         eta_s: seconds in which the flow is at the head at the rate of its last batches, None when unknown.
+        error: why it could not be measured; then nothing else is known.
     """
 
     flow: str
@@ -35,14 +37,46 @@ class FlowLag:
     lag: Lag | None
     headroom: Headroom | None
     eta_s: float | None = None
+    error: DatabusError | None = None
+
+
+def measure_each(flows: Iterable[Flow], connections: ConnectionSource) -> list[FlowLag]:
+    """Measure flows one by one; one that cannot be measured hides no other, and a ZooKeeper is waited for once."""
+    from databus.ops.services import open_services
+
+    away: dict[str, DatabusError] = {}
+    found = []
+    for flow in flows:
+        error = away.get(flow.zookeeper)
+        if error is None:
+            with ExitStack() as stack:
+                try:
+                    services = stack.enter_context(open_services(flow, connections, records=False))
+                except DatabusError as refused:
+                    error = away[flow.zookeeper] = refused
+                else:
+                    found.append(_measured(flow, services))
+        if error is not None:
+            found.append(FlowLag(flow.name, None, None, None, error=error))
+    return found
+
+
+def _measured(flow: Flow, services: Services) -> FlowLag:
+    try:
+        return measure(flow, services)
+    except DatabusError as error:
+        return FlowLag(flow.name, None, None, None, error=error)
 
 
 def measure(flow: Flow, services: Services) -> FlowLag:
     """Compare the committed offset, that of the sink furthest behind, with the head of the source's log.
 
     Raises:
+        ConnectionMissingError: a connection of the source is unknown, also before the first run.
         SourceUnavailableError: the source does not answer.
     """
+    for conn_id, _ in flow.source.conn_ids():
+        services.connections.get(conn_id)
     offset = _standing(flow, services)
     if offset is None:
         return FlowLag(flow.name, None, None, None)
@@ -64,7 +98,7 @@ def measure_partitions(flow: Flow, services: Services) -> Sequence[PartitionLag]
         if not isinstance(source, PartitionedSource):
             raise ConfigError(
                 f"flow {flow.name}: its source {flow.source.kind} has no partitions",
-                hint="`databus checkpoint lag` shows how far it is behind.",
+                hint=f"`databus lag {flow.name}` shows how far it is behind.",
             )
         return source.partition_lags(source.start_offset() if offset is None else offset)
 

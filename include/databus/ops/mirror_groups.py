@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from databus.core.errors import ConfigError
 from databus.core.flow import Flow
 from databus.core.offset_map import Place
 from databus.ops.mirror_offsets import mirror_sink, translation
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _OWN = "databus."
 """Stem of the groups that hold markers."""
+
+_SHOWN = 20
+"""Groups that an error names."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,21 @@ class Moved:
     after: int
 
 
+def require_known(groups: Sequence[str], names: Sequence[str], conn_id: str) -> None:
+    """Refuse patterns that mean none of the groups of a cluster.
+
+    Raises:
+        ConfigError: names them, and the groups that there are.
+    """
+    unknown = [pattern for pattern in groups if not any(fnmatchcase(name, pattern) for name in names)]
+    if unknown:
+        shown = ", ".join(sorted(names)[:_SHOWN]) or "none"
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        raise ConfigError(
+            f"{conn_id} has no consumer group {', '.join(map(repr, unknown))}", hint=f"Known: {shown}{more}."
+        )
+
+
 class GroupSync:
     """Carries the committed offsets of groups from one side of a mirror to the other."""
 
@@ -52,11 +71,16 @@ class GroupSync:
             groups: patterns of names; those of the mirror's `groups` by default.
             back: from the target to the source.
             execute: False only says what would be done.
+
+        Raises:
+            ConfigError: one of the patterns given means no group of the side that is read.
         """
         origin, other = self._sides(back=back)
         moved: list[Moved] = []
         with translation(self._flow, self._services, back=back) as translate:
-            for group, committed in origin.committed(self._wanted(groups, origin.names())).items():
+            names = [name for name in origin.names() if not name.startswith(_OWN)]
+            require_known(groups, names, self._spec.conn_id if back else self._spec.source_conn_id)
+            for group, committed in origin.committed(self._wanted(groups, names)).items():
                 found = [translate(place, position) for place, position in committed.items()]
                 wanted = dict(item for item in found if item is not None)
                 if not wanted or other.has_members(group):
@@ -74,7 +98,7 @@ class GroupSync:
 
     def _wanted(self, groups: Sequence[str], names: Sequence[str]) -> list[str]:
         patterns = groups or self._spec.groups
-        return [n for n in names if not n.startswith(_OWN) and any(fnmatchcase(n, p) for p in patterns)]
+        return [n for n in names if any(fnmatchcase(n, p) for p in patterns)]
 
     def _sides(self, *, back: bool) -> tuple[ClusterGroups, ClusterGroups]:
         from databus.kafka.client import ClientSettings

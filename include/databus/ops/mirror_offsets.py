@@ -88,11 +88,15 @@ def translate(flow: Flow, services: Services, place: Place, position: int, *, ba
     with translation(flow, services, back=back) as translated:
         found = translated(place, position)
     if found is None:
-        raise OffsetInvalidError(
-            f"flow {flow.name}: nothing of {place[0]}[{place[1]}] was mirrored yet",
-            hint="Name a topic and partition of the source; with --back of the target.",
-        )
+        raise _not_mirrored(flow, place)
     return found
+
+
+def _not_mirrored(flow: Flow, place: Place) -> OffsetInvalidError:
+    return OffsetInvalidError(
+        f"flow {flow.name}: nothing of {place[0]}[{place[1]}] was mirrored yet",
+        hint="Name a topic and partition of the source; with --back of the target.",
+    )
 
 
 def mapped(
@@ -111,12 +115,15 @@ def mapped(
 
     Raises:
         ConfigError: the flow is no mirror.
+        OffsetInvalidError: nothing of the partition was mirrored yet.
     """
     mirror_sink(flow)
     first, upto = offsets[0], FOREVER if offsets[1] is None else offsets[1]
     found: list[tuple[Place, Span]] = []
     with closing(KeptMap(flow.name, services)) as kept:
         stretches = kept.stretches(place, (first, upto), back=back)
+        if not stretches and not kept.stretches(place, (0, FOREVER), back=back):
+            raise _not_mirrored(flow, place)
     for other, group in groupby(stretches, key=lambda s: s.source if back else s.target):
         spans = [s.turned if back else s for s in known(list(group))]
         found += [(other, cut) for span in merged(spans) if (cut := span.within(first, upto)) is not None]

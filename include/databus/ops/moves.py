@@ -112,7 +112,7 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
         lies = "is where the flow stands" if order is Ordering.EQUAL else f"lies {order.value} {checkpoint.offset}"
         raise CheckpointConflictError(
             f"flow {flow.name}: cannot {action} to {end}, which {lies}",
-            hint="rewind goes back, skip goes forward; see `databus checkpoint show`.",
+            hint=f"rewind goes back, skip goes forward; see `databus checkpoint show {flow.name}`.",
         )
     passed = passed_over(services.store.history(flow.name, ALL_HISTORY), checkpoint.offset, end) if back else _NOTHING
     half = tuple(

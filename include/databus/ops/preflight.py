@@ -117,7 +117,7 @@ def require_passed(flow: Flow, findings: Sequence[Finding]) -> None:
     """
     errors = [f for f in findings if f.level is Level.ERROR]
     if errors:
-        text = "; ".join(f"{f.subject}: {f.message}" for f in errors)
+        text = "; ".join(dict.fromkeys(f"{f.subject}: {f.message}" for f in errors))
         hint = " ".join(dict.fromkeys(f.hint for f in errors if f.hint))
         retryable = any(f.retryable for f in errors)
         raise ConfigError(

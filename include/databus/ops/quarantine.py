@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
-from databus.core.errors import CheckpointConflictError, LeaseBusyError
+from databus.binlog.capture import TableCapture
+from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError
 from databus.core.flow import Flow
 from databus.core.plan import Plan
+from databus.core.receipts import CHECK
 from databus.ops.mediation import Said
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.records.store import RecordStore
@@ -26,6 +29,41 @@ def select(flow: Flow, services: Services, wanted: Selection) -> list[HeldRow]:
     """Return the rows that are meant, oldest first."""
     with held_rows(flow, services) as rows:
         return rows.select(wanted)
+
+
+def require_known(flow: Flow, services: Services, wanted: Selection) -> None:
+    """Refuse to look for what no row of the flow can have: a misspelt name must not read as "no rows".
+
+    Known are the stages and tables of rows in quarantine, whatever became of them, those that the flow has now, and
+    events of rows in quarantine.
+
+    Raises:
+        ConfigError: an unknown stage, table or event; names those that there are.
+    """
+    with held_rows(flow, services) as rows:
+        places = rows.places()
+        events = {row.event_id for row in rows.select(Selection(None, event_ids=wanted.event_ids))}
+    stages = sorted({CHECK, *(sink.sink_name for sink in flow.sinks), *(stage for stage, _ in places)})
+    if wanted.stage is not None and wanted.stage not in stages:
+        raise ConfigError(
+            f"flow {flow.name} has no stage {wanted.stage!r} that holds rows back", hint=f"Known: {', '.join(stages)}."
+        )
+    tables = sorted({table for _, table in places})
+    if wanted.table is not None and wanted.table not in tables and not _is_of(flow, wanted.table):
+        known = [*(f"{table} (in quarantine)" for table in tables), *flow.source.datasets()]
+        raise ConfigError(f"flow {flow.name} has no table {wanted.table!r}", hint=f"Known: {', '.join(known)}.")
+    if unknown := [event for event in wanted.event_ids if event not in events]:
+        raise ConfigError(
+            f"flow {flow.name} has no row {', '.join(unknown)} in quarantine",
+            hint=f"`databus quarantine list {flow.name}` names those that it has.",
+        )
+
+
+def _is_of(flow: Flow, table: str) -> bool:
+    database, _, name = table.partition(".")
+    if flow.source.kind != "mysql_binlog":
+        return any(fnmatchcase(shown, pattern) for pattern in flow.source.datasets() for shown in (table, name))
+    return TableCapture(flow.source.datasets())(database, name)
 
 
 def tally(flow: Flow, services: Services) -> dict[str, dict[str, int]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
-from databus.core.counts import SinkCounts
+from databus.core.counts import SinkCounts, by_sink
 from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, PlanChangedError, SinkSettingError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
@@ -58,6 +58,13 @@ class ReplayResult:
     discarded: int
     written: dict[str, int]
     sinks: dict[str, SinkCounts]
+
+    def line(self) -> str:
+        """Say in a line what became of the rows."""
+        return (
+            f"replay {self.number} of rows of batch {self.batch}: {self.replayed} replayed, {self.held} held again, "
+            f"{self.discarded} discarded; {by_sink(self.sinks) or 'no sink took any'}"
+        )
 
 
 def replay_rows(
@@ -187,7 +194,8 @@ class _Replays:
             written,
             sinks,
         )
-        log.warning("flow %s: %s by %s: %s", self._flow.name, result, self.said.who, self.said.why)
+        level = logging.WARNING if result.held else logging.INFO
+        log.log(level, "flow %s: %s, by %s: %s", self._flow.name, result.line(), self.said.who, self.said.why)
         return result
 
     def _commit(self, plan: Plan, done: Replayed) -> None:
@@ -216,7 +224,8 @@ class _Replays:
             raise PlanChangedError(
                 f"flow {self._flow.name} changed while replay {pending.batch} was half written "
                 f"(already in: {', '.join(closed.held)})",
-                hint="Put the former definition back, let `databus quarantine replay` finish, then change it.",
+                hint=f"Put the former definition back, let `databus quarantine replay {self._flow.name}` finish, then "
+                "change it.",
             )
         standing = self._standing()
         end = SequenceOffset(pending.range.end.sequence) if isinstance(pending.range.end, SequenceOffset) else None
@@ -257,7 +266,8 @@ class _Replays:
                 return OffsetRange(entry.previous, entry.offset)
         raise ConfigError(
             f"flow {self._flow.name}: neither a report nor the history says what range batch {batch} had",
-            hint="`databus quarantine export` gives the rows; write them by hand, then discard them.",
+            hint=f"`databus quarantine export {self._flow.name}` gives the rows; write them by hand, then discard "
+            "them.",
             code="quarantine_range_unknown",
         )
 

@@ -100,7 +100,7 @@ def batches_back(flow: str, history: Sequence[HistoryEntry], place: Offset, coun
         if entry is None or entry.previous is None:
             raise ConfigError(
                 f"flow {flow}: {count} batches back is asked for, but only {done} committed batches led to its place",
-                hint="See `databus checkpoint history`; older places can be named by time or position.",
+                hint=f"See `databus checkpoint history {flow}`; older places can be named by time or position.",
             )
         place = entry.previous
         history = [e for e in history if e.number < entry.number]
@@ -178,7 +178,8 @@ def _parsed(flow: Flow, text: str) -> Offset:
         return offset_from_json(json.loads(text))
     except (ValueError, CheckpointFormatError, OffsetInvalidError) as error:
         raise ConfigError(
-            f"flow {flow.name}: {text} is not an offset: {error}", hint="See `databus checkpoint show -o json`."
+            f"flow {flow.name}: {text} is not an offset: {error}",
+            hint=f"See `databus checkpoint show {flow.name} -o json`.",
         ) from None
 
 

@@ -80,7 +80,8 @@ class BatchFinder:
                 told.append(f"{stream}: {first} to {last}")
         return TraceNotRecordedError(
             f"flow {self._flow}: no recorded batch read {text}; recorded is {'; '.join(told) or 'nothing'}",
-            hint="It is not committed yet (see `databus lag`), before the flow's start, or of another server.",
+            hint=f"It is not committed yet (see `databus lag {self._flow}`), before the flow's start, or of another "
+            "server.",
         )
 
 

@@ -134,7 +134,7 @@ class HeldRows:
         if wanted.cause:
             conditions.append(q.cause.contains(wanted.cause, autoescape=True))
         if wanted.event_ids:
-            conditions.append(q.event_id.in_(wanted.event_ids[:_CHUNK_ROWS]))
+            conditions.append(q.event_id.in_(wanted.event_ids))
         return self._rows(sa.and_(sa.true(), *conditions), wanted.limit)
 
     def of_replay(self, number: int) -> list[HeldRow]:
@@ -156,6 +156,13 @@ class HeldRows:
             for became, stage, rows in connection.execute(wanted):
                 found.setdefault(str(became), {})[str(stage)] = int(rows)
         return found
+
+    def places(self) -> frozenset[tuple[str, str]]:
+        """Return (stage, table) of all rows, whatever became of them."""
+        q = t.quarantine.c
+        wanted = sa.select(q.stage, q.table_name).where(q.flow == self._flow).distinct()
+        with self._store.transaction() as connection:
+            return frozenset((str(stage), str(table)) for stage, table in connection.execute(wanted))
 
     def take_up(self, rows: Sequence[HeldRow], number: int, origin: int, said: tuple[str, str, datetime]) -> None:
         """Stamp rows with the replay that will write them; stamps of an earlier try of the number are taken off.

@@ -21,6 +21,7 @@ from databus.records.entry_reports import put_report
 from databus.records.ledger_pages import LedgerPages
 from databus.records.ledger_reports import LedgerReports, ReportFact
 from databus.records.page_rows import Page, of_flow, page_row, whole
+from databus.records.runs_left import RunsLeft, reports_of
 from databus.records.store import RecordStore
 
 NEWEST_KEPT = 1_000
@@ -44,10 +45,12 @@ class Merge:
     Attributes:
         gone: pages, and as many reports, of which another one tells from then on.
         single: pages of commits that are old enough and stay as they are.
+        runs: runs on which nothing hangs any more: their batches are told of by another run's part.
     """
 
     gone: int = 0
     single: int = 0
+    runs: int = 0
 
 
 class MergedPages:
@@ -62,18 +65,18 @@ class MergedPages:
         self._store, self._newest_kept = store, newest_kept
         self._pages, self._reports = LedgerPages(store), LedgerReports(store)
 
-    def surplus(self, before: datetime) -> Merge:
-        """Return what `merge` would do."""
-        return self._each(before, execute=False)
+    def surplus(self, before: datetime, results: sa.Select[int] | None = None) -> Merge:
+        """Return what `merge` would do, also after quality results of some ids are deleted: they hold no run then."""
+        return self._each(before, results, execute=False)
 
     def merge(self, before: datetime) -> Merge:
         """Merge what was paged before a time, aware UTC, in transactions of some pages; a second call does nothing.
 
         A kill leaves whole pages or whole parts; flows go on meanwhile.
         """
-        return self._each(before, execute=True)
+        return self._each(before, None, execute=True)
 
-    def _each(self, before: datetime, *, execute: bool) -> Merge:
+    def _each(self, before: datetime, results: sa.Select[int] | None, *, execute: bool) -> Merge:
         done = Merge()
         with self._store.transaction() as connection:
             flows = list(connection.execute(sa.select(t.ledger.c.flow).distinct().order_by(t.ledger.c.flow)).scalars())
@@ -83,11 +86,15 @@ class MergedPages:
                 continue
             generation, number = last
             back = _set_back_to(self._pages.amendments(flow, generation))
+            left = RunsLeft(self._store, results)
             for group in self._groups(flow, generation, number, back):
-                if execute and len(group) > 1:
-                    self._write(flow, generation, group)
+                if len(group) > 1 and execute:
+                    done.runs += self._write(flow, generation, group)
+                elif len(group) > 1:
+                    left.add(flow, group)
                 done.gone += len(group) - 1
                 done.single += len(group) == 1 and group[0].merged is None
+            done.runs += left.count()
         return done
 
     def _groups(
@@ -133,7 +140,8 @@ class MergedPages:
                 found.add(entry.number)
         return found
 
-    def _write(self, flow: str, generation: int, group: Sequence[HistoryEntry]) -> None:
+    def _write(self, flow: str, generation: int, group: Sequence[HistoryEntry]) -> int:
+        """Put one part in the place of pages and their reports; return how many runs went with them."""
         part, first = merged(group), group[0].number
         c = t.ledger.c
         mine = (c.flow == flow) & (c.generation == generation)
@@ -141,7 +149,7 @@ class MergedPages:
             pages = mine & c.number.between(first, part.number)
             there = connection.execute(sa.select(c.number, c.paged_at).where(pages).order_by(c.number)).all()
             if [row.number for row in there] != [entry.number for entry in group]:
-                return  # another process has merged them
+                return 0  # another process has merged them
             # What follows may be stored as a difference to what goes.
             after = of_flow(flow, generation).where(c.number == part.number + 1)
             rows = connection.execute(after).all()
@@ -155,17 +163,13 @@ class MergedPages:
                 connection.execute(t.ledger.update().where(at).values(entry=own["entry"], base=None))
                 chained = mine & (c.base == rows[0].base) & (c.number > behind.number)
                 connection.execute(t.ledger.update().where(chained).values(base=behind.number))
-            self._merge_reports(connection, flow, group, part)
+            return self._merge_reports(connection, flow, group, part)
 
     def _merge_reports(
         self, connection: sa.Connection, flow: str, group: Sequence[HistoryEntry], part: HistoryEntry
-    ) -> None:
+    ) -> int:
         b, r, q = t.batches.c, t.runs.c, t.quality_results.c
-        plans = {(entry.batch, entry.plan_hash) for entry in group}
-        wanted = (b.flow == flow) & b.batch.between(group[0].batch, part.batch)
-        columns = (b.id, b.batch, b.plan_hash, b.run, b.spec_hash, b.code_version)
-        found = [row for row in connection.execute(sa.select(*columns).where(wanted).order_by(b.batch))
-                 if (row.batch, row.plan_hash) in plans]  # fmt: skip
+        found = reports_of(connection, flow, group)
         for begin in range(0, len(found), _IDS):
             ids = [row.id for row in found[begin : begin + _IDS]]
             connection.execute(t.batches.delete().where(b.id.in_(ids)))
@@ -180,8 +184,11 @@ class MergedPages:
         runs = sorted({row.run for row in found} - {found[-1].run})
         judged = sa.exists().where((q.flow == r.flow) & (q.run_id == r.run_id))
         moved = sa.exists().where(b.run == r.id)
+        gone = 0
         for begin in range(0, len(runs), _IDS):
-            connection.execute(t.runs.delete().where(r.id.in_(runs[begin : begin + _IDS]) & ~judged & ~moved))
+            free = r.id.in_(runs[begin : begin + _IDS]) & ~judged & ~moved
+            gone += connection.execute(t.runs.delete().where(free)).rowcount
+        return gone
 
 
 def _set_back_to(amendments: Sequence[Page]) -> list[Offset]:

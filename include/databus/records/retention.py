@@ -29,11 +29,13 @@ class RecordRetention:
         self._store = store
 
     def surplus(self, before: datetime) -> dict[str, int]:
-        """Return table → rows that `prune` would delete; runs that lose their last record with them not counted."""
+        """Return table → rows that `prune` would delete."""
+        old = _old(before)
+        counted = {**old, t.runs.name: _runs_of(old[t.quality_results.name])}
         with self._store.transaction() as connection:
             return {
-                name: connection.execute(sa.select(sa.func.count()).select_from(old.subquery())).scalar_one()
-                for name, old in _old(before).items()
+                name: connection.execute(sa.select(sa.func.count()).select_from(rows.subquery())).scalar_one()
+                for name, rows in counted.items()
             }
 
     def prune(self, before: datetime) -> dict[str, int]:
@@ -50,7 +52,7 @@ class RecordRetention:
                     ids = list(connection.execute(old.order_by(table.c.id).limit(_CHUNK)).scalars())
                     if not ids:
                         break
-                    runs = _runs_of(connection, ids) if table is t.quality_results else []
+                    runs = list(connection.execute(_runs_of(ids)).scalars()) if table is t.quality_results else []
                     gone[name] += connection.execute(table.delete().where(table.c.id.in_(ids))).rowcount
                     gone[t.runs.name] += connection.execute(t.runs.delete().where(t.runs.c.id.in_(runs))).rowcount
         return gone
@@ -97,13 +99,18 @@ def _old(before: datetime) -> Mapping[str, sa.Select[int]]:
     }
 
 
-def _runs_of(connection: sa.Connection, results: list[int]) -> list[int]:
+def old_results(before: datetime) -> sa.Select[int]:
+    """Return the ids of the quality results that `RecordRetention.prune` deletes."""
+    return _old(before)[t.quality_results.name]
+
+
+def _runs_of(results: list[int] | sa.Select[int]) -> sa.Select[int]:
     """Return the runs of quality results that moved no batch: nothing else hangs on them."""
-    q = t.quality_results.c
+    q = t.quality_results.alias()
     moved = sa.exists().where(t.batches.c.run == t.runs.c.id)
-    wanted = (
+    return (
         sa.select(t.runs.c.id)
-        .join(t.quality_results, (q.flow == t.runs.c.flow) & (q.run_id == t.runs.c.run_id))
-        .where(q.id.in_(results) & ~moved)
+        .join(q, (q.c.flow == t.runs.c.flow) & (q.c.run_id == t.runs.c.run_id))
+        .where(q.c.id.in_(results) & ~moved)
+        .distinct()
     )
-    return list(connection.execute(wanted).scalars())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from databus.core.counts import TableCounts
+from databus.core.counts import TableCounts, state_of
 from databus.core.offsets import Offset
 from databus.core.report import CheckResult
 from databus.records.batch_record import BatchRecord
@@ -77,8 +77,8 @@ class RunSummary:
 
     @property
     def state(self) -> str:
-        """Whether all is well: "rejected" when a sink refused rows, else "ok"."""
-        return "rejected" if any(sink.rejected for sink in self.sinks) else "ok"
+        """How it went: "rejected" when a sink refused rows, "quarantined" when checks held some back, else "ok"."""
+        return state_of(sum(sink.rejected for sink in self.sinks), self.total.quarantined)
 
     @property
     def reconciled(self) -> bool:

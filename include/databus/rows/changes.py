@@ -32,12 +32,14 @@ class Changes:
         tables: schemas as the transforms so far left them: renamed, dropped, rewritten columns.
         fields: schema_id → its columns and where each is stored.
         edited: schema_ids whose stored images no longer match their fields.
+        compared: whether who made it says itself which columns no table has.
     """
 
     rows: Any
     tables: tuple[TableSchema, ...]
     fields: Mapping[int, tuple[Field, ...]]
     edited: frozenset[int] = frozenset()
+    compared: bool = False
 
     @classmethod
     def of(cls, rows: Any, tables: Sequence[TableSchema]) -> Changes:

@@ -44,7 +44,7 @@ def columns_of(
         present = [field.column.name for field in fields if field]
         if present:
             yield schema, present
-    if unseen and not explicit and changes.tables:
+    if unseen and not explicit and changes.tables and not changes.compared:
         _log.warning("%s: no table of this batch has the column %s", what, ", ".join(sorted(unseen)))
 
 

@@ -104,9 +104,10 @@ def log_change(flow: str, before: Pace, after: Pace, effort: Effort, batching: B
     bounds = after.to_json(batching) or _bounds(batching)
     if after.share < before.share:
         log.warning(
-            "flow %s: the sinks took %.1f s for %d rows and turned requests away %d times%s: "
-            "the next batch has at most %d rows, %d bytes",
-            flow, effort.seconds, effort.rows, effort.turned_away, ", at a repeated attempt" if effort.retried else "",
+            "flow %s: the sinks took %.1f s for %d rows%s%s: the next batch has at most %d rows, %d bytes",
+            flow, effort.seconds, effort.rows,
+            f" and turned requests away {effort.turned_away} times" if effort.turned_away else "",
+            ", at a repeated attempt" if effort.retried else "",
             bounds["rows"], bounds["bytes"],
         )  # fmt: skip
     else:

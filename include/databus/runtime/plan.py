@@ -86,7 +86,7 @@ def next_plan(
         raise CheckpointConflictError(
             f"flow {session.flow.name}: the unfinished batch {batch - 1} was planned over a range "
             "that the source no longer offers",
-            hint="Compare `databus checkpoint show` with the server's log before going on.",
+            hint=f"Compare `databus checkpoint show {session.flow.name}` with the server's log before going on.",
         )
     if proposed.passed:
         _note(session, lease, LostRange(proposed.range, proposed.passed))

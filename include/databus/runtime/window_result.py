@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.checkpoint import Checkpoint
-from databus.core.counts import SinkCounts
+from databus.core.counts import SinkCounts, state_of
 from databus.core.lag import Headroom, eta_s
 from databus.core.receipts import WriteReceipt
 from databus.core.report import BatchReport
@@ -62,8 +62,8 @@ class WindowResult:
 
     @property
     def state(self) -> str:
-        """Whether all is well: "rejected" when a sink refused rows, else "ok"."""
-        return "rejected" if any(counts.rejected for counts in self.sinks.values()) else "ok"
+        """How it went: "rejected" when a sink refused rows, "quarantined" when checks held some back, else "ok"."""
+        return state_of(sum(counts.rejected for counts in self.sinks.values()), self.quarantined)
 
     def summary(self) -> dict[str, Any]:
         """Return the figures as plain JSON."""

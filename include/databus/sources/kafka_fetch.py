@@ -79,9 +79,14 @@ class Fetcher:
     """
 
     def __init__(
-        self, settings: ClientSettings, isolation: str, extra: Mapping[str, Any], stretches: Sequence[Stretch]
+        self,
+        settings: ClientSettings,
+        isolation: str,
+        extra: Mapping[str, Any],
+        stretches: Sequence[Stretch],
+        flow: str,
     ):
-        self._settings, self._stretches = settings, stretches
+        self._settings, self._stretches, self._flow = settings, stretches, flow
         config = {**_SETTINGS, **extra, "isolation.level": isolation, "group.id": "databus.reader"}
         self._key = ("kafka reader", settings, config)
         found = cast("_Opened | None", kept.take(self._key))
@@ -206,7 +211,8 @@ class Fetcher:
                 f"{self._settings.conn_id}: {where}: the log was cut back and written anew since it was read: "
                 f"{error.str()}",
                 hint="An unclean leader election replaced records that were read already. "
-                "Skip knowingly: `databus checkpoint skip FLOW --to … --reason … --execute`.",
+                f"Skip knowingly: `databus checkpoint skip {self._flow} latest --reason … --execute`, or up to a time "
+                "in place of latest.",
             )
         if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
             raise OffsetPurgedError(

@@ -34,7 +34,9 @@ class RawKafkaSplit(KafkaSplit):
         stretches = [stretch for stretch in self.stretches if mine(stretch.partition)]
         if not stretches:
             return
-        with closing(Fetcher(self.client, self.spec.isolation, self.spec.consumer, stretches).read()) as fetched:
+        with closing(
+            Fetcher(self.client, self.spec.isolation, self.spec.consumer, stretches, self.flow).read()
+        ) as fetched:
             for stretch, messages in fetched:
                 records = self._records(stretch, messages)
                 kept = self._without_origin(records)

@@ -31,6 +31,7 @@ class KafkaSplit:
         schemas: topic → its schemas.
         server: id of the cluster, part of event ids.
         client: how to reach the cluster.
+        flow: who reads, for messages.
         registry: how to reach the schema registry that describes keys or values.
     """
 
@@ -39,6 +40,7 @@ class KafkaSplit:
     schemas: Mapping[str, tuple[TableSchema, ...]]
     server: str
     client: ClientSettings = field(repr=False)
+    flow: str
     registry: RegistrySettings | None = field(default=None, repr=False)
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -75,7 +77,7 @@ class KafkaSplit:
         return {form: SchemaDecoder(self.registry, form) for form in self.spec.registry_formats()}
 
     def _fetched(self) -> Iterator[tuple[Stretch, list[Message]]]:
-        return Fetcher(self.client, self.spec.isolation, self.spec.consumer, self.stretches).read()
+        return Fetcher(self.client, self.spec.isolation, self.spec.consumer, self.stretches, self.flow).read()
 
 
 def record(message: Message) -> Record:

@@ -219,6 +219,7 @@ class KafkaTopicsSource:
                 {s.topic: schemas[s.topic] for s in piece},
                 self._cluster.id,
                 self._client,
+                self._flow,
                 self._registry,
             )
             for piece in pieces

@@ -69,7 +69,7 @@ class MysqlBinlogSource:
         self._filters = RowFilters(spec.row_filters)
         self._server = MysqlServer(connection, spec.flavor)
         self._dumps = MysqlDumps(self._server, context.server_ids)
-        self._positions = MysqlPositions(self._server, self._dumps.open)
+        self._positions = MysqlPositions(self._server, self._dumps.open, context.flow)
         self._failover = MysqlFailover(self._server, self._positions)
         self._former_places = FormerPlaces(self._server, self._positions)
         self._stores = FlowStores(self._server, context.settings.segment_store, context.flow)
@@ -324,7 +324,7 @@ class MysqlBinlogSource:
             kept = self._relay.first_after(offset)
             if kept is None or error.missing is None or kept.compare(error.missing.end) is not Ordering.BEFORE:
                 raise
-            raise purged(self._server.place, offset, kept) from None
+            raise purged(self._server.place, offset, kept, self._context.flow) from None
         return None
 
     def _check_history(self, offset: BinlogOffset) -> None:

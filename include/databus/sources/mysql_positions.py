@@ -35,9 +35,10 @@ OpenDump = Callable[[DumpRequest], Dump]
 class MysqlPositions:
     """Resolves places in one server's log."""
 
-    def __init__(self, server: MysqlServer, open_dump: OpenDump):
+    def __init__(self, server: MysqlServer, open_dump: OpenDump, flow: str):
         self._server = server
         self._open_dump = open_dump
+        self._flow = flow
 
     def named(self, start: str) -> BinlogOffset:
         """Return the place that a flow's `start` names.
@@ -295,7 +296,7 @@ class MysqlPositions:
     def _missing(self, offset: BinlogOffset, files: list[LogFile]) -> None:
         earliest, place = files[0], self._server.place
         if _of_one_log(offset, earliest) and offset.file_number < earliest.number:
-            raise purged(place, offset, self.file_start(earliest))
+            raise purged(place, offset, self.file_start(earliest), self._flow)
         raise OffsetInvalidError(
             f"{place}: the server has no log file {offset.file}; it has {earliest.name} to {files[-1].name}",
             hint="The log was reset (RESET MASTER) or renamed, or the checkpoint is of another server.",

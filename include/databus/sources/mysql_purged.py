@@ -9,7 +9,7 @@ from databus.core.gtid import MysqlGtidSet
 from databus.core.offsets import BinlogOffset, OffsetRange
 
 _CHOICES = (
-    "Nothing was moved. Choose: `databus checkpoint skip FLOW --past-gap --reason … --execute` passes over the range "
+    "Nothing was moved. Choose: `databus checkpoint skip {flow} --past-gap --reason … --execute` passes over the range "
     "knowingly and names it as a gap; or read it from another server that still has it, by pointing the connection "
     "there. Repair by a new snapshot of the touched tables is not available yet. Raise binlog_expire_logs_seconds."
 )
@@ -29,19 +29,20 @@ def purged_at_start(error: OffsetPurgedError) -> OffsetPurgedError:
     return told
 
 
-def purged(place: str, offset: BinlogOffset, first: BinlogOffset) -> OffsetPurgedError:
+def purged(place: str, offset: BinlogOffset, first: BinlogOffset, flow: str) -> OffsetPurgedError:
     """Return the error for an offset whose log is gone, with the missing range.
 
     Args:
         place: the server, for the message.
         offset: where reading had to go on.
         first: the first place that can still be read, of the same server.
+        flow: who reads, for the hint.
     """
     # XA transactions that were pending before the gap may be resolved behind it: they stay pending.
     end = replace(first, timeline=offset.timeline, prepared=offset.prepared)
     error = OffsetPurgedError(
         f"{place}: the log from {offset} to {first} was deleted from the server{_transactions(offset, first)}",
-        hint=_CHOICES,
+        hint=_CHOICES.format(flow=flow),
     )
     error.missing = OffsetRange(offset, end)
     return error

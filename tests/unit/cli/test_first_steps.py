@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,14 +47,15 @@ def test_a_preview_shows_the_first_rows_and_the_count(capsys: pytest.CaptureFixt
         }
         for number in range(1000)
     ]
-    quarantine._preview(rows, Format.TABLE)
+    quarantine._preview(rows, "orders", Format.TABLE)
     shown = capsys.readouterr()
     assert len(shown.out) < 20_000
     assert "e19" in shown.out
     assert "e20" not in shown.out
-    assert "The first 20 of 1000" in " ".join(shown.err.split())
+    told = " ".join(shown.err.split())
+    assert "The first 20 of 1000; `databus quarantine list orders --limit 1000` shows all." in told
     assert "1000 rows are meant" in " ".join(shown.err.split())
-    quarantine._preview(rows, Format.JSON)
+    quarantine._preview(rows, "orders", Format.JSON)
     assert len(json.loads(capsys.readouterr().out)) == 1000
 
 
@@ -104,3 +107,74 @@ def test_validate_asks_no_server_unless_told_to(tmp_path: Path, monkeypatch: pyt
     lost = CliRunner().invoke(app, [*words, "--connect"])
     assert lost.exit_code == 2
     assert any("lost" in str(row["problem"]) for row in json.loads(lost.stdout))
+
+
+def test_lag_says_which_connection_is_missing_once_for_all_flows_and_what_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DATABUS_SANDBOX", raising=False)
+    monkeypatch.delenv("AIRFLOW_CONN_ZOOKEEPER_DEFAULT", raising=False)
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(FLOW.format(name=name))
+    words = ["lag", "--dags", str(tmp_path)]
+    told = CliRunner().invoke(app, words)
+    assert told.exit_code == 2
+    assert {"one", "two"} <= set(told.stdout.split())
+    (line,) = [line for line in told.stderr.splitlines() if "no connection" in line]
+    assert line.startswith("one, two: no connection 'zookeeper_default': ")
+    assert line.count("in the environment") == 1
+    assert "Set AIRFLOW_CONN_ZOOKEEPER_DEFAULT" in told.stderr
+    (tmp_path / "bad.py").write_text("from databus import Kafka\nKafka(topc='x')\n")
+    rows = CliRunner().invoke(app, [*words, "-o", "json"])
+    assert ["zookeeper_default" in row["error"] for row in json.loads(rows.stdout)] == [True, True]
+    assert "not readable" in rows.stderr
+
+
+def test_where_no_file_is_readable_list_says_so_and_validate_says_what_to_do(tmp_path: Path) -> None:
+    texts = {
+        "name": "from databus import Flow, Mock\n\nflow = Flow(name='a', source=Mock(rows=1), sinks=(Nop(),))\n",
+        "dag": "from databus import Flow\n\ndag = flow_dg(Flow)\n",
+        "module": "import databus\n\nimport no_such_module\n",
+        "syntax": "import databus\n\nflow = (\n",
+        "end": "import databus\n\nraise SystemExit(1)\n",
+        "zero": "import databus\n\n1 / 0\n",
+        "twice": "from databus import Mock\n\nMock()\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    listed = CliRunner().invoke(app, ["flows", "list", "--dags", str(tmp_path)])
+    assert (listed.exit_code, listed.stdout) == (2, "")
+    told = listed.stderr.splitlines()
+    assert (told[0], told[-1]) == ("no flow is readable", "`databus flows validate` says what to do.")
+    assert sum(line.startswith("not readable: ") for line in told) == len(texts)
+    judged = CliRunner().invoke(app, ["flows", "validate", "--dags", str(tmp_path), "-o", "json"])
+    assert judged.exit_code == 2
+    rows = {Path(row["file"]).stem: row for row in json.loads(judged.stdout)}
+    assert all(f"{tmp_path / name}.py:3: " in row["problem"] for name, row in rows.items())
+    hints = {name: row["hint"] for name, row in rows.items()}
+    assert hints["name"].startswith("Is it `from databus import Noop`? ")
+    assert hints["dag"].startswith("Is it `from databus.airflow import flow_dag`? ")
+    assert {name for name, hint in hints.items() if not hint} == set()
+    assert str(tmp_path / "zero.py") in hints["zero"]
+    assert rows["twice"]["problem"].endswith(": Mock: give rows=, rows_per_second=, or both")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    none = CliRunner().invoke(app, ["flows", "list", "--dags", str(empty)])
+    assert (none.exit_code, none.stderr.split(":")[0]) == (0, "no flows")
+
+
+def test_reading_dag_files_shows_no_chatter_of_libraries(tmp_path: Path) -> None:
+    """Airflow, once a file imports it, shows the INFO of every library."""
+    (tmp_path / "chatty.py").write_text(
+        "import logging\nfrom databus import Flow, Mock, Noop\nfrom databus.airflow import flow_dag\n"
+        "logging.getLogger('great_expectations').info('Skipping registering function')\n"
+        "logging.getLogger('mine').warning('this matters')\n"
+        "dag = flow_dag(Flow(name='chatty', source=Mock(rows=1), sinks=(Noop(),)))\n"
+    )
+    environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path / "airflow"), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-m", "databus.cli.main", "flows", "validate", "--dags", str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "chatty" in done.stdout
+    assert "Skipping" not in done.stderr
+    assert "this matters" in done.stderr

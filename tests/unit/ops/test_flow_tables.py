@@ -36,7 +36,7 @@ from databus.core.wanted import TablesNow, wants_from_json, wants_to_json
 from databus.observe.clock import SystemClock
 from databus.ops.flow_tables import compare
 from databus.ops.flow_wants import wants_of
-from databus.ops.preflight import require_tables
+from databus.ops.preflight import require_passed, require_tables
 from databus.runtime.context import Services
 from databus.sources.kafka_rows import tables_of
 from databus.sources.mock import Mock
@@ -194,6 +194,26 @@ def test_row_filters_of_the_source_are_compared() -> None:
     found = wrong(flow(source={"row_filters": filters}), now(ORDERS, KEYLESS))
     assert {f.code for f in found} == {"row_filter"}
     assert ["only integers" in found[0].message, "no primary key" in found[1].message] == [True, True]
+
+
+def test_a_bad_column_of_a_row_filter_is_one_error() -> None:
+    filters = (ModuloPartition(tables="shop.orders", column="custmer", modulus=2, remainders=(0,)),)
+    finding = only(flow(source={"row_filters": filters}, tables=("shop.orders",)), now(ORDERS))
+    assert finding.code == "row_filter"
+    assert "custmer" in finding.message
+
+
+def test_what_a_finding_says_is_not_said_by_a_warning_or_by_its_subject_too(caplog: pytest.LogCaptureFixture) -> None:
+    finding = only(flow(DropColumns("emial")))
+    assert "no table of the flow has a column 'emial'" in finding.message
+    assert caplog.text == ""
+    key = only(flow(DropColumns("id", tables=("shop.orders",))))
+    assert key.subject.startswith("transform drop")
+    assert key.message.startswith("id is part of the primary key")
+    repeated = Finding("table a", Level.ERROR, "is not there", "Make it.", "source_table_missing")
+    with pytest.raises(ConfigError) as refused:
+        require_passed(flow(), [repeated, repeated])
+    assert refused.value.message.count("is not there") == 1
 
 
 def test_a_table_without_a_key_is_an_error_where_a_sink_needs_one() -> None:

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from databus import Flow, Noop
+import pytest
+
+from databus import Flow, MysqlBinlog, Noop
 from databus.connections.environment import EnvironmentConnections
+from databus.core.connections import Connection
+from databus.core.errors import ConnectionMissingError
 from databus.core.offsets import SequenceOffset
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
-from databus.ops.lag import measure
+from databus.ops.lag import measure, measure_each
 from databus.runtime.context import Services
 from databus.sources.mock import Mock
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.contract.amendments import FLOW, move
 
 
+def services_of(store: Any) -> Services:
+    recorder: Any = None
+    return Services(Settings("test", "", ""), EnvironmentConnections({}), store, None, recorder, SystemClock())
+
+
 def test_the_sink_furthest_behind_counts() -> None:
     store: Any = MemoryCheckpoints()
-    recorder: Any = None
-    services = Services(Settings("test", "", ""), EnvironmentConnections({}), store, None, recorder, SystemClock())
+    services = services_of(store)
     flow = Flow(name=FLOW, source=Mock(rows=10), sinks=(Noop(name="kafka"), Noop(name="search")))
     lease: Any = store.claim(FLOW, "run-1", wait_s=0)
     store.start(FLOW, lease, SequenceOffset(0), "run-1")
@@ -28,3 +36,28 @@ def test_the_sink_furthest_behind_counts() -> None:
 
     assert store.load(FLOW).offset == SequenceOffset(5)
     assert measure(flow, services).committed == str(SequenceOffset(0))
+
+
+def test_a_missing_connection_of_the_source_is_named_before_the_first_run_too() -> None:
+    flow = Flow(name="lost", source=MysqlBinlog(conn_id="away", tables=("shop.orders",)), sinks=(Noop(),))
+    with pytest.raises(ConnectionMissingError, match="no connection 'away'") as refused:
+        measure(flow, services_of(MemoryCheckpoints()))
+    assert "AIRFLOW_CONN_AWAY" in refused.value.hint
+
+
+def test_a_zookeeper_that_is_away_is_waited_for_once_and_hides_no_other() -> None:
+    asked = []
+
+    class Asked(EnvironmentConnections):
+        def get(self, conn_id: str) -> Connection:
+            asked.append(conn_id)
+            return super().get(conn_id)
+
+    flows = [
+        Flow(name=n, source=Mock(rows=1), sinks=(Noop(),), zookeeper=z)
+        for n, z in (("a", "z1"), ("b", "z1"), ("c", "z2"))
+    ]
+    found = measure_each(flows, Asked({}))
+    assert asked == ["z1", "z2"]
+    assert [f.flow for f in found] == ["a", "b", "c"]
+    assert [f.error and f.error.code for f in found] == ["connection_missing"] * 3

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from databus.cli.main import app
 from databus.cli.quality import sparkline
+from databus.core.errors import ConfigError
 from databus.core.expectations import BY_ROW, Expectation
 from databus.records import data_docs
 from databus.records.data_docs import DataDocs
@@ -121,3 +122,13 @@ def test_the_command_prints_results_and_trend(tmp_path: Path, monkeypatch: pytes
     assert table.exit_code == 0
     assert "▁█▂" in table.stdout
     assert "not judged: expect_column_mean_to_be_between" in table.stderr
+
+
+def test_the_command_refuses_a_flow_that_there_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABUS_RECORDS_URL", f"sqlite:///{tmp_path / 'records.db'}")
+    text = "from databus import Flow, Mock, Noop\nflow = Flow(name='fresh', source=Mock(rows=1), sinks=(Noop(),))\n"
+    (tmp_path / "fresh.py").write_text(text)
+    assert CliRunner().invoke(app, ["quality", "fresh", "--dags", str(tmp_path)]).exit_code == 0
+    refused = CliRunner().invoke(app, ["quality", "frsh", "--dags", str(tmp_path)])
+    assert isinstance(refused.exception, ConfigError)
+    assert "Did you mean fresh?" in refused.exception.hint

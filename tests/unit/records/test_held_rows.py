@@ -38,6 +38,9 @@ def test_what_nobody_decided_is_held_oldest_batch_first(rows: HeldRows) -> None:
     assert held(rows) == [("e3", "check"), ("e1", "check"), ("e2", "check"), ("e2", "index")]
     assert rows.tally() == {"held": {"check": 3, "index": 1}}
     assert held(rows, stage="index") == [("e2", "index")]
+    many = tuple(f"x{number}" for number in range(1_000))
+    assert held(rows, event_ids=(*many, "e3")) == [("e3", "check")]
+    assert rows.places() == {("check", "shop.orders"), ("index", "shop.orders")}
     assert held(rows, event_ids=("e2",)) == [("e2", "check"), ("e2", "index")]
     assert held(rows, cause="100%_x") == [("e2", "index")]
     assert held(rows, cause="1%x") == []

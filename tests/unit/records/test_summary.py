@@ -24,6 +24,7 @@ def test_batches_add_up(store):
     assert (total.start, total.end) == (BinlogOffset("bin.000001", 100), BinlogOffset("bin.000001", 300))
     assert total.tables == {"shop.items": TableCounts(4, 0, 0, 4), "shop.orders": TableCounts(20, 2, 2, 16)}
     assert total.total == TableCounts(24, 2, 2, 20)
+    assert total.state == "quarantined"
     assert total.reconciled
     assert total.bytes == 8192
     assert total.durations_ms == {"plan": 20.0, "read": 41.0}
@@ -51,4 +52,5 @@ def test_rows_not_accounted_for_show(store):
 def test_an_idle_run_sums_to_nothing(store):
     total = summary_of(store)
     assert (total.batches, total.start, total.tables, total.watermark) == ((), None, {}, None)
+    assert total.state == "ok"
     assert total.reconciled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from databus import Batching
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.offsets import SequenceOffset
 from databus.core.receipts import WriteReceipt
-from databus.runtime.pace import LEAST_SHARE, Effort, Pace, turned_away
+from databus.runtime.pace import LEAST_SHARE, Effort, Pace, log_change, turned_away
 
 BATCHING = Batching(max_rows=100_000, max_bytes=64 << 20, dispatch_seconds=10)
 LEAST = int(100_000 * LEAST_SHARE) + 1
@@ -112,3 +113,12 @@ def test_it_stands_in_the_checkpoint() -> None:
 def test_retries_are_read_from_receipts() -> None:
     slow = WriteReceipt("search", 0, 1, 5, outputs={"": {"retries": 2}, "index": {"created": 5}})
     assert turned_away([slow, slow, WriteReceipt("kafka", 0, 1, 5, outputs={"t[0]": {"records": 5}})]) == 4
+
+
+def test_a_smaller_batch_is_explained_by_what_happened_alone(caplog: pytest.LogCaptureFixture) -> None:
+    for effort in (Effort(500, 500, 31.0), Effort(500, 500, 1.0, turned_away=2), Effort(500, 500, 1.0, retried=True)):
+        log_change("orders", Pace(), Pace(0.5), effort, BATCHING)
+    slow, away, again = (record.getMessage().partition(": the next batch")[0] for record in caplog.records)
+    assert slow == "flow orders: the sinks took 31.0 s for 500 rows"
+    assert away == "flow orders: the sinks took 1.0 s for 500 rows and turned requests away 2 times"
+    assert again == "flow orders: the sinks took 1.0 s for 500 rows, at a repeated attempt"

@@ -61,7 +61,9 @@ class Scripted:
 def fetched(monkeypatch: pytest.MonkeyPatch, stretches: list[Stretch], *answers: list[Message]) -> list[Any]:
     settings = ClientSettings("east", "nowhere:1")
     monkeypatch.setattr(ClientSettings, "consumer", lambda *_: Scripted(*answers))
-    return [(s.partition, [m.offset() for m in found]) for s, found in Fetcher(settings, "", {}, stretches).read()]
+    return [
+        (s.partition, [m.offset() for m in found]) for s, found in Fetcher(settings, "", {}, stretches, "orders").read()
+    ]
 
 
 def test_what_lies_behind_the_end_and_the_end_itself_close_a_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +75,9 @@ def test_what_lies_behind_the_end_and_the_end_itself_close_a_stretch(monkeypatch
     assert fetched(monkeypatch, [stretch], [message(6)], [message(4, 1), message(8)]) == [(0, [6]), (0, [8])]
     with pytest.raises(SourceDivergedError, match="offset 6 came behind 6"):
         fetched(monkeypatch, [stretch], [message(6)], [message(6), message(7)])
+    with pytest.raises(SourceDivergedError, match="cut back") as refused:
+        fetched(monkeypatch, [stretch], [message(7, error=KafkaError(KafkaError._LOG_TRUNCATION))])
+    assert "`databus checkpoint skip orders latest --reason … --execute`" in refused.value.hint
 
 
 def test_runs_are_taken_as_single_messages_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +110,7 @@ def split(monkeypatch: pytest.MonkeyPatch, found: dict[int, list[Message]], leav
     monkeypatch.setattr(kafka_fetch.Fetcher, "read", read)
     monkeypatch.setattr(ClientSettings, "consumer", lambda *_: Scripted())
     stretches = tuple(Stretch("t", p, 0, of[-1].offset() + 1) for p, of in found.items())
-    return RawKafkaSplit(mirror.source, stretches, {"t": (SCHEMA,)}, "c1", ClientSettings("east", "nowhere:1"))  # type: ignore[arg-type]
+    return RawKafkaSplit(mirror.source, stretches, {"t": (SCHEMA,)}, "c1", ClientSettings("east", "nowhere:1"), "copy")  # type: ignore[arg-type]
 
 
 def test_records_are_handed_on_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,17 +16,20 @@ PENDING = (PreparedTransaction("X'78',X'',1", "b.000001", 4, 90),)
 
 def test_the_missing_range_is_exact_and_survives_pickling() -> None:
     standing = BinlogOffset("b.000002", 500, f"{UUID}:1-10", server="s", timeline=2, prepared=PENDING)
-    error = pickle.loads(pickle.dumps(purged("db", standing, BinlogOffset("b.000004", 4, f"{UUID}:1-25", server="s"))))
+    error = pickle.loads(
+        pickle.dumps(purged("db", standing, BinlogOffset("b.000004", 4, f"{UUID}:1-25", server="s"), "orders"))
+    )
     assert f"{UUID}:11-25" in error.message
+    assert "`databus checkpoint skip orders --past-gap --reason" in error.hint
     assert error.missing.start == standing
     assert error.missing.end == BinlogOffset("b.000004", 4, f"{UUID}:1-25", "mysql", "s", 2, PENDING)
 
 
 def test_files_without_transactions_are_said_to_miss_none() -> None:
     standing = BinlogOffset("b.000002", 500, f"{UUID}:1-10", server="s")
-    message = purged("db", standing, BinlogOffset("b.000004", 4, f"{UUID}:1-10", server="s")).message
+    message = purged("db", standing, BinlogOffset("b.000004", 4, f"{UUID}:1-10", server="s"), "orders").message
     assert "no transaction is missing" in message
-    assert "missing are" not in purged("db", standing, BinlogOffset("b.000004", 4, "", server="s")).message
+    assert "missing are" not in purged("db", standing, BinlogOffset("b.000004", 4, "", server="s"), "orders").message
 
 
 @pytest.mark.parametrize(

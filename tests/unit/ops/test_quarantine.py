@@ -1,0 +1,95 @@
+"""What may be asked of a quarantine: names that no row of the flow can have are refused, not told as "no rows"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from databus import Elasticsearch, Flow, Kafka, KafkaTopics, MysqlBinlog
+from databus.connections.environment import EnvironmentConnections
+from databus.core.counts import SinkCounts
+from databus.core.errors import ConfigError
+from databus.core.receipts import RejectedRow
+from databus.core.settings import Settings
+from databus.observe.clock import SystemClock
+from databus.ops.mirror_groups import require_known as require_groups
+from databus.ops.quarantine import require_known
+from databus.ops.quarantine_replay import ReplayResult
+from databus.records.held_rows import Selection
+from databus.records.recorder import SqlRecorder
+from databus.records.store import RecordStore
+from databus.runtime.context import Services
+
+SINKS = (Kafka(conn_id="k", topic="t"), Elasticsearch(conn_id="e", name="search"))
+FLOW = Flow(name="orders", source=MysqlBinlog(conn_id="m", tables=("shop.*", "re:crm\\.c.*")), sinks=SINKS)
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    with SqlRecorder(RecordStore(url)) as recorder:
+        held = [("e1", "shop.orders", "check"), ("e2", "old.table", "former")]
+        rows = [RejectedRow(event, table, None, "a cause", stage, "b.1:4", "{}") for event, table, stage in held]
+        recorder.quarantine("orders", 1, rows)
+        nothing: Any = None
+        yield Services(Settings("t", "", url), EnvironmentConnections({}), nothing, nothing, recorder, SystemClock())
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Selection(),
+        Selection(stage="check"),
+        Selection(stage="search"),  # a sink of the flow that has refused nothing
+        Selection(stage="former"),  # one that the flow had
+        Selection(table="shop.items"),
+        Selection(table="crm.customers"),
+        Selection(table="old.table"),
+        Selection(event_ids=("e1", "e2")),
+        Selection(cause="none has it"),
+    ],
+)
+def test_what_rows_may_have_is_looked_for(services: Services, wanted: Selection) -> None:
+    require_known(FLOW, services, wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named", "known"),
+    [
+        (Selection(stage="foo"), "'foo'", "Known: check, former, kafka, search."),
+        (Selection(stage=""), "''", "check, former"),
+        (Selection(table="shops.orders"), "'shops.orders'", "shop.orders (in quarantine), shop.*"),
+        (Selection(event_ids=("e1", "e3")), "e3", "`databus quarantine list orders`"),
+    ],
+)
+def test_what_no_row_can_have_is_refused(services: Services, wanted: Selection, named: str, known: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        require_known(FLOW, services, wanted)
+    assert named in refused.value.message
+    assert known in refused.value.hint
+    assert "e1" not in refused.value.message
+
+
+def test_tables_of_topics_are_known_with_their_database_and_without(services: Services) -> None:
+    flow = Flow(name="orders", source=KafkaTopics(conn_id="k", topics=("cdc.*",)), sinks=SINKS)
+    require_known(flow, services, Selection(table="kafka.cdc.orders"))
+    with pytest.raises(ConfigError, match="no table"):
+        require_known(flow, services, Selection(table="kafka.other"))
+
+
+def test_a_consumer_group_that_is_none_is_refused() -> None:
+    require_groups(["app-*", "batch"], ["app-1", "batch"], "kafka_east")
+    require_groups([], [], "kafka_east")
+    with pytest.raises(ConfigError, match=r"kafka_east has no consumer group 'ap-\*', 'bath'") as refused:
+        require_groups(["ap-*", "batch", "bath"], ["app-1", "batch"], "kafka_east")
+    assert refused.value.hint == "Known: app-1, batch."
+
+
+def test_a_replay_is_told_in_words() -> None:
+    done = ReplayResult(3, 7, 4, 1, 0, {"kafka": 4}, {"kafka": SinkCounts(4), "search": SinkCounts(0, 1)})
+    assert done.line() == (
+        "replay 3 of rows of batch 7: 4 replayed, 1 held again, 0 discarded; kafka took 4, search took 0 and refused 1"
+    )

@@ -11,6 +11,10 @@ from databus.core.counts import SinkCounts
 from databus.core.lag import Headroom, eta_s
 from databus.core.receipts import WriteReceipt
 from databus.core.report import BatchReport
+from databus.runtime.check import NO_EVENT, PARTITION_DDL
+
+_MOST_TOLD = 10
+"""Batches of a window whose statements without row events the summary repeats, of each table."""
 
 
 @dataclass
@@ -34,6 +38,8 @@ class WindowResult:
         lag_s: age of the oldest uncommitted change then, None when unknown.
         headroom: how long the source's server then still keeps what the flow needs next, None when unknown.
         seconds: what the batches took.
+        unlogged: table → what was found in each batch of statements that change its rows without row events, such as
+            ALTER TABLE … DROP PARTITION, with their places: sinks keep the rows that these took away.
     """
 
     flow: str
@@ -52,6 +58,7 @@ class WindowResult:
     lag_s: float | None = None
     headroom: Headroom | None = None
     seconds: float = 0.0
+    unlogged: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def eta_s(self) -> float | None:
@@ -86,6 +93,7 @@ class WindowResult:
             "pace": dict(self.checkpoint.pace),
             "sinks_behind": dict(self.behind),
             "sinks_caught_up": dict(self.caught_up),
+            "changed_without_row_events": {table: _told(found) for table, found in sorted(self.unlogged.items())},
         }
 
     def add(self, report: BatchReport) -> None:
@@ -97,6 +105,9 @@ class WindowResult:
         for table, counts in report.tables.items():
             self.tables[table] = self.tables.get(table, 0) + counts.read
             self.quarantined += counts.quarantined
+        for result in report.checks:
+            if result.kind == PARTITION_DDL:
+                self.unlogged.setdefault(result.table, []).append(result.observed.removeprefix(NO_EVENT))
         self._count(report.receipts)
 
     def add_of_sink(self, sink: str, report: BatchReport) -> None:
@@ -110,3 +121,8 @@ class WindowResult:
         for receipt in receipts:
             taken = SinkCounts(sum(receipt.rows.values()), len(receipt.rejected))
             self.sinks[receipt.sink] = self.sinks.get(receipt.sink, SinkCounts()).plus(taken)
+
+
+def _told(found: list[str]) -> list[str]:
+    more = len(found) - _MOST_TOLD
+    return [*found[:_MOST_TOLD], *([f"and those of {more} more batches"] if more > 0 else [])]

@@ -31,6 +31,7 @@ def ledger(
     """Show what became of the log since the first checkpoint: dispatched, filtered, quarantined, pending, gaps.
 
     A row that one of several sinks refused counts as quarantined; what each sink took and refused stands beside.
+    Statements (TRUNCATE, DDL) are rows of the log as well: a table of their own, and at a search sink no documents.
     """
     with opened(flow, dags) as (spec, services):
         verification = verify(spec, services, last, __version__) if check else None
@@ -44,7 +45,8 @@ def ledger(
         by_table = [{"table": name, **counts} for name, counts in tables.items()]
         show_rows(by_table, ("table", *_SPAN[5:]), output, empty="no rows")
         by_sink = [{"sink": name, **counts} for name, counts in sinks.items()]
-        show_rows(by_sink, ("sink", "dispatched", "rejected"), output, empty="no sink has taken or refused a row")
+        applied = ("statements",) if any("statements" in row for row in by_sink) else ()
+        show_rows(by_sink, ("sink", "dispatched", *applied, "rejected"), output, empty="no sink has taken or refused a row")
         _tell(verification, [str(problem) for problem in state.ledger.problems])
     else:
         problems = [{"subject": p.subject, "problem": p.problem} for p in state.ledger.problems]

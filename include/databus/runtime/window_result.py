@@ -31,7 +31,8 @@ class WindowResult:
         drained: a stop was asked for.
         paused: who paused the flow, and why, when that ended the window; else "".
         tables: rows read by table.
-        sinks: sink → rows that it confirmed and refused, also of batches of its own while it was behind.
+        sinks: sink → rows that it confirmed and refused, and statements apart from them, also of batches of its own
+            while it was behind.
         behind: sink that fell behind → where it stands.
         caught_up: sink that was behind → rows it was given meanwhile.
         lag_bytes: log bytes behind the head when the window ended, None when unknown.
@@ -119,7 +120,7 @@ class WindowResult:
 
     def _count(self, receipts: Iterable[WriteReceipt]) -> None:
         for receipt in receipts:
-            taken = SinkCounts(sum(receipt.rows.values()), len(receipt.rejected))
+            taken = SinkCounts.of(receipt.rows, len(receipt.rejected), receipt.outputs)
             self.sinks[receipt.sink] = self.sinks.get(receipt.sink, SinkCounts()).plus(taken)
 
 

@@ -64,3 +64,17 @@ def window_of(*changes: UnloggedChange) -> WindowResult:
     result = window()
     result.add(report(*changes))
     return result
+
+
+def test_statements_that_search_takes_are_no_documents_of_the_summary() -> None:
+    result = window()
+    took = WriteReceipt("search", 0, 1, 2, {"shop.orders": 3}, outputs={"": {"statements": 1}})
+    wrote = WriteReceipt("kafka", 0, 1, 3, {"shop.orders": 3}, outputs={"orders[0]": {"records": 3}})
+    result.add(report(receipts=(took, wrote), **{"shop.orders": 2, "(statements)": 1}))
+    summary = result.summary()
+    assert summary["tables"] == {"shop.orders": 2, "(statements)": 1}
+    assert summary["sinks"] == {
+        "kafka": {"dispatched": 3, "rejected": 0},
+        "search": {"dispatched": 2, "rejected": 0, "statements": 1},
+    }
+    assert all(summary["rows"] == sum(counts.values()) for counts in summary["sinks"].values())

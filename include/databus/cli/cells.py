@@ -8,6 +8,8 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from databus.cli.places import FIELDS, in_words
+
 _NAMING = frozenset(
     (
         *("n", "number", "entry", "batch", "next_batch", "epoch", "attempt", "slot", "generation", "timeline"),
@@ -23,10 +25,11 @@ _BREAK = re.compile(r"(?<=,)|(?<= )")
 
 def told(value: Any, name: str = "") -> str:
     """Return a value on one line, as a field of that name shows it; "-" for none."""
+    value = in_words(value, name)
     if value is None or (isinstance(value, list | tuple | dict) and not value):
         return "-"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_inner(each, str(key))}" for key, each in value.items())
+        return ", ".join(f"{key} {_inner(each, name if name in FIELDS else str(key))}" for key, each in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(_inner(each, name) for each in value)
     return _scalar(value, naming=name in _NAMING or name.endswith("_id"))
@@ -34,11 +37,12 @@ def told(value: Any, name: str = "") -> str:
 
 def told_lines(value: Any, name: str = "") -> list[str]:
     """Return a value on as many lines as it has parts."""
+    value = in_words(value, name)
     if isinstance(value, Mapping) and value:
-        return [f"{key}: {told(each, str(key))}" for key, each in value.items()]
+        return [f"{key}: {told(each, name if name in FIELDS else str(key))}" for key, each in value.items()]
     if isinstance(value, list | tuple) and value:
         return [told(each, name) for each in value]
-    return told(value, name).splitlines() or [""]
+    return (value if isinstance(value, str) else told(value, name)).splitlines() or [""]
 
 
 def _scalar(value: Any, *, naming: bool) -> str:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from databus import __version__
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, Format, show_one
+from databus.cli.places import place
 from databus.core.errors import FlowPausedError
 from databus.ops.mirror_loops import findings_beside
 from databus.ops.preflight import require_passed
@@ -76,7 +77,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
             def moved(report: BatchReport) -> None:
                 rate = report.rows / max(sum(report.durations_ms.values()), 1) * 1000
-                bar.update(task, advance=report.rows, what=f"{report.plan.range.end}  {rate:,.0f} rows/s")
+                bar.update(task, advance=report.rows, what=f"{place(report.plan.range.end)}  {rate:,.0f} rows/s")
 
             try:
                 result = run_flow(spec, services, session, identity, WindowControl(limits, drain, moved))

@@ -19,17 +19,20 @@ _NAMING = frozenset(
 )
 """Fields whose numbers name a thing or a place, and count nothing."""
 
-_BREAK = re.compile(r"(?<=,)|(?<= )")
-"""A line may end behind a blank or a comma, never inside an id."""
+_BREAK = re.compile(r"(?<=,)(?!\d{3}(?!\d))|(?<= )")
+"""A line may end behind a blank or a comma, never inside an id or a number."""
+
+_TIED = "\N{NO-BREAK SPACE}"
+"""Stands between a name and its number, until lines are cut."""
 
 
 def told(value: Any, name: str = "") -> str:
     """Return a value on one line, as a field of that name shows it; "-" for none."""
     value = in_words(value, name)
-    if value is None or (isinstance(value, list | tuple | dict) and not value):
+    if value is None or (isinstance(value, list | tuple | dict | str) and not value):
         return "-"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_inner(each, name if name in FIELDS else str(key))}" for key, each in value.items())
+        return ", ".join(_named(str(key), each, name) for key, each in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(_inner(each, name) for each in value)
     return _scalar(value, naming=name in _NAMING or name.endswith("_id"))
@@ -42,7 +45,7 @@ def told_lines(value: Any, name: str = "") -> list[str]:
         return [f"{key}: {told(each, name if name in FIELDS else str(key))}" for key, each in value.items()]
     if isinstance(value, list | tuple) and value:
         return [told(each, name) for each in value]
-    return (value if isinstance(value, str) else told(value, name)).splitlines() or [""]
+    return (value if isinstance(value, str) and value else told(value, name)).splitlines()
 
 
 def _scalar(value: Any, *, naming: bool) -> str:
@@ -53,6 +56,10 @@ def _scalar(value: Any, *, naming: bool) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}" if abs(value) >= 10 or not value else f"{value:.3g}"
     return str(value)
+
+
+def _named(key: str, value: Any, name: str) -> str:
+    return f"{key}{_TIED if isinstance(value, int | float) else ' '}{_inner(value, name if name in FIELDS else key)}"
 
 
 def _inner(value: Any, name: str) -> str:
@@ -76,7 +83,7 @@ def wrapped(text: str, width: int) -> list[str]:
                 line = ""
             line += part
         lines.append(line.rstrip())
-    return lines
+    return [line.replace(_TIED, " ") for line in lines]
 
 
 def widths(needed: Sequence[int], wanted: Sequence[int], room: int) -> list[int]:

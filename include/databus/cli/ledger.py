@@ -9,7 +9,7 @@ import typer
 from databus import __version__
 from databus.cli.exits import ERROR
 from databus.cli.options import Dags, FlowName, Output, opened
-from databus.cli.output import ERR, Format, show_one, show_rows
+from databus.cli.output import ERR, OUT, Format, show_one, show_rows
 from databus.cli.places import place
 from databus.ops.ledger import read_ledger, summary
 from databus.ops.ledger_verify import Verification, verify
@@ -44,12 +44,15 @@ def ledger(
         shown["gaps"] = [f"{place(g.start)} → {place(g.end)}: {g.cause}, {g.decision}" for g in state.gaps]
         shown["pending"] = [f"{p.xid}, prepared at {p.file}:{p.start_pos}" for p in state.ledger.pending]
         show_one(shown, output)
+        OUT.print()
         show_rows(spans, _SPAN, output, empty="nothing read yet")
         by_table = [{"table": name, **counts} for name, counts in tables.items()]
+        OUT.print()
         show_rows(by_table, ("table", *_SPAN[5:]), output, empty="no rows")
         by_sink = [{"sink": name, **counts} for name, counts in sinks.items()]
         applied = ("statements",) if any("statements" in row for row in by_sink) else ()
         columns = ("sink", "dispatched", *applied, "rejected")
+        OUT.print()
         show_rows(by_sink, columns, output, empty="no sink has taken or refused a row")
         _tell(verification, [str(problem) for problem in state.ledger.problems])
     else:

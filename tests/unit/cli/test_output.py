@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from databus.cli.cells import told
+from databus.cli.cells import told, wrapped
 from databus.cli.output import OUT, Format, show_one, show_rows
 
 
@@ -22,6 +22,7 @@ from databus.cli.output import OUT, Format, show_one, show_rows
         (1234, "1,234"),
         (True, "yes"),
         (None, "-"),
+        ("", "-"),
     ],
 )
 def test_a_number_in_a_table(value: Any, shown: str) -> None:
@@ -59,7 +60,7 @@ def test_a_table_that_fits_stays_one(monkeypatch: pytest.MonkeyPatch, capsys: py
 )
 def test_a_number_that_names_something_has_no_separators(name: str) -> None:
     assert told(19_092, name) == "19092"
-    assert told({name: 19_092}) == f"{name} 19092"
+    assert wrapped(told({name: 19_092}), 80) == [f"{name} 19092"]
     assert told(19_092, "rows") == "19,092"
 
 
@@ -103,6 +104,15 @@ def test_a_long_value_is_cut_behind_commas_and_else_left_whole(
     assert first.split() == ["gtids", GTIDS[: GTIDS.index(",") + 1]]
     assert second.strip() == GTIDS[GTIDS.index(",") + 1 :]
     assert third.split() == ["digest", "0123456789abcdef" * 6]
+
+
+def test_a_number_is_neither_cut_nor_parted_from_its_name() -> None:
+    text = told({"read": 1_200, "filtered": 0, "dispatched": 1_234_567})
+    for width in range(19, 50):
+        lines = wrapped(text, width)
+        assert max(map(len, lines)) <= max(width, len("dispatched 1,234,567"))
+        for part in ("read 1,200", "filtered 0", "dispatched 1,234,567"):
+            assert sum(part in line for line in lines) == 1, lines
 
 
 def test_parts_of_a_field_stand_on_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:

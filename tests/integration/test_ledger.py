@@ -201,6 +201,8 @@ def test_the_command_says_sound_or_not(place: Place, tmp_path_factory: pytest.Te
         assert table.returncode == 1
         assert "DOES NOT ADD UP  pages: pages 3–3 are missing" in table.stderr
         assert "shop.orders" in table.stdout
+        assert '"kind"' not in table.stdout  # places read as they are typed
+        assert table.stdout.split()[:4] == ["flow", NAME, "from", shown["spans"][0]["from"]]
 
 
 def test_an_edited_entry_of_history_is_named(place: Place) -> None:

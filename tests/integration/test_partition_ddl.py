@@ -154,6 +154,8 @@ def test_a_run_stops_and_goes_on_behind_it_and_another_is_warned(
     result = world.run(goes_on)
     assert ids(goes_on.name) == [1, 11, 21]
     assert f"check partition_ddl({database}.t) (warn)" in caplog.text
+    (told,) = result.summary()["changed_without_row_events"][f"{database}.t"]
+    assert told.startswith("ALTER TABLE t DROP PARTITION p1 (")
     viewed = run_view(goes_on.name, result.checkpoint.run_id, world.settings)
     assert viewed is not None
     (shown,) = [check for check in viewed["checks"] if check["check"] == f"partition_ddl({database}.t)"]

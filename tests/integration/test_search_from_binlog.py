@@ -150,16 +150,22 @@ def test_emptied_tables_leave_the_index_in_their_place_in_the_log(shop: Indexed)
         "CREATE TABLE b (id INT PRIMARY KEY, v INT)",
         "INSERT INTO b VALUES (4, 40)",
     )
-    shop.world.run(flow)
+    told = shop.world.run(flow).summary()
+    statements = told["tables"]["(statements)"]
+    assert told["sinks"] == {
+        "elasticsearch": {"dispatched": told["rows"] - statements, "rejected": 0, "statements": statements}
+    }
     assert shop.documents("t") == {"2": {"id": 2, "v": 20}, "5": {"id": 5, "v": 50}}
     assert shop.documents("a") == {}
     assert shop.documents("b") == {"4": {"id": 4, "v": 40}}
     assert len(shop.documents("kept")) == 4
     with open_services(flow, shop.world.connections, shop.world.settings) as services:
         found = verify(flow, services, None, __version__)
-        counts = read_ledger(flow, services).ledger.tables["(statements)"]
+        ledger = read_ledger(flow, services).ledger
+    counts, mine = ledger.tables["(statements)"], ledger.sinks["elasticsearch"]
     assert found.problems == ()
-    assert counts.dispatched == counts.read == 4 + 5
+    assert counts.dispatched == counts.read == mine.statements == 4 + 5
+    assert mine.dispatched == sum(c.dispatched for c in ledger.tables.values()) - counts.dispatched
 
 
 def test_an_index_has_fields_of_the_columns_and_follows_an_alter(shop: Indexed) -> None:

@@ -29,7 +29,10 @@ def test_documents_before_the_statement_go_and_later_ones_stay(target, monkeypat
     receipt = to.write(*batch)
     assert to.documents() == {"1": {"id": 1, "n": 3}}
     assert receipt.rows == {"shop.Orders": 4}
-    assert receipt.outputs == {to.index(): {"updated": 1, "created": 2, "deleted": 6, "emptied": 1}}
+    assert receipt.outputs == {
+        to.index(): {"updated": 1, "created": 2, "deleted": 6, "emptied": 1},
+        "": {"statements": 1},
+    }
     again = to.write(*batch)
     assert to.documents() == {"1": {"id": 1, "n": 3}}
     assert (again.rows, again.rejected) == ({"shop.Orders": 4}, ())
@@ -87,7 +90,7 @@ def test_soft_deletes_mark_the_documents(target):
     receipt = to.write(emptied(200), change("c", 3, {"n": 1}, 300))
     gone = {"__deleted": True}
     assert to.documents() == {"1": {"id": 1, **gone}, "2": {"id": 2, **gone}, "3": {"id": 3, "n": 1}}
-    assert receipt.outputs == {to.index(): {"updated": 1, "emptied": 1, "created": 1}}
+    assert receipt.outputs == {to.index(): {"updated": 1, "emptied": 1, "created": 1}, "": {"statements": 1}}
 
 
 def test_in_a_shared_index_only_the_tables_own_documents_go(target):

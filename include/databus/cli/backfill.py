@@ -11,6 +11,7 @@ import typer
 
 from databus import __version__
 from databus.cli.amending import operator
+from databus.cli.cells import told
 from databus.cli.exits import exit_code_of_rows
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, Format, show_one, show_rows
@@ -67,7 +68,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
         wanted = Wanted(start, end, aim, in_order, accept)
         if not execute:
             planned = preview(spec, services, wanted, operator())
-            show_one(state_of(spec, services, planned).to_json(), output)
+            show_one(_shown(state_of(spec, services, planned).to_json(), output), output)
             ERR.print("Nothing was done: add --execute.", style="dim")
             return
 
@@ -80,7 +81,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
         drain = Drain()
         with drain_on_signals(drain):
             moved = run_backfill(spec, services, wanted, Run(session, identity, drain))
-        show_one(moved.to_json(), output)
+        show_one(_shown(moved.to_json(), output), output)
         raise typer.Exit(exit_code_of_rows(missing=_missing(moved)))
 
 
@@ -89,8 +90,21 @@ def _missing(moved: BackfillState) -> int:
     return moved.rows.quarantined + sum(counts.rejected for counts in moved.sinks.values())
 
 
+def _shown(found: dict[str, Any], output: Format) -> dict[str, Any]:
+    """Return a backfill as it is printed: for people a line tells of a piece."""
+    return found if output is not Format.TABLE else {**found, "pieces": [_piece(p) for p in found["pieces"]]}
+
+
+def _piece(found: dict[str, Any]) -> str:
+    stands = f"stands at {told(found['stands'], 'stands')}" if found["stands"] else "not begun"
+    rows = f", {told(found['rows']['read'])} rows read" if found["stands"] else ""
+    problems = "".join(f"; {problem}" for problem in found["problems"])
+    return f"{told(found['range'])}: {'done' if found['done'] else stands}{rows}{problems}"
+
+
 def _row(found: dict[str, Any]) -> dict[str, Any]:
-    left = [f"{p['stands'] or 'its start'} of {p['range']['end']}" for p in found["pieces"] if not p["done"]]
+    ends = [(p["stands"] or "its start", told(p["range"]["end"])) for p in found["pieces"] if not p["done"]]
+    left = [f"{told(stands, 'stands')} of {end}" for stands, end in ends]
     rows, pieces = found["rows"]["read"], len(found["pieces"])
     refused = [f"{sink} {counts['rejected']}" for sink, counts in found["sinks"].items() if counts["rejected"]]
     return {

@@ -9,7 +9,8 @@ import typer
 from databus import __version__
 from databus.cli.exits import ERROR
 from databus.cli.options import Dags, FlowName, Output, opened
-from databus.cli.output import ERR, Format, show_one, show_rows
+from databus.cli.output import ERR, OUT, Format, show_one, show_rows
+from databus.cli.places import place
 from databus.ops.ledger import read_ledger, summary
 from databus.ops.ledger_verify import Verification, verify
 
@@ -31,6 +32,7 @@ def ledger(
     """Show what became of the log since the first checkpoint: dispatched, filtered, quarantined, pending, gaps.
 
     A row that one of several sinks refused counts as quarantined; what each sink took and refused stands beside.
+    Statements (TRUNCATE, DDL) are rows of the log as well: a table of their own, and at a search sink no documents.
     """
     with opened(flow, dags) as (spec, services):
         verification = verify(spec, services, last, __version__) if check else None
@@ -39,12 +41,19 @@ def ledger(
     if output is Format.TABLE:
         spans = shown.pop("spans")
         tables, sinks = shown.pop("tables"), shown.pop("sinks")
-        show_one({**shown, "from": str(state.ledger.start), "to": str(state.ledger.end)}, output)
+        shown["gaps"] = [f"{place(g.start)} → {place(g.end)}: {g.cause}, {g.decision}" for g in state.gaps]
+        shown["pending"] = [f"{p.xid}, prepared at {p.file}:{p.start_pos}" for p in state.ledger.pending]
+        show_one(shown, output)
+        OUT.print()
         show_rows(spans, _SPAN, output, empty="nothing read yet")
         by_table = [{"table": name, **counts} for name, counts in tables.items()]
+        OUT.print()
         show_rows(by_table, ("table", *_SPAN[5:]), output, empty="no rows")
         by_sink = [{"sink": name, **counts} for name, counts in sinks.items()]
-        show_rows(by_sink, ("sink", "dispatched", "rejected"), output, empty="no sink has taken or refused a row")
+        applied = ("statements",) if any("statements" in row for row in by_sink) else ()
+        columns = ("sink", "dispatched", *applied, "rejected")
+        OUT.print()
+        show_rows(by_sink, columns, output, empty="no sink has taken or refused a row")
         _tell(verification, [str(problem) for problem in state.ledger.problems])
     else:
         problems = [{"subject": p.subject, "problem": p.problem} for p in state.ledger.problems]

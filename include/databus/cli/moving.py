@@ -14,6 +14,7 @@ from databus import __version__
 from databus.cli.exits import exit_code_of_rows
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, Format, show_one
+from databus.cli.places import place
 from databus.core.errors import FlowPausedError
 from databus.core.gaps import SKIPPED, Gap
 from databus.ops.mirror_loops import findings_beside
@@ -85,7 +86,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
             def moved(report: BatchReport) -> None:
                 rate = report.rows / max(sum(report.durations_ms.values()), 1) * 1000
-                bar.update(task, advance=report.rows, what=f"{report.plan.range.end}  {rate:,.0f} rows/s")
+                bar.update(task, advance=report.rows, what=f"{place(report.plan.range.end)}  {rate:,.0f} rows/s")
 
             try:
                 result = run_flow(spec, services, session, identity, WindowControl(limits, drain, moved))

@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from databus.cli.cells import longest, told, told_lines, widths, wrapped
 
 
 class Format(enum.StrEnum):
@@ -95,50 +98,53 @@ def show_rows(
         ERR.print(empty, style="dim")
         return
     console = ERR if to_stderr else OUT
-    if not _fits(records, columns, console.width):
+    texts = [[told(record.get(column), column) for column in columns] for record in records]
+    titles = [column.replace("_", " ") for column in columns]
+    needed = [_needed(title, [row[at] for row in texts]) for at, title in enumerate(titles)]
+    room = console.width - 2 * (len(columns) - 1)  # what stands between columns
+    if sum(needed) > room:
         for number, record in enumerate(records):
             if number:
                 console.print()
-            console.print(_lines({name: record.get(name) for name in columns}))
+            _print_lines(console, {name: record.get(name) for name in columns})
         return
+    wanted = [max(cell_len(text) for text in (title, *(row[at] for row in texts))) for at, title in enumerate(titles)]
     table = Table(box=None, pad_edge=False, show_header=head, header_style="bold")
-    for column in columns:
+    for column, title, width in zip(columns, titles, widths(needed, wanted, room), strict=True):
         numeric = all(isinstance(r.get(column), int | float) for r in records)
-        table.add_column(column.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
-    for record in records:
-        table.add_row(*(_cell(record.get(column)) for column in columns))
+        table.add_column(title, justify="right" if numeric else "left", width=width, no_wrap=True)
+    for row in texts:
+        cells = zip(row, table.columns, strict=True)
+        table.add_row(*(_styled("\n".join(wrapped(text, column.width or 0)), text) for text, column in cells))
     console.print(table)
 
 
 _NARROW = 20
-"""Characters below which a column of longer text is no longer folded: its table is then shown line by line."""
+"""Characters below which a column of longer text is not cut into lines: its table is then shown line by line."""
 
 
-def _fits(records: Sequence[Mapping[str, Any]], columns: Sequence[str], width: int) -> bool:
-    """Tell whether a table can be read in so many characters: numbers and short texts whole, long ones folded."""
-    needed = [
-        max(len(column), *(min(_cell(record.get(column)).cell_len, _NARROW) for record in records))
-        for column in columns
-    ]
-    return sum(needed) + len(columns) - 1 <= width
+def _needed(title: str, texts: Sequence[str]) -> int:
+    """Return the width in which a column can be read: its name and words whole, longer texts on several lines."""
+    return max(len(title), *(max(longest(text), min(cell_len(text), _NARROW)) for text in texts))
 
 
 def show_one(record: Mapping[str, Any], form: Format, *, to_stderr: bool = False) -> None:
-    """Print one record, a line per field."""
+    """Print one record, a line per field, and one per part of a field that has several."""
     if form is not Format.TABLE:
         _dump(dict(record), form, to_stderr=to_stderr)
         return
-    (ERR if to_stderr else OUT).print(_lines(record))
+    _print_lines(ERR if to_stderr else OUT, record)
 
 
-def _lines(record: Mapping[str, Any]) -> Table:
-    """Return a record as a line per field."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
+def _print_lines(console: Console, record: Mapping[str, Any]) -> None:
+    """Print a record as a line per field; what is longer than the console is cut between words only."""
+    indent = max((len(name) for name in record), default=0)
     for name, value in record.items():
-        table.add_row(name.replace("_", " "), _cell(value))
-    return table
+        said = name.replace("_", " ")
+        room = max(console.width - indent - 1, _NARROW)
+        for line in (cut for part in told_lines(value, name) for cut in wrapped(part, room)):
+            console.print(Text(f"{said:<{indent}} ", style="bold") + _styled(line, line), soft_wrap=True)
+            said = ""
 
 
 def _dump(value: Any, form: Format, *, to_stderr: bool) -> None:
@@ -153,16 +159,5 @@ def _dump(value: Any, form: Format, *, to_stderr: bool) -> None:
     target.flush()  # a program may read what a command that goes on repeats
 
 
-def _cell(value: Any) -> Text:
-    if value is None:
-        return Text("-", style="dim")
-    if isinstance(value, bool):
-        return Text("yes" if value else "no")
-    if isinstance(value, int):
-        return Text(f"{value:,}")
-    if isinstance(value, float):
-        return Text(f"{value:,.1f}" if abs(value) >= 10 or not value else f"{value:.3g}")
-    if isinstance(value, list | tuple | dict):
-        return Text(json.dumps(value, ensure_ascii=False, default=str))
-    text = str(value)
-    return Text(text, style=_COLOURS.get(text, ""))
+def _styled(shown: str, value: str) -> Text:
+    return Text(shown, style="dim" if value == "-" else _COLOURS.get(value, ""))

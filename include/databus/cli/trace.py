@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from databus.cli.options import Dags, Output, connection_source, tell_unreadable
-from databus.cli.output import ERR, Format, show_one, show_rows
+from databus.cli.output import ERR, OUT, Format, show_one, show_rows
 from databus.core.settings import Settings
 from databus.ops.trace_query import Kind, recognise
 
@@ -54,7 +54,9 @@ def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
     if output is not Format.TABLE:
         show_one({"kind": str(query.kind), "what": query.text, "journeys": [j.to_json() for j in journeys]}, output)
         return
-    for journey in journeys:
-        rows = [{"flow": journey.flow, "step": step, "what": told} for step, told in lines(journey)]
-        show_rows(rows, ("flow", "step", "what"), output)
+    for number, journey in enumerate(journeys):
+        if number:
+            OUT.print()
+        rows = [{"step": step, "what": told} for step, told in (("flow", journey.flow), *lines(journey))]
+        show_rows(rows, ("step", "what"), output)
     ERR.print(f"{len(journeys)} change(s)", style="dim")

@@ -4,38 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from databus.core.events import RowState
 from databus.core.stored_form import Form
+
+STATEMENTS = "(statements)"
+"""Name under which TRUNCATE and DDL are counted among tables: they belong to no schema of the plan."""
+
+APPLIED = "statements"
+"""Fact under "" in the outputs of a receipt: how many of its `rows` are statements, which became no document."""
 
 COUNTS = Form("counts", "read filtered quarantined dispatched", part=True)
 
 
 @dataclass(frozen=True)
 class SinkCounts:
-    """Rows at one sink, whatever the others made of them.
+    """Rows at one sink, whatever the others made of them; all three together are what it was given.
 
     Attributes:
         dispatched: rows that it confirmed.
         rejected: rows that it refused; they are in quarantine.
+        statements: TRUNCATEs and DDL that it took and that became no document; 0 for sinks to which they are records
+            as others, and in what was written before they were told apart: there they count as dispatched.
     """
 
     dispatched: int = 0
     rejected: int = 0
+    statements: int = 0
+
+    @classmethod
+    def of(cls, rows: Mapping[str, int], rejected: int, outputs: Mapping[str, Mapping[str, Any]]) -> SinkCounts:
+        """Count what a receipt confirms: its rows by table, the number it refused, its outputs."""
+        statements = int(outputs.get("", {}).get(APPLIED, 0))
+        return cls(sum(rows.values()) - statements, rejected, statements)
 
     def plus(self, other: SinkCounts) -> SinkCounts:
         """Return the sum."""
-        return SinkCounts(self.dispatched + other.dispatched, self.rejected + other.rejected)
+        return SinkCounts(
+            self.dispatched + other.dispatched, self.rejected + other.rejected, self.statements + other.statements
+        )
 
     def to_json(self) -> dict[str, int]:
-        """Return plain JSON."""
-        return {"dispatched": self.dispatched, "rejected": self.rejected}
+        """Return plain JSON; without statements where there were none."""
+        applied = {"statements": self.statements} if self.statements else {}
+        return {"dispatched": self.dispatched, "rejected": self.rejected, **applied}
 
 
 def by_sink(sinks: Mapping[str, SinkCounts]) -> str:
     """Say in words what each sink took and refused, "" without any."""
     return ", ".join(
-        f"{name} took {counts.dispatched}" + (f" and refused {counts.rejected}" if counts.rejected else "")
+        f"{name} took {counts.dispatched}"
+        + (f" besides {counts.statements} statements" if counts.statements else "")
+        + (f" and refused {counts.rejected}" if counts.rejected else "")
         for name, counts in sorted(sinks.items())
     )
 

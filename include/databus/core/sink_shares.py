@@ -44,7 +44,8 @@ class SinkShares:
         sinks: dict[str, SinkCounts] = {}
         for receipt in entry.receipts:
             name = str(receipt.get("sink"))
-            taken = SinkCounts(sum(dict(receipt.get("rows", {})).values()), int(receipt.get("rejected", 0)))
+            facts = receipt.get("rows", {}), int(receipt.get("rejected", 0)), receipt.get("outputs") or {}
+            taken = SinkCounts.of(*facts)
             sinks[name] = sinks.get(name, SinkCounts()).plus(taken)
         self._batches.append(_Batch(entry.previous, entry.offset, sinks))
 

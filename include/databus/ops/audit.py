@@ -57,8 +57,9 @@ class AuditResult:
             ),
         ]
         lines += [
-            f"sink {sink.sink}: {sink.written} records written, {sink.dispatched} rows dispatched, "
-            f"{sink.rejected} rejected{': NOT WELL' if sink.rejected else ''}"
+            f"sink {sink.sink}: {sink.written} records written, {sink.counts.dispatched} rows dispatched, "
+            + (f"{sink.counts.statements} statements, " if sink.counts.statements else "")
+            + f"{sink.rejected} rejected{': NOT WELL' if sink.rejected else ''}"
             for sink in self.summary.sinks
         ]
         lines += [
@@ -78,7 +79,7 @@ class AuditResult:
             "compared": self.compared.batches,
             "rows": self.summary.total.to_json(),
             "state": self.summary.state,
-            "sinks": {s.sink: {"dispatched": s.dispatched, "rejected": s.rejected} for s in self.summary.sinks},
+            "sinks": {s.sink: s.counts.to_json() for s in self.summary.sinks},
             "quality": self.quality.success,
             "problems": list(self.problems),
             "data_docs": self.quality.data_docs,

@@ -9,6 +9,7 @@ from typing import Any
 
 import fsspec.core
 
+from databus.core.counts import STATEMENTS
 from databus.core.errors import (
     OffsetInvalidError,
     OffsetPurgedError,
@@ -22,7 +23,6 @@ from databus.core.ledger import Span, SpanState
 from databus.core.offsets import OffsetRange
 from databus.core.protocols import Source
 from databus.runtime.context import Services
-from databus.runtime.counts import STATEMENTS
 
 _NOT_THERE = (OffsetPurgedError, SourceDivergedError, SchemaUnknownError)
 

@@ -182,7 +182,7 @@ class _Replays:
         sinks: dict[str, SinkCounts] = {}
         for receipt in done.receipts:
             written[receipt.sink] = written.get(receipt.sink, 0) + receipt.written
-            given = SinkCounts(sum(receipt.rows.values()), len(receipt.rejected))
+            given = SinkCounts.of(receipt.rows, len(receipt.rejected), receipt.outputs)
             if given != SinkCounts():
                 sinks[receipt.sink] = sinks.get(receipt.sink, SinkCounts()).plus(given)
         result = ReplayResult(

@@ -66,7 +66,7 @@ def run_view(flow: str, run_id: str, settings: Settings | None = None) -> dict[s
         "bytes": summary.bytes,
         "counts": {**summary.total.to_json(), "reconciled": summary.reconciled},
         "state": summary.state,
-        "sinks": [{"sink": s.sink, "dispatched": s.dispatched, "rejected": s.rejected} for s in summary.sinks],
+        "sinks": [{"sink": s.sink, **s.counts.to_json()} for s in summary.sinks],
         "code": sorted({(b.code_version, b.spec_hash) for b in batches if b.code_version or b.spec_hash}),
         "inputs": [{"table": table, **counts.to_json()} for table, counts in summary.tables.items()],
         "outputs": [

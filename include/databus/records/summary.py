@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from databus.core.counts import TableCounts, state_of
+from databus.core.counts import SinkCounts, TableCounts, state_of
 from databus.core.offsets import Offset
 from databus.core.report import CheckResult
 from databus.records.batch_record import BatchRecord
@@ -33,9 +33,9 @@ class SinkTotal:
     outputs: Mapping[str, Mapping[str, Any]]
 
     @property
-    def dispatched(self) -> int:
-        """Rows that the sink confirmed."""
-        return sum(self.rows.values())
+    def counts(self) -> SinkCounts:
+        """Rows that the sink confirmed and refused, and the statements that it took apart from them."""
+        return SinkCounts.of(self.rows, self.rejected, self.outputs)
 
 
 @dataclass(frozen=True)

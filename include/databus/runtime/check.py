@@ -23,6 +23,8 @@ VIOLATIONS = "violations"
 STATE = "state"
 PARTITION_DDL = "partition_ddl"
 """Kind of the result that tells of statements on partitions, whose rows are not in the log."""
+NO_EVENT = "rows changed that no row event tells: "
+"""How the text of such a result begins; the statements and their places follow."""
 _SHOWN = 3
 
 
@@ -76,7 +78,7 @@ def _unlogged(planned: SourcePlan) -> Iterator[CheckResult]:
             severity="warn",
             evaluated=len(changes),
             violations=len(changes),
-            observed=f"rows changed that no row event tells: {'; '.join(changes[:_SHOWN])}{more}",
+            observed=f"{NO_EVENT}{'; '.join(changes[:_SHOWN])}{more}",
         )
 
 

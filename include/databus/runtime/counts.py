@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from databus.core.counts import TableCounts
+from databus.core.counts import STATEMENTS, TableCounts
 from databus.core.errors import ReconciliationError
 from databus.core.events import RowState
 from databus.core.flow import Flow
@@ -16,9 +16,6 @@ from databus.runtime.check import STATE, VIOLATIONS, row_checks
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-STATEMENTS = "(statements)"
-"""Name under which TRUNCATE and DDL are counted: they belong to no schema of the plan."""
 
 
 def table_names(planned: SourcePlan) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from databus.core.counts import STATEMENTS
 from databus.core.events import Op, RowState
 from databus.core.flow import Flow
 from databus.core.plan import SourcePlan
@@ -18,7 +19,7 @@ from databus.core.receipts import RejectedRow
 from databus.core.tables import TableSchema
 from databus.rows.mark_bits import MARKS
 from databus.runtime.check import row_checks
-from databus.runtime.counts import STATEMENTS, table_names
+from databus.runtime.counts import table_names
 from databus.runtime.image_checks import held_rows, holding
 from databus.runtime.routing import route_of
 

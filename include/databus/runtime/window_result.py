@@ -11,6 +11,10 @@ from databus.core.counts import SinkCounts, state_of
 from databus.core.lag import Headroom, eta_s
 from databus.core.receipts import WriteReceipt
 from databus.core.report import BatchReport
+from databus.runtime.check import NO_EVENT, PARTITION_DDL
+
+_MOST_TOLD = 10
+"""Batches of a window whose statements without row events the summary repeats, of each table."""
 
 
 @dataclass
@@ -27,7 +31,8 @@ class WindowResult:
         drained: a stop was asked for.
         paused: who paused the flow, and why, when that ended the window; else "".
         tables: rows read by table.
-        sinks: sink → rows that it confirmed and refused, also of batches of its own while it was behind.
+        sinks: sink → rows that it confirmed and refused, and statements apart from them, also of batches of its own
+            while it was behind.
         behind: sink that fell behind → where it stands.
         caught_up: sink that was behind → rows it was given meanwhile.
         lag_bytes: log bytes behind the head when the window ended, None when unknown.
@@ -35,6 +40,8 @@ class WindowResult:
         headroom: how long the source's server then still keeps what the flow needs next, None when unknown.
         seconds: what the batches took.
         missing_tables: names and patterns of the source that no table, or topic, matched when that was last looked at.
+        unlogged: table → what was found in each batch of statements that change its rows without row events, such as
+            ALTER TABLE … DROP PARTITION, with their places: sinks keep the rows that these took away.
     """
 
     flow: str
@@ -54,6 +61,7 @@ class WindowResult:
     headroom: Headroom | None = None
     seconds: float = 0.0
     missing_tables: tuple[str, ...] = ()
+    unlogged: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def eta_s(self) -> float | None:
@@ -89,6 +97,7 @@ class WindowResult:
             "sinks_behind": dict(self.behind),
             "sinks_caught_up": dict(self.caught_up),
             "missing_tables": list(self.missing_tables),
+            "changed_without_row_events": {table: _told(found) for table, found in sorted(self.unlogged.items())},
         }
 
     def add(self, report: BatchReport) -> None:
@@ -100,6 +109,9 @@ class WindowResult:
         for table, counts in report.tables.items():
             self.tables[table] = self.tables.get(table, 0) + counts.read
             self.quarantined += counts.quarantined
+        for result in report.checks:
+            if result.kind == PARTITION_DDL:
+                self.unlogged.setdefault(result.table, []).append(result.observed.removeprefix(NO_EVENT))
         self._count(report.receipts)
 
     def add_of_sink(self, sink: str, report: BatchReport) -> None:
@@ -111,5 +123,10 @@ class WindowResult:
 
     def _count(self, receipts: Iterable[WriteReceipt]) -> None:
         for receipt in receipts:
-            taken = SinkCounts(sum(receipt.rows.values()), len(receipt.rejected))
+            taken = SinkCounts.of(receipt.rows, len(receipt.rejected), receipt.outputs)
             self.sinks[receipt.sink] = self.sinks.get(receipt.sink, SinkCounts()).plus(taken)
+
+
+def _told(found: list[str]) -> list[str]:
+    more = len(found) - _MOST_TOLD
+    return [*found[:_MOST_TOLD], *([f"and those of {more} more batches"] if more > 0 else [])]

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from databus.core.counts import APPLIED
 from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.sinks.elasticsearch_bulk import ItemResult, Outcome
 
@@ -26,12 +27,18 @@ class Tally:
         self._rows: Counter[str] = Counter()
         self._outputs: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._rejected: list[RejectedRow] = []
+        self._statements = 0
         self.refused: defaultdict[str, list[RejectedRow]] = defaultdict(list)
         """Index → rows that the server refused; those that were not sent are not among them."""
 
     def read(self, table: str) -> None:
         """Count a row that came in."""
         self._rows[table] += 1
+
+    def statement(self, table: str) -> None:
+        """Count a statement that came in: a row of the log that becomes no document."""
+        self._rows[table] += 1
+        self._statements += 1
 
     def settled(self, result: ItemResult) -> None:
         """Count a row that was sent, and those before it of its document, which are dropped unless it was refused."""
@@ -65,11 +72,13 @@ class Tally:
 
         `outputs` holds, per index, the numbers of items created, updated, deleted, noop, not_found (deletes of
         documents that were not there), conflict_newer (a newer version was there) and rejected, of rows superseded
-        inside the batch, and of statements that emptied the table; under "" the number of retries, when there were any.
+        inside the batch, and of statements that emptied the table; under "" the numbers of retries and of statements
+        among `rows`, when there were any.
         """
         outputs = {index: dict(facts) for index, facts in sorted(self._outputs.items())}
-        if retries:
-            outputs[""] = {"retries": retries}
+        whole = {name: count for name, count in (("retries", retries), (APPLIED, self._statements)) if count}
+        if whole:
+            outputs[""] = whole
         return WriteReceipt(
             sink=self._sink,
             slot=slot,

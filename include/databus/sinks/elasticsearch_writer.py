@@ -129,7 +129,7 @@ class ElasticsearchWriter:
             for number, row in enumerate(zip(*columns, strict=True)):
                 database, table, route, raw_key, file, position, op, document, absent, other_key, statement = row
                 if op in STATEMENTS:
-                    tally.read(f"{database}.{table}")
+                    tally.statement(f"{database}.{table}")
                     if table and empties(op, statement):
                         full_name, index, _ = target_of(database, table, route)
                         version = versions.of(file, position)

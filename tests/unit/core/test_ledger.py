@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databus.core.checkpoint import Epoch, HistoryEntry
-from databus.core.counts import SinkCounts, TableCounts
+from databus.core.counts import SinkCounts, TableCounts, by_sink
 from databus.core.gaps import Gap
 from databus.core.ledger import Ledger, SpanState, build
+from databus.core.merging import merged
 from databus.core.offsets import BinlogOffset, Offset, PreparedTransaction, SequenceOffset
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
@@ -282,3 +283,42 @@ def test_a_history_may_begin_with_an_adoption() -> None:
     first = replace(Log(20).entries[0], action="adopt", previous=None, batch=7)
     ledger = build("orders", [first])
     assert (ledger.problems, ledger.start, ledger.end) == ((), SequenceOffset(20), SequenceOffset(20))
+
+
+def with_statements(batch: int, rows: int, statements: int, rejected: int = 0) -> HistoryEntry:
+    """Return a commit of one search sink, whose receipt counts statements among its rows as the batch does."""
+    counts = {
+        TABLE: TableCounts(rows + rejected, 0, rejected, rows),
+        "(statements)": TableCounts(statements, 0, 0, statements),
+    }
+    took = {**receipt(batch, rows + statements, "search", rejected), "outputs": {"": {"statements": statements}}}
+    before, after = SequenceOffset(10 * batch - 10), SequenceOffset(10 * batch)
+    return entry(batch + 1, "commit", before, after, batch, counts=counts, receipts=(took,), bytes=10, plan_hash="p")
+
+
+def test_a_search_sinks_documents_and_statements_are_told_apart_and_the_ledger_adds_up() -> None:
+    start = entry(1, "start", None, SequenceOffset(0), 0)
+    commits = [with_statements(1, 4, 2), with_statements(2, 3, 1, rejected=1)]
+    ledger = build("orders", [start, *commits])
+    assert ledger.problems == ()
+    assert ledger.sinks == {"search": SinkCounts(dispatched=7, rejected=1, statements=3)}
+    assert ledger.sinks["search"].to_json() == {"dispatched": 7, "rejected": 1, "statements": 3}
+    dispatched = sum(counts.dispatched for counts in ledger.tables.values())
+    assert dispatched == 7 + 3
+    assert by_sink(ledger.sinks) == "search took 7 besides 3 statements and refused 1"
+
+
+def test_merged_batches_go_on_telling_statements_apart() -> None:
+    start = entry(1, "start", None, SequenceOffset(0), 0)
+    together = merged([with_statements(1, 4, 2), with_statements(2, 3, 1)])
+    ledger = build("orders", [start, together])
+    assert ledger.problems == ()
+    assert ledger.sinks == {"search": SinkCounts(dispatched=7, statements=3)}
+
+
+def test_receipts_of_before_statements_were_told_apart_add_up_as_they_did() -> None:
+    counts = {TABLE: TableCounts(4, 0, 0, 4), "(statements)": TableCounts(1, 0, 0, 1)}
+    old = entry(2, "commit", SequenceOffset(0), SequenceOffset(9), 1, counts=counts, receipts=(receipt(1, 5),))
+    ledger = build("orders", [entry(1, "start", None, SequenceOffset(0), 0), old])
+    assert ledger.problems == ()
+    assert ledger.sinks["kafka"].to_json() == {"dispatched": 5, "rejected": 0}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from databus.core.counts import TableCounts
+from databus.core.counts import SinkCounts, TableCounts
 from databus.core.offsets import BinlogOffset
+from databus.core.receipts import WriteReceipt
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.records.summary import summarize
 from tests.contract.record_samples import NOON, check, report
+
+FACTS = {"retries": 2, "statements": 1}
 
 
 def summary_of(store, *reports):
@@ -37,6 +40,16 @@ def test_batches_add_up(store):
         ("not_null(email)", 20, 2),
         ("volume", 2, 0),
     ]
+
+
+def test_statements_that_a_sink_took_are_told_apart_from_its_rows(store):
+    rows, outputs = {"shop.orders": 8, "shop.items": 3}, {"orders": {"created": 10, "emptied": 1}}
+    plain, truncated = (
+        WriteReceipt("search", 0, 1, 10, rows, (), facts) for facts in (outputs, {**outputs, "": FACTS})
+    )
+    (sink,) = summary_of(store, report(1, "r", receipts=(plain,)), report(2, "r", receipts=(truncated,))).sinks
+    assert sink.counts == SinkCounts(dispatched=21, rejected=0, statements=1)
+    assert sink.counts.to_json() == {"dispatched": 21, "rejected": 0, "statements": 1}
 
 
 def test_a_check_whose_severity_changed_counts_twice(store):

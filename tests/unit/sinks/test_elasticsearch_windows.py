@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from databus.core.counts import SinkCounts
 from databus.core.errors import SinkAccessError, SinkConflictError, SinkSettingError, SinkUnavailableError
 from databus.sinks.elasticsearch_bulk import Bulk, ItemResult, Outcome
 from databus.sinks.elasticsearch_document import RowWrite
@@ -91,6 +92,19 @@ def test_superseded_rows_count_as_dispatched():
     assert receipt.rows == {"d.t": 3}
     assert receipt.written == 1
     assert receipt.outputs == {"i": {"updated": 1, "superseded": 2}, "": {"retries": 2}}
+
+
+def test_a_statement_is_among_the_rows_and_told_apart_from_documents():
+    tally = Tally("search")
+    for _ in range(2):
+        tally.read("d.t")
+    tally.statement("d.t")
+    for window in windows([write("1", 10), write("2", 10)], 1 << 20):
+        deliver(window, RefusingBulk(()), tally)
+    receipt = tally.receipt(0, 5, 3)
+    assert receipt.rows == {"d.t": 3}  # what the batch's counts are compared with
+    assert receipt.outputs == {"i": {"updated": 2}, "": {"retries": 3, "statements": 1}}
+    assert SinkCounts.of(receipt.rows, 0, receipt.outputs) == SinkCounts(dispatched=2, statements=1)
 
 
 def test_of_two_logs_the_row_with_the_greater_version_wins_wherever_it_stands():

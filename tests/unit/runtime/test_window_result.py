@@ -1,0 +1,80 @@
+"""The summary of a window tells what a person must know: figures by sink, and statements that no row event tells."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from databus import Flow, Mock, Noop
+from databus.cli.output import Format, show_one
+from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.counts import TableCounts
+from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.plan import Plan, SourcePlan
+from databus.core.receipts import WriteReceipt
+from databus.core.report import BatchReport
+from databus.core.unlogged import UnloggedChange
+from databus.runtime.check import evaluate_batch_checks
+from databus.runtime.window_result import WindowResult
+
+NOW = datetime(2026, 11, 25, 10, tzinfo=UTC)
+START, END = BinlogOffset("mysql-bin.000001", 4), BinlogOffset("mysql-bin.000001", 900)
+DROPPED = "ALTER TABLE orders DROP PARTITION p2025"
+FLOW = Flow(name="orders", source=Mock(rows=1), sinks=(Noop(),))
+
+
+def window() -> WindowResult:
+    return WindowResult("orders", Checkpoint(END, 1, Epoch(1), "local", "hash", {}, None, NOW))
+
+
+def report(*changes: UnloggedChange, receipts: tuple[WriteReceipt, ...] = (), **tables: int) -> BatchReport:
+    planned = SourcePlan(OffsetRange(START, END), (), 0, 896, unlogged=changes)
+    return BatchReport(
+        plan=Plan("test", "orders", 1, planned.range, {}, "hash", NOW),
+        epoch=Epoch(1),
+        run_id="local",
+        run_url="",
+        tables={table: TableCounts(read=rows, dispatched=rows) for table, rows in tables.items()},
+        receipts=receipts,
+        checks=evaluate_batch_checks(FLOW, planned, NOW),
+        rejected=(),
+        durations_ms={},
+        bytes=896,
+        watermark=None,
+        committed_at=NOW,
+    )
+
+
+def test_statements_on_partitions_stand_in_the_summary(capsys: Any) -> None:
+    result = window()
+    assert result.summary()["changed_without_row_events"] == {}
+    change = UnloggedChange(("shop.orders",), DROPPED, "mysql-bin.000001", 500, 620)
+    for _ in range(2):
+        result.add(report(change))
+    told = f"{DROPPED} (mysql-bin.000001:500)"
+    assert result.summary()["changed_without_row_events"] == {"shop.orders": [told, told]}
+    for _ in range(11):
+        result.add(report(change))
+    assert result.summary()["changed_without_row_events"]["shop.orders"][9:] == [told, "and those of 3 more batches"]
+    show_one(window_of(change).summary(), Format.TABLE)
+    assert " ".join(capsys.readouterr().out.split()).endswith(f"changed without row events shop.orders: {told}")
+
+
+def window_of(*changes: UnloggedChange) -> WindowResult:
+    result = window()
+    result.add(report(*changes))
+    return result
+
+
+def test_statements_that_search_takes_are_no_documents_of_the_summary() -> None:
+    result = window()
+    took = WriteReceipt("search", 0, 1, 2, {"shop.orders": 3}, outputs={"": {"statements": 1}})
+    wrote = WriteReceipt("kafka", 0, 1, 3, {"shop.orders": 3}, outputs={"orders[0]": {"records": 3}})
+    result.add(report(receipts=(took, wrote), **{"shop.orders": 2, "(statements)": 1}))
+    summary = result.summary()
+    assert summary["tables"] == {"shop.orders": 2, "(statements)": 1}
+    assert summary["sinks"] == {
+        "kafka": {"dispatched": 3, "rejected": 0},
+        "search": {"dispatched": 2, "rejected": 0, "statements": 1},
+    }
+    assert all(summary["rows"] == sum(counts.values()) for counts in summary["sinks"].values())

@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.suite.tiers",
     "tests.suite.groups",
     "tests.suite.progress",
+    "tests.suite.clients",
     "tests.suite.whole",
     "tests.suite.steady",
     "tests.suite.profile",

@@ -20,6 +20,7 @@ from databus.core.errors import (
     SinkUnavailableError,
 )
 from databus.core.secrets import redacted, secret_values
+from databus.kafka import inherited
 from databus.kafka.consumer import GrouplessConsumer
 from databus.kafka.refusals import SASL_MISSING, check_files, missing_mechanism, only_closed, refusal
 
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 log = logging.getLogger(__name__)
+
+
+class _Producer(Producer):
+    """A producer that can be referred to weakly."""
+
 
 _CONSUMER = {
     "fetch.queue.backoff.ms": 10,  # a second by default: a reader that takes its queue in gulps then mostly waits
@@ -171,7 +177,7 @@ class ClientSettings:
     def producer(self, settings: Mapping[str, Any], on_error: LastError) -> Producer:
         """Open a producer, which makes no topics unless the connection or `settings` say so."""
         ours = {name: value for name, value in _PRODUCER.items() if name not in self.values}
-        producer: Producer = self._open(Producer, {**ours, **settings}, on_error)
+        producer: Producer = self._open(_Producer, {**ours, **settings}, on_error)
         return producer
 
     def consumer(self, settings: Mapping[str, Any], on_error: LastError) -> Consumer:
@@ -193,13 +199,15 @@ class ClientSettings:
             config["sasl.password"] = self.password.get_secret_value()
         config |= {**settings, "error_cb": on_error}
         try:
-            return client(config, logger=log)
+            opened = client(config, logger=log)
         except (KafkaException, ValueError, TypeError) as error:
             # Without the cause: a traceback would print its text, which may quote a value.
             raise SinkSettingError(
                 f"{self.conn_id}: librdkafka refuses the settings: {self.redacted(str(error))}",
                 hint="The connection's extra and the sink's `producer` option take librdkafka's setting names.",
             ) from None
+        inherited.note(opened)
+        return opened
 
     def redacted(self, text: str) -> str:
         """Return a text without the secrets among these settings."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from databus.core.errors import SourceAccessError, SourceUnavailableError
 from databus.kafka.client import ClientSettings, LastError, kafka_error
+from databus.kafka.groups import ClusterGroups
 from databus.kafka.refusals import silent_refusal
 from databus.kafka.source_errors import source_error
 
@@ -142,10 +143,7 @@ class KafkaCluster:
 
     def committed(self, group: str) -> dict[Place, int]:
         """Return what a consumer group has committed."""
-        asked = [ConsumerGroupTopicPartitions(group)]
-        futures = self.admin.list_consumer_group_offsets(asked, request_timeout=self.settings.timeout_s)
-        result = self._result(f"read the offsets of group {group}", futures[group])
-        return {(p.topic, p.partition): p.offset for p in result.topic_partitions if p.offset >= 0}
+        return ClusterGroups(self.settings).committed([group]).get(group, {})
 
     def close(self) -> None:
         """Drop the admin client."""

@@ -24,15 +24,19 @@ def test_one_whose_close_does_not_end_is_left_behind(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "_CLOSE_WITHIN_S", 0.05)
-    ended = threading.Event()
+    ended, begun = threading.Event(), list[threading.Thread]()
 
     class WaitsForCoordinator(Consumer):
         def close(self) -> None:
+            begun.append(threading.current_thread())
             ended.wait()
 
     class Opened(GrouplessConsumer, WaitsForCoordinator):
         pass
 
-    Opened(SETTINGS).close()
+    opened = Opened(SETTINGS)
+    opened.close()
     assert "left behind" in caplog.text
+    opened.close()
+    assert len(begun) == 1  # librdkafka destroys it where the first call ends, and would do so twice
     ended.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 
 from databus.sinks.kafka.markers import MarkerKey
@@ -9,8 +10,7 @@ from databus.sinks.kafka.session import ProducerSettings, Session
 
 _kept: dict[str, Session] = {}
 _MAX_KEPT = 64
-# Sessions of a forked parent: their threads do not exist here, so destroying them would wait for ever.
-_inherited: list[Session] = []
+atexit.register(_kept.clear)  # clients are destroyed while the interpreter lives: librdkafka's threads call into it
 
 
 def kept(key: MarkerKey, slot: int, settings: ProducerSettings) -> Session | None:
@@ -23,14 +23,10 @@ def kept(key: MarkerKey, slot: int, settings: ProducerSettings) -> Session | Non
 def take(key: MarkerKey, slot: int, settings: ProducerSettings) -> Session:
     """Return the kept session of a slot, or a new one; it is the caller's until `keep` or `discard`."""
     session = _kept.pop(key.transactional_id(slot), None)
-    if session is None:
-        return Session(key, slot, settings)
-    if session.pid != os.getpid():
-        _inherited.append(session)
-    elif session.settings == settings:
-        session.kept = True
-        return session
-    else:
+    if session is not None and session.pid == os.getpid():  # a forked parent's is of no use here
+        if session.settings == settings:
+            session.kept = True
+            return session
         session.discard()
     return Session(key, slot, settings)
 

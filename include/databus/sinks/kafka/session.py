@@ -120,13 +120,17 @@ class Session:
         self._seen = LastError()
         self._committed: tuple[Marker, float, int] | None = None
         self._consumer: Consumer = key.consumer(settings.client, self._seen)
-        # The group's metadata is the same for ever: the consumer never joins it.
-        self._group = self._consumer.consumer_group_metadata()
-        self.producer: Producer = settings.client.producer(
-            {**settings.librdkafka(), "transactional.id": key.transactional_id(slot)}, self._seen
-        )
-        self._connect()
-        self._retry("start transactions", self.producer.init_transactions, settings.client.timeout_s)
+        try:
+            # The group's metadata is the same for ever: the consumer never joins it.
+            self._group = self._consumer.consumer_group_metadata()
+            self.producer: Producer = settings.client.producer(
+                {**settings.librdkafka(), "transactional.id": key.transactional_id(slot)}, self._seen
+            )
+            self._connect()
+            self._retry("start transactions", self.producer.init_transactions, settings.client.timeout_s)
+        except BaseException:
+            self._consumer.close()
+            raise
 
     def _connect(self) -> None:
         """Connect before transactions are asked for: without a connection librdkafka looks for one half a second later.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import time
@@ -121,8 +122,7 @@ class Standing:
 
 
 _opened: dict[tuple[str, str], Topics] = {}
-# Clients of a forked parent: their threads do not exist here, so destroying them would wait for ever.
-_inherited: list[Topics] = []
+atexit.register(_opened.clear)  # clients are destroyed while the interpreter lives: librdkafka's threads call into it
 _pid = os.getpid()
 
 
@@ -130,8 +130,7 @@ def _topics_of(client: ClientSettings) -> Topics:
     """Return this process's client of a cluster, which is kept from batch to batch."""
     global _pid  # noqa: PLW0603 - a fork copies it
     if _pid != os.getpid():
-        _inherited.extend(_opened.values())
-        _opened.clear()
+        _opened.clear()  # a forked parent's
         _pid = os.getpid()
     place, patient = (client.conn_id, client.servers), replace(client, timeout_s=min(client.timeout_s, _PATIENCE_S))
     topics = _opened.get(place)

@@ -1,0 +1,38 @@
+"""Kafka clients that tests leave open are named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.suite.steady import ROOT
+
+_TESTS = """
+from confluent_kafka import Consumer, Producer
+SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+held = []
+def test_one():
+    held.append(Consumer({**SETTINGS, "group.id": "g"}))
+    held.append(Consumer({**SETTINGS, "group.id": "g"}))
+    held[-1].close()
+    Producer(SETTINGS)
+"""
+
+
+@pytest.mark.parametrize("processes", [[], ["-n", "1"]], ids=["alone", "in processes"])
+def test_one_that_is_left_open_is_named_with_its_file(tmp_path: Path, processes: list[str]) -> None:
+    (tmp_path / "test_left.py").write_text(_TESTS)
+    (tmp_path / "test_other.py").write_text("def test_other(): pass\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.suite.clients", "-p", "no:cacheprovider", *processes],
+        cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120,
+        env={n: v for n, v in os.environ.items() if not n.startswith("PYTEST_XDIST")} | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert [line for line in done.stdout.splitlines() if "left open" in line] == [
+        "left open: 1 consumer of test_left.py"
+    ], done.stdout + done.stderr
+    assert "2 passed" in done.stdout

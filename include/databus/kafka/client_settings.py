@@ -8,6 +8,11 @@ from databus.core.secrets import is_sensitive
 
 LibrdkafkaSettings = Mapping[str, str | int | float | bool]
 
+_CLUSTER = frozenset(
+    {"bootstrap.servers", "metadata.broker.list", "plugin.library.paths", "test.mock.num.brokers"}
+)
+"""Names, aliases too, that decide which brokers a client speaks to, or load code into it: the connection's."""
+
 
 def allowed(settings: LibrdkafkaSettings, reserved: Collection[str]) -> LibrdkafkaSettings:
     """Return settings of a client that a flow may have.
@@ -17,8 +22,11 @@ def allowed(settings: LibrdkafkaSettings, reserved: Collection[str]) -> Librdkaf
         reserved: names that the guarantee rests on.
 
     Raises:
-        ValueError: one is reserved, or says how a client logs in.
+        ValueError: one is reserved, or says to which cluster a client goes, or how it logs in.
     """
+    elsewhere = sorted(_CLUSTER.intersection(settings))
+    if elsewhere:
+        raise ValueError(f"{', '.join(elsewhere)} belongs into the connection: a flow keeps to the cluster that it names")
     refused = sorted(set(reserved).intersection(settings))
     if refused:
         raise ValueError(f"{', '.join(refused)} cannot be set: exactly once rests on it")

@@ -27,7 +27,7 @@ RECORD_COLUMNS = ("key", "value", "headers", "timestamp", "timestamp_type", "par
 _OFFSET = re.compile(r"^(?P<topic>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<offset>\d+)$")
 _RESERVED = frozenset(
     {"group.id", "isolation.level", "enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset",
-     "enable.partition.eof", "bootstrap.servers"}
+     "enable.partition.eof", "auto.commit.enable"}
 )  # fmt: skip
 
 OnGap = Literal["fail", "earliest", "latest"]

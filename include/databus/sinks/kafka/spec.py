@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
 
 _RESERVED = frozenset(
-    {"transactional.id", "enable.idempotence", "acks", "group.id", "isolation.level", "message.max.bytes"}
-)
+    {"transactional.id", "enable.idempotence", "acks", "request.required.acks", "group.id", "isolation.level",
+     "message.max.bytes", "queuing.strategy"}
+)  # fmt: skip
+"""What decides order, loss or repetition, under each of its names (librdkafka's CONFIGURATION.md): the other
+settings of a producer may differ between two attempts of a batch."""
 
 
 class Kafka(SinkSpec):

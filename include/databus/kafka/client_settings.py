@@ -8,9 +8,7 @@ from databus.core.secrets import is_sensitive
 
 LibrdkafkaSettings = Mapping[str, str | int | float | bool]
 
-_CLUSTER = frozenset(
-    {"bootstrap.servers", "metadata.broker.list", "plugin.library.paths", "test.mock.num.brokers"}
-)
+_CLUSTER = frozenset({"bootstrap.servers", "metadata.broker.list", "plugin.library.paths", "test.mock.num.brokers"})
 """Names, aliases too, that decide which brokers a client speaks to, or load code into it: the connection's."""
 
 
@@ -26,7 +24,9 @@ def allowed(settings: LibrdkafkaSettings, reserved: Collection[str]) -> Librdkaf
     """
     elsewhere = sorted(_CLUSTER.intersection(settings))
     if elsewhere:
-        raise ValueError(f"{', '.join(elsewhere)} belongs into the connection: a flow keeps to the cluster that it names")
+        raise ValueError(
+            f"{', '.join(elsewhere)} belongs into the connection: a flow keeps to the cluster that it names"
+        )
     refused = sorted(set(reserved).intersection(settings))
     if refused:
         raise ValueError(f"{', '.join(refused)} cannot be set: exactly once rests on it")

@@ -113,11 +113,12 @@ def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch,
         closed_until=unreached(offset, previous.closed_until, *left),
         output_ids=without_outputs(previous, amendment.gone),
         output_names=previous.output_names,
-        first=still_first(previous.first, _first_of(closed), {}, passed=True),
+        first=still_first(previous.first, first_of(closed), {}),
     )
 
 
-def _first_of(closed: Plan | None) -> dict[str, tuple[str, ...]]:
+def first_of(closed: Plan | None) -> dict[str, tuple[str, ...]]:
+    """Return sink → outputs that a plan which is given up took for new."""
     return {name: sink.first for name, sink in closed.sinks.items()} if closed else {}
 
 

@@ -94,19 +94,18 @@ def still_first(
     before: Mapping[str, Sequence[str]],
     pinned: Mapping[str, Sequence[str]],
     written: Mapping[str, Collection[str]],
-    *,
-    passed: bool,
 ) -> dict[str, tuple[str, ...]]:
-    """Return sink → outputs whose first batch is still to come after a batch was committed.
+    """Return sink → outputs whose first batch is still to come after a batch was committed, or given up.
+
+    What a plan took for new stays so until a batch writes to it: attempts of one that was given up may have left
+    something there, and then the output is not seen to be new any more.
 
     Args:
         before: what was still to come before it.
         pinned: sink → outputs that its plan took for new; of sinks that it does not name all stays.
         written: sink → outputs that it wrote to.
-        passed: whether it was a gap, which wrote nothing: what its plan took for new is from one that was given up.
     """
     after = {sink: tuple(outputs) for sink, outputs in before.items()}
     for sink, new in pinned.items():
-        waiting = {*before.get(sink, ()), *(new if passed else ())}
-        after[sink] = tuple(sorted(waiting - {*written.get(sink, ())}))
+        after[sink] = tuple(sorted({*before.get(sink, ()), *new} - {*written.get(sink, ())}))
     return {sink: outputs for sink, outputs in after.items() if outputs}

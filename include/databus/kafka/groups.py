@@ -52,10 +52,12 @@ class ClusterGroups:
         the client has nothing that looks for the new one).
         """
         found: dict[str, dict[Place, int]] = {}
+        there: list[Place] | None = None  # asked for once: of a large cluster it is much
         for group in groups:
             with closing(self._settings.consumer({**_READER, "group.id": group}, self._seen)) as consumer:
                 try:
-                    places = self._committed(consumer)
+                    there = self._places(consumer) if there is None else there
+                    places = self._committed(consumer, there)
                 except KafkaException as error:
                     consumer.poll(0)  # a refused login is told here
                     doing = f"read the offsets of group {group}"
@@ -64,9 +66,12 @@ class ClusterGroups:
                 found[group] = places
         return found
 
-    def _committed(self, consumer: Consumer) -> dict[Place, int]:
+    def _places(self, consumer: Consumer) -> list[Place]:
         topics = consumer.list_topics(timeout=self._settings.timeout_s).topics.items()
-        every = [TopicPartition(name, number) for name, topic in topics for number in topic.partitions]
+        return [(name, number) for name, topic in topics for number in topic.partitions]
+
+    def _committed(self, consumer: Consumer, there: Sequence[Place]) -> dict[Place, int]:
+        every = [TopicPartition(*place) for place in there]
         answers = consumer.committed(every, self._settings.timeout_s) if every else []
         for answer in answers:
             if answer.error is not None and answer.error.code() not in _GONE:

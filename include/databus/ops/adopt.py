@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from databus.checkpoints.amended import first_of
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import ConfigError, MarkerDivergedError
 from databus.core.flow import Flow
+from databus.core.known_outputs import still_first
 from databus.core.marks import SlotMark
 from databus.core.offset_ranges import unreached
 from databus.core.offsets import Offset, Ordering
@@ -119,7 +121,7 @@ def _checkpoint(found: Adoption, services: Services, by: tuple[Epoch, str], pend
         closed_until=unreached(found.offset, before.closed_until if before else None, *left),
         output_ids=before.output_ids if before else {},
         output_names=before.output_names if before else {},
-        first=before.first if before else {},
+        first=still_first(before.first if before else {}, first_of(pending), {}),
     )
 
 

@@ -60,7 +60,6 @@ def commit(
             batch.previous.first,
             {name: batch.plan.sinks[name].first for name in session.sinks},
             _written(receipts),
-            passed=bool(batch.source.passed),
         ),
     )
     session.store.commit(lease, batch.plan, checkpoint, [r.to_json() for r in receipts], counts)

@@ -157,12 +157,20 @@ def test_a_sink_that_falls_behind_takes_it_along_and_brings_back_what_is_left(st
     assert store.join("f", lease, "search", "run").first == {"search": ("i",)}
 
 
-def test_a_batch_that_read_its_range_and_wrote_nothing_leaves_nothing_behind() -> None:
-    """The server itself still tells that such an index is new."""
+def test_smaller_batches_after_the_stopped_one_keep_it(stopped: Stopped) -> None:
+    """The first of them has no row of the index, which the stopped one had written to."""
+    stopped.edited()
+    stopped.committed(stopped.planned(), "another")
+    assert stopped.checkpoint.first == {"search": ("i",)}
+    assert stopped.first() == ("i",)
+    assert stopped.first() == ()
+
+
+def test_what_a_plan_took_for_new_stays_so_until_it_is_written() -> None:
     pinned, nothing = {"search": ("i",)}, dict[str, Any]()
-    assert still_first({}, pinned, nothing, passed=False) == {}
-    assert still_first({}, pinned, nothing, passed=True) == {"search": ("i",)}
-    assert still_first({"other": ("o",)}, pinned, {"search": {"i"}}, passed=True) == {"other": ("o",)}
+    assert still_first({}, pinned, nothing) == {"search": ("i",)}
+    assert still_first({}, pinned, {"search": {"i"}}) == {}
+    assert still_first({"other": ("o",)}, pinned, {"search": {"i"}}) == {"other": ("o",)}
 
 
 def test_of_a_checkpoint_that_waits_for_nothing_nothing_is_stored(stopped: Stopped) -> None:

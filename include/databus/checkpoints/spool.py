@@ -119,7 +119,8 @@ class PlanSpool:
             else:
                 raise self._lost(f"the outcome of batch {wanted[0]} (plan {wanted[1]})", committed)
             wanted = (entry.after_batch, entry.after_hash)
-            if wanted != (committed.batch, committed.plan_hash) and _continues(entry.plan, committed):
+            other = wanted != (committed.batch, committed.plan_hash) and not self._has(*wanted)
+            if other and _continues(entry.plan, committed):
                 log.warning(
                     "flow %s: batch %d was written down behind batch %d (plan %s), which is none of the flow's, by an "
                     "earlier databus; range and markers say that it follows batch %d (plan %s)",
@@ -129,6 +130,10 @@ class PlanSpool:
         if wanted != (committed.batch, committed.plan_hash):
             raise self._lost(f"the plans that lead there from batch {wanted[0]} (plan {wanted[1] or '-'})", committed)
         return Chain(tuple(reversed(outcomes)), pending)
+
+    def _has(self, batch: int, plan_hash: str) -> bool:
+        """Tell whether something of a plan is here: then it is the flow's, and the checkpoint another one's."""
+        return any(self._folder.get(_name(batch, plan_hash, kind)) is not None for kind in ("plan", "outcome"))
 
     def _plan(self, batch: int, plan_hash: str, committed: Checkpoint) -> SpooledPlan:
         data = self._folder.get(_name(batch, plan_hash, "plan"))

@@ -19,6 +19,7 @@ from databus.core.flow import Flow
 from databus.core.gaps import OPEN, Gap
 from databus.core.marks import Announcement, SlotMark
 from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.core.outcome import PlanOutcome
 from databus.core.plan import Plan, SinkPlan
 from databus.core.settings import Settings
 from databus.runtime.detached import DetachableStore, Terms
@@ -338,3 +339,18 @@ def test_a_spool_that_does_not_go_on_where_the_checkpoint_stands_is_refused_with
     with pytest.raises(MarkersAheadError) as refused:
         spool.chain(replace(committed, plan_hash="h"), Announcement(Epoch(1), 2, plan_of(2).hash))
     assert f"databus checkpoint adopt {FLOW} (" in refused.value.hint
+
+
+def test_a_spool_beside_another_batch_of_the_same_number_is_no_backfills(tmp_path: Path) -> None:
+    """ZooKeeper came back as it was before, and went on with another plan over the same range."""
+    spool = PlanSpool(str(tmp_path), "test", FLOW)
+    here, there = plan_of(2), plan_of(2, spec="another")
+    move_on = done(here, Epoch(1))
+    spool.put_plan(here, done(plan_of(1), Epoch(1)))
+    spool.put_plan(plan_of(3), move_on)
+    said = Announcement(Epoch(1), 3, plan_of(3).hash)
+    with pytest.raises(MarkersAheadError, match="the outcome of batch 2"):
+        spool.chain(done(plan_of(1), Epoch(1)), said)
+    spool.put_outcome(PlanOutcome(here, move_on, (), {}))
+    with pytest.raises(MarkersAheadError, match="the plans that lead there from batch 2"):
+        spool.chain(done(there, Epoch(1)), said)

@@ -202,3 +202,71 @@ def test_two_files_may_not_define_one_flow(tmp_path: Path) -> None:
     found, broken = discover(tmp_path)
     assert len(found) == 1
     assert "already" in broken[0].error.message
+
+
+_SHOP = """import databus
+from databus.airflow import flow_dag
+
+def made(name):
+    return flow_dag(databus.Flow(name=name, source=databus.Mock(rows=1), sinks=(databus.Noop(),)))
+
+shop = databus.Flow(name="shop", source=databus.Mock(rows=1), sinks=(databus.Noop(),))
+flow_dag(shop)
+"""
+
+
+@pytest.mark.parametrize("shop", ["a_shop_{0}", "z_shop_{0}"])
+@pytest.mark.parametrize("dags", [False, True])
+def test_a_file_that_imports_another_keeps_its_own_flows(
+    tmp_path: Path, dags: bool, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The imported file's flows are that file's; what a function of it is called for is the caller's."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    shop = shop.format(dags)
+    (tmp_path / f"{shop}.py").write_text(_SHOP)
+    (tmp_path / "other.py").write_text(f"# databus\nfrom {shop} import made, shop\ndag = made('other')\n")
+    found, broken = discover(tmp_path, dags=dags)
+    assert broken == []
+    assert [(f.flow.name, f.file.stem) for f in found] == [("other", "other"), ("shop", shop)]
+    assert discover(tmp_path, dags=dags) == (found, [])  # it is imported already
+
+
+@pytest.mark.parametrize("dags", [False, True])
+def test_a_flow_that_one_file_defines_and_another_makes_a_dag_of_is_one(
+    tmp_path: Path, dags: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "linked").symlink_to(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path / "linked"))
+    (tmp_path / f"flows_{dags}.py").write_text(_SHOP.replace("flow_dag(shop)", ""))
+    text = f"from databus.airflow import flow_dag\nfrom flows_{dags} import made, shop\ndag = flow_dag(shop)\n"
+    (tmp_path / "made.py").write_text(f"{text}other = made('other')\n")
+    found, broken = discover(tmp_path, dags=dags)
+    assert broken == []
+    assert [f.flow.name for f in found] == ["other", "shop"]
+
+
+@pytest.mark.parametrize("dags", [False, True])
+def test_what_no_dag_file_defines_is_of_the_file_that_imports_it(
+    tmp_path: Path, dags: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "dags").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path / "lib"))
+    (tmp_path / "lib" / f"given_{dags}.py").write_text(_SHOP)
+    (tmp_path / "dags" / "other.py").write_text(f"# databus\nfrom given_{dags} import made\ndag = made('other')\n")
+    found, broken = discover(tmp_path / "dags", dags=dags)
+    assert broken == []
+    assert [(f.flow.name, f.file.stem) for f in found] == [("other", "other"), ("shop", "other")]
+
+
+@pytest.mark.parametrize("dags", [False, True])
+def test_a_flow_is_found_with_the_mode_in_which_its_dag_runs_it(tmp_path: Path, dags: bool) -> None:
+    text = _SHORT.replace("flow_dag(named, dag_id", 'flow_dag(named, mode="live", dag_id')
+    text = text.replace('flow_dag(flow("within"))', 'flow_dag(flow("within"), mode="economy")')
+    text += '\ntwice = flow_dag(named, mode="economy", dag_id="twice")\n'
+    text += 'mirror_dag(Mirror(name="m", source="a", target="b", topics=("t",)), mode="economy")\n'
+    (tmp_path / "short.py").write_text(text)
+    found, broken = discover(tmp_path, dags=dags)
+    assert broken == []
+    modes = {f.flow.name: f.flow.mode for f in found}
+    assert (modes["named"], modes["within"], modes["m"], modes["first"]) == ("live", "economy", "economy", "standard")

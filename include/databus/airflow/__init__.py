@@ -6,7 +6,7 @@ because Airflow's provider manager imports this package for its connection type 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from databus.core.flows_only import flows_only, note_given
 
@@ -33,8 +33,10 @@ def __getattr__(name: str) -> Any:
 
 def _no_dag(*given: Any, **options: Any) -> None:
     """Stand for `flow_dag` and `mirror_dag` where a file is read for its flows alone."""
-    from databus.core.flow import Flow
+    from databus.core.flow import Flow, Mode
 
+    mode = options.get("mode")
     for flow in (*given[:1], options.get("flow"), options.get("mirror")):
         if isinstance(flow, Flow):
-            note_given(flow)
+            known = mode in get_args(Mode)  # another is refused where the DAG is built
+            note_given(flow, flow.model_copy(update={"mode": mode}) if known else flow)

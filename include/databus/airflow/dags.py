@@ -64,7 +64,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
         raise ConfigError(
             f"{caller()}: flow_dag needs a Flow, got {type(flow).__name__}", hint="Give it what Flow(…) returned."
         )
-    note_given(flow)
+    written = flow
     if engine not in ("connect", "submit"):
         raise ConfigError(f"{caller()}: engine={engine!r} is unknown", hint="Known: connect, submit.")
     if tasks not in (None, *get_args(Tasks)) or (tasks == "together" and engine != "connect"):
@@ -76,6 +76,7 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
         if mode not in get_args(Mode):
             raise ConfigError(f"{caller()}: mode={mode!r} is unknown", hint=f"Known: {', '.join(get_args(Mode))}.")
         flow = flow.model_copy(update={"mode": mode})
+    note_given(written, flow)
     if every < timedelta(seconds=5):
         raise ConfigError(
             f"{caller()}: every={every} is shorter than the 5 seconds a run takes at least",

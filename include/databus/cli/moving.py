@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +15,6 @@ from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, Format, show_one
 from databus.cli.places import place
 from databus.core.errors import FlowPausedError
-from databus.core.gaps import SKIPPED, Gap
 from databus.ops.mirror_loops import findings_beside
 from databus.ops.preflight import require_passed
 
@@ -63,7 +61,8 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Run a flow here, without Airflow, under the same lease and checkpoint.
 
     Exit code 7 when rows were held back by a check (state "quarantined"), refused by a sink ("rejected"), or lost to a
-    gap that on_gap passes over; 4 when a sink is behind; 0 when every row is where it belongs, or the flow is paused.
+    gap that on_gap passes over ("lost"); 4 when a sink is behind; 0 when every row is where it belongs, or the flow is
+    paused.
     """
     from databus.ops.dry_run import dry_run
     from databus.ops.run import run_flow
@@ -74,7 +73,6 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
     with opened(flow, dags) as (spec, services):
-        known = len(services.store.gaps(flow))
         require_passed(spec, findings_beside(spec, dags))
         session = connect_session(spark, f"cli/{os.getpid()}") if spark.startswith("sc://") else classic_session(spark)
         if dry:
@@ -95,22 +93,22 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 show_one({"flow": flow, "batches": 0, "paused": paused.message}, output)
                 return
         show_one(result.summary(), output)
-        raise typer.Exit(_told(result, services.store.gaps(flow)[known:]))
+        raise typer.Exit(_told(result))
 
 
-def _told(result: WindowResult, gaps: Sequence[Gap]) -> int:
-    """Say on stderr what is not well with a window and the gaps that it passed over; return the exit code."""
+def _told(result: WindowResult) -> int:
+    """Say on stderr what is not well with a window; return the exit code."""
     refused = sum(counts.rejected for counts in result.sinks.values())
-    lost = [gap for gap in gaps if gap.decision == SKIPPED]
     told = [f"sink {sink} refused {of.rejected} rows" for sink, of in result.sinks.items() if of.rejected]
     told += [f"{result.quarantined} rows are held back"] if result.quarantined else []
     if told:
         told.append(f"`databus quarantine list {result.flow}` shows them")
-    told += [f"gap {gap.number} was passed over: {gap.why}" for gap in lost]
+    told += [f"a gap was passed over: {lost.why}" for lost in result.lost]
+    told += [f"`databus gaps {result.flow}` names what is lost"] if result.lost else []
     told += [f"sink {sink} is behind, at {offset}" for sink, offset in result.behind.items()]
     if told:
         ERR.print(f"NOT WELL: {'; '.join(told)}", style="yellow", markup=False, soft_wrap=True)
-    return exit_code_of_rows(missing=refused + result.quarantined + len(lost), behind=len(result.behind))
+    return exit_code_of_rows(missing=refused + result.quarantined + len(result.lost), behind=len(result.behind))
 
 
 def _progress(flow: str) -> _FlowProgress:

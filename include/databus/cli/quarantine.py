@@ -107,7 +107,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
 ) -> None:
     """Send held rows through the flow as it is now, each once; what is held back again stays here.
 
-    With --execute exit code 7 when rows were held back again.
+    With --execute exit code 7 when rows were held back again, or refused by a sink.
     """
     wanted = Selection(HeldState.HELD, stage, table, tuple(event or ()), cause)
     with opened(flow, dags) as (spec, services):

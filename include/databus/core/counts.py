@@ -61,14 +61,15 @@ def by_sink(sinks: Mapping[str, SinkCounts]) -> str:
     )
 
 
-def state_of(rejected: int, quarantined: int) -> str:
-    """Say whether all rows of a run went where they were to go: "rejected", "quarantined" or "ok".
+def state_of(rejected: int, quarantined: int, lost: int = 0) -> str:
+    """Say whether all rows of a run went where they were to go: "lost", "rejected", "quarantined" or "ok".
 
     Args:
         rejected: rows that a sink refused: "rejected", also where checks held back others.
         quarantined: rows held back, by a check or by a sink: "quarantined" where no sink refused any.
+        lost: ranges that were passed over unread: "lost", whatever else, for no quarantine has these rows.
     """
-    return "rejected" if rejected else "quarantined" if quarantined else "ok"
+    return "lost" if lost else "rejected" if rejected else "quarantined" if quarantined else "ok"
 
 
 @dataclass(frozen=True)

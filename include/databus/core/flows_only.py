@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from databus.core.flow import Flow
 
+
+@dataclass(frozen=True)
+class GivenFlow:
+    """A flow that a DAG is made of.
+
+    Attributes:
+        flow: the flow, as the DAG runs it.
+        written: the flow as it was given.
+        file: file of the module that was being imported then, "" outside any: it may be one that the DAG file imports.
+    """
+
+    flow: Flow
+    written: Flow
+    file: str
+
+
 _wanted: ContextVar[bool] = ContextVar("flows_only", default=False)
-_given: ContextVar[list[Flow] | None] = ContextVar("flows_given", default=None)
+_given: ContextVar[list[GivenFlow] | None] = ContextVar("flows_given", default=None)
 
 
 def flows_only() -> bool:
@@ -30,9 +48,9 @@ def without_dags() -> Iterator[None]:
 
 
 @contextmanager
-def given_flows() -> Iterator[list[Flow]]:
+def given_flows() -> Iterator[list[GivenFlow]]:
     """Collect the flows that `flow_dag` and `mirror_dag` are given while the block runs, in order, each once."""
-    found: list[Flow] = []
+    found: list[GivenFlow] = []
     token = _given.set(found)
     try:
         yield found
@@ -40,8 +58,23 @@ def given_flows() -> Iterator[list[Flow]]:
         _given.reset(token)
 
 
-def note_given(flow: Flow) -> None:
-    """Tell who reads the file that a DAG is made of this flow: it may have no name of its own there."""
+def note_given(written: Flow, flow: Flow) -> None:
+    """Tell who reads the file that a DAG is made of a flow: it may have no name of its own there.
+
+    Args:
+        written: the flow as it was given.
+        flow: the same as the DAG runs it.
+    """
     found = _given.get()
-    if found is not None and not any(known is flow for known in found):
-        found.append(flow)
+    if found is not None and not any(known.written is written for known in found):
+        found.append(GivenFlow(flow, written, _imported()))
+
+
+def _imported() -> str:
+    """Return the file of the innermost module that is being imported: a function's flows are its caller's."""
+    frame = sys._getframe(1)  # noqa: SLF001 - as `core/spec.caller`
+    while frame is not None and frame.f_code.co_name != "<module>":
+        if frame.f_back is None:
+            return ""
+        frame = frame.f_back
+    return frame.f_code.co_filename

@@ -66,6 +66,11 @@ class SourcePlan:
     lost: LostRange | None = None
 
     @property
+    def passes_over(self) -> LostRange | None:
+        """What a batch of this range moves to no sink, because it is gone; None for nothing."""
+        return LostRange(self.range, self.passed) if self.passed else self.lost
+
+    @property
     def start(self) -> Offset:
         """Offset at which reading begins: the range's start, or the end of what is lost of it."""
         return self.range.start if self.lost is None else self.lost.range.end

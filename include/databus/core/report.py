@@ -9,7 +9,7 @@ from datetime import datetime
 from databus.core.checkpoint import Epoch
 from databus.core.column_lineage import TableLineage
 from databus.core.counts import TableCounts
-from databus.core.plan import Plan
+from databus.core.plan import LostRange, Plan
 from databus.core.receipts import RejectedRow, WriteReceipt
 
 
@@ -59,6 +59,7 @@ class BatchReport:
         pace: bounds of the next batch, "rows" and "bytes", where a slow sink lowered them.
         code_version: version of this package that moved it.
         columns: what the outputs' fields are made of.
+        lost: what the batch passed over unread, because it is gone.
     """
 
     plan: Plan
@@ -77,6 +78,7 @@ class BatchReport:
     pace: Mapping[str, int] = field(default_factory=dict)
     code_version: str = ""
     columns: tuple[TableLineage, ...] = ()
+    lost: LostRange | None = None
 
     @property
     def rows(self) -> int:

@@ -76,11 +76,13 @@ def discover(
         raise ConfigError(f"no DAG folder at {root}", hint="Name one with --dags or set DATABUS_DAGS.")
     found: dict[str, FoundFlow] = {}
     broken: list[BrokenFile] = []
-    for file in dag_files(root):
+    files = dag_files(root)
+    others = _Others(frozenset(file.resolve() for file in files), mention)
+    for file in files:
         try:
-            if mention not in file.read_text(encoding="utf-8", errors="replace"):
+            if not _mentions(file, mention):
                 continue
-            for flow in _flows_of(file) if dags else _flows_alone(file):
+            for flow in _flows_of(file, others) if dags else _flows_alone(file, others):
                 twin = found.get(flow.name)
                 if twin is not None:
                     raise ConfigError(f"{file}: flow {flow.name!r} is defined in {twin.file} already")
@@ -90,6 +92,31 @@ def discover(
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's file may raise anything; others go on
             broken.append(BrokenFile(file, _of_python(file, error)))
     return sorted(found.values(), key=lambda f: f.flow.name), broken
+
+
+def _mentions(file: Path, mention: str) -> bool:
+    return mention in file.read_text(encoding="utf-8", errors="replace")
+
+
+@dataclass(frozen=True)
+class _Others:
+    """DAG files, of which one may import another: what an imported one defines is its own."""
+
+    files: frozenset[Path]
+    mention: str
+
+    def own(self, defined: str, file: Path) -> bool:
+        """Tell whether a file that is read defines what was met in `defined` while it was imported."""
+        there = Path(defined).resolve()
+        return there == file.resolve() or there not in self.files or not _mentions(there, self.mention)
+
+    def imported(self, file: Path) -> frozenset[int]:
+        """Return the ids of the flows at the top level of those that are imported, also by an earlier file."""
+        names = {other.name for other in self.files}  # which spares following the links of every module's path
+        modules = [getattr(module, "__dict__", {}) for module in list(sys.modules.values())]
+        placed = [(str(m.get("__file__") or ""), m) for m in modules]
+        theirs = [m for at, m in placed if at.rpartition(os.sep)[2] in names and not self.own(at, file)]
+        return frozenset(id(value) for module in theirs for value in list(module.values()) if isinstance(value, Flow))
 
 
 def _of_python(file: Path, error: BaseException) -> ConfigError:
@@ -150,13 +177,13 @@ def _known(wanted: str, names: Sequence[str], broken: Sequence[BrokenFile]) -> s
     return f"{told} Not readable: {those}; `databus flows validate` says why."
 
 
-def _flows_alone(file: Path) -> Iterable[Flow]:
+def _flows_alone(file: Path, others: _Others) -> Iterable[Flow]:
     """Return the flows of a file without its DAGs; of one that cannot do without them, with them."""
     try:
         with without_dags():
-            return _flows_of(file)
+            return _flows_of(file, others)
     except Exception:  # noqa: BLE001 - a user's file may use its DAG in any way
-        return _flows_of(file)
+        return _flows_of(file, others)
 
 
 @contextmanager
@@ -173,10 +200,10 @@ def _logged_as_before() -> Iterator[None]:
         logging.disable(before)
 
 
-def _flows_of(file: Path) -> Iterable[Flow]:
+def _flows_of(file: Path, others: _Others) -> Iterable[Flow]:
     """Import a file under a name of its own; return the flows that its DAGs are made of, and those at its top level.
 
-    Of two under one name it is the DAG's that runs.
+    Of two under one name it is the DAG's that runs. What another DAG file defines, imported from here, is that file's.
     """
     name = f"databus_dag_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, file)
@@ -190,5 +217,7 @@ def _flows_of(file: Path) -> Iterable[Flow]:
     finally:
         del sys.modules[name]
     named = {id(v): v for v in vars(module).values() if isinstance(v, Flow)}.values()
-    names = {flow.name for flow in given}
-    return [*given, *(flow for flow in named if flow.name not in names)]
+    names = {of.flow.name for of in given}
+    theirs = others.imported(file)
+    own = [of.flow for of in given if others.own(of.file, file) and id(of.written) not in theirs]
+    return [*own, *(flow for flow in named if flow.name not in names and id(flow) not in theirs)]

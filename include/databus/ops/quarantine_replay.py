@@ -21,7 +21,7 @@ from databus.core.receipts import CHECK
 from databus.core.stored_json import canonical_json
 from databus.ops.mediation import Said
 from databus.ops.quarantine import held_rows, replays_of
-from databus.ops.replay_outcome import origin_of, outcome
+from databus.ops.replay_outcome import origin_of, outcome, tally
 from databus.ops.targets import ALL_HISTORY
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.closing import close_unwritten, open_again
@@ -45,7 +45,7 @@ class ReplayResult:
         number: its number.
         batch: batch that had held the rows back.
         replayed: rows that every sink that lacked them now has.
-        held: rows that were held back again, with the new cause.
+        held: rows that were held back again, with the new cause, also by a sink that had not seen them before.
         discarded: rows that the flow as it is now sends nowhere.
         written: sink → records written, now or by an earlier try of the same replay.
         sinks: sink → rows that it took and refused; one that was given none is not named.
@@ -177,7 +177,7 @@ class _Replays:
         self.session.recorder.quarantine(self._flow.name, origin, again)
         self.rows.settle(plan.batch, origin, states, (self.said.who, self.said.why, now))
         self._commit(plan, done)
-        became = list(states.values())
+        became = tally(states, again)
         written: dict[str, int] = {}
         sinks: dict[str, SinkCounts] = {}
         for receipt in done.receipts:
@@ -188,9 +188,9 @@ class _Replays:
         result = ReplayResult(
             plan.batch,
             origin,
-            became.count(HeldState.REPLAYED),
-            became.count(HeldState.HELD),
-            became.count(HeldState.DISCARDED),
+            became[HeldState.REPLAYED],
+            became[HeldState.HELD],
+            became[HeldState.DISCARDED],
             written,
             sinks,
         )

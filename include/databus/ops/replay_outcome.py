@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from databus.core.errors import CheckpointConflictError
@@ -45,3 +46,9 @@ def outcome(taken: Sequence[HeldRow], done: Replayed) -> tuple[dict[Identity, He
     # Of a row that a check had held, a sink's refusal is a new entry: that sink alone lacks it now.
     again.update({identity: rejected for identity, rejected in refused.items() if rejected.stage != CHECK})
     return states, list(again.values())
+
+
+def tally(states: Mapping[Identity, HeldState], again: Sequence[RejectedRow]) -> Counter[HeldState]:
+    """Count rows by what became of them; one that a check had held and a sink refuses now is held, by a new entry."""
+    new = {row.event_id for row in again if states.get((row.event_id, row.stage)) != HeldState.HELD}
+    return Counter(HeldState.HELD if event_id in new else state for (event_id, _), state in states.items())

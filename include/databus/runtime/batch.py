@@ -93,6 +93,7 @@ def move_batch(
         pace=committed.pace,
         code_version=session.identity.code_version,
         columns=session.column_lineage.of(session.flow, batch.source),
+        lost=batch.source.passes_over,
     )
     with times.stage("record"):
         record(session.recorder, report)

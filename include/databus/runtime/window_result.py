@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.counts import SinkCounts, state_of
 from databus.core.lag import Headroom, eta_s
-from databus.core.receipts import WriteReceipt
+from databus.core.plan import LostRange
 from databus.core.report import BatchReport
 from databus.runtime.check import NO_EVENT, PARTITION_DDL
 
@@ -42,6 +41,7 @@ class WindowResult:
         missing_tables: names and patterns of the source that no table, or topic, matched when that was last looked at.
         unlogged: table → what was found in each batch of statements that change its rows without row events, such as
             ALTER TABLE … DROP PARTITION, with their places: sinks keep the rows that these took away.
+        lost: ranges that committed batches passed over unread, by the source's own policy, each once.
     """
 
     flow: str
@@ -62,6 +62,7 @@ class WindowResult:
     seconds: float = 0.0
     missing_tables: tuple[str, ...] = ()
     unlogged: dict[str, list[str]] = field(default_factory=dict)
+    lost: list[LostRange] = field(default_factory=list)
 
     @property
     def eta_s(self) -> float | None:
@@ -70,8 +71,8 @@ class WindowResult:
 
     @property
     def state(self) -> str:
-        """How it went: "rejected" when a sink refused rows, "quarantined" when checks held some back, else "ok"."""
-        return state_of(sum(counts.rejected for counts in self.sinks.values()), self.quarantined)
+        """How it went, the worst first: "lost" to a gap, "rejected" by a sink, "quarantined" by checks, else "ok"."""
+        return state_of(sum(counts.rejected for counts in self.sinks.values()), self.quarantined, len(self.lost))
 
     def summary(self) -> dict[str, Any]:
         """Return the figures as plain JSON."""
@@ -96,6 +97,7 @@ class WindowResult:
             "pace": dict(self.checkpoint.pace),
             "sinks_behind": dict(self.behind),
             "sinks_caught_up": dict(self.caught_up),
+            "gaps_passed": [lost.why for lost in self.lost],
             "missing_tables": list(self.missing_tables),
             "changed_without_row_events": {table: _told(found) for table, found in sorted(self.unlogged.items())},
         }
@@ -112,17 +114,20 @@ class WindowResult:
         for result in report.checks:
             if result.kind == PARTITION_DDL:
                 self.unlogged.setdefault(result.table, []).append(result.observed.removeprefix(NO_EVENT))
-        self._count(report.receipts)
+        self._count(report)
 
     def add_of_sink(self, sink: str, report: BatchReport) -> None:
         """Count a batch in that a sink behind has committed; its rows were counted when the others took them."""
         self.batches += 1
         given = sum(rows for receipt in report.receipts for rows in receipt.rows.values())
         self.caught_up[sink] = self.caught_up.get(sink, 0) + given
-        self._count(report.receipts)
+        self._count(report)
 
-    def _count(self, receipts: Iterable[WriteReceipt]) -> None:
-        for receipt in receipts:
+    def _count(self, report: BatchReport) -> None:
+        # A sink behind passes over the same range as the others before it.
+        if report.lost is not None and report.lost.range not in [known.range for known in self.lost]:
+            self.lost.append(report.lost)
+        for receipt in report.receipts:
             taken = SinkCounts.of(receipt.rows, len(receipt.rejected), receipt.outputs)
             self.sinks[receipt.sink] = self.sinks.get(receipt.sink, SinkCounts()).plus(taken)
 

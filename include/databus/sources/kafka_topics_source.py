@@ -286,7 +286,9 @@ class KafkaTopicsSource:
     def _again(self, planned: OffsetRange, *, passes: bool) -> SourcePlan:
         start, end = kafka_offsets(planned.start), kafka_offsets(planned.end)
         if end.passed:
-            return SourcePlan(planned, (), 0, 0, passed="a gap, passed over by the source's policy")
+            return SourcePlan(
+                planned, (), 0, 0, passed=f"on_gap={self._spec.on_gap}: what was gone when {planned} was planned"
+            )
         stretches = stretches_of(start, end)
         state = self._logs.whole_state(sorted({s.topic for s in stretches}))
         lost = self._gaps.lost_of(planned, stretches, state, passes=passes, view=self._logs.between is not None)

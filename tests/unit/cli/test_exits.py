@@ -11,8 +11,8 @@ from databus.cli import exits, moving
 from databus.cli.main import app
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.counts import SinkCounts
-from databus.core.gaps import OPEN, SKIPPED, Gap
-from databus.core.offsets import SequenceOffset
+from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.core.plan import LostRange
 from databus.runtime.window_result import WindowResult
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -25,8 +25,10 @@ def window(
     return WindowResult("orders", stands, rows=10, quarantined=quarantined, sinks=sinks or {}, behind=behind or {})
 
 
-def gap(decision: str) -> Gap:
-    return Gap(1, SequenceOffset(0), SequenceOffset(1), "purged", decision, "run", "retention took t[0]", NOON)
+def over_a_gap(quarantined: int = 0) -> WindowResult:
+    result = window(quarantined, WELL)
+    result.lost.append(LostRange(OffsetRange(SequenceOffset(0), SequenceOffset(1)), "retention took t[0]"))
+    return result
 
 
 WELL = {"kafka": SinkCounts(10), "search": SinkCounts(10)}
@@ -34,23 +36,23 @@ REFUSED = {"kafka": SinkCounts(10), "search": SinkCounts(7, 3)}
 
 
 @pytest.mark.parametrize(
-    ("result", "gaps", "state", "code", "said"),
+    ("result", "state", "code", "said"),
     [
-        (window(sinks=WELL), [], "ok", exits.OK, ""),
-        (window(3, REFUSED), [], "rejected", exits.HELD, "sink search refused 3 rows; 3 rows are held back; `databus"),
-        (window(0, REFUSED), [], "rejected", exits.HELD, "`databus quarantine list orders` shows them"),
-        (window(2, WELL), [], "quarantined", exits.HELD, "NOT WELL: 2 rows are held back"),
-        (window(sinks=WELL), [gap(SKIPPED)], "ok", exits.HELD, "gap 1 was passed over: retention took t[0]"),
-        (window(sinks=WELL), [gap(OPEN)], "ok", exits.OK, ""),
-        (window(behind={"search": "9"}), [], "ok", exits.UNREACHABLE, "sink search is behind, at 9"),
-        (window(2, WELL, {"search": "9"}), [], "quarantined", exits.HELD, "sink search is behind, at 9"),
+        (window(sinks=WELL), "ok", exits.OK, ""),
+        (window(3, REFUSED), "rejected", exits.HELD, "sink search refused 3 rows; 3 rows are held back; `databus"),
+        (window(0, REFUSED), "rejected", exits.HELD, "`databus quarantine list orders` shows them"),
+        (window(2, WELL), "quarantined", exits.HELD, "NOT WELL: 2 rows are held back"),
+        (over_a_gap(), "lost", exits.HELD, "a gap was passed over: retention took t[0]; `databus gaps orders` names"),
+        (over_a_gap(2), "lost", exits.HELD, "2 rows are held back"),
+        (window(behind={"search": "9"}), "ok", exits.UNREACHABLE, "sink search is behind, at 9"),
+        (window(2, WELL, {"search": "9"}), "quarantined", exits.HELD, "sink search is behind, at 9"),
     ],
 )
 def test_a_run_that_lost_or_held_back_a_row_is_not_told_as_well(
-    result: WindowResult, gaps: list[Gap], state: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
+    result: WindowResult, state: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert result.summary()["state"] == state
-    assert moving._told(result, gaps) == code
+    assert moving._told(result) == code
     told = capsys.readouterr().err
     assert said in told
     assert bool(told) == bool(said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,19 @@ from databus import Elasticsearch, Flow, Kafka, KafkaTopics, MysqlBinlog
 from databus.connections.environment import EnvironmentConnections
 from databus.core.counts import SinkCounts
 from databus.core.errors import ConfigError
+from databus.core.events import RowState
 from databus.core.receipts import RejectedRow
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.ops.mirror_groups import require_known as require_groups
 from databus.ops.quarantine import require_known
 from databus.ops.quarantine_replay import ReplayResult
-from databus.records.held_rows import Selection
+from databus.ops.replay_outcome import outcome, tally
+from databus.records.held_rows import HeldRow, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
+from databus.runtime.replay import Replayed
 
 SINKS = (Kafka(conn_id="k", topic="t"), Elasticsearch(conn_id="e", name="search"))
 FLOW = Flow(name="orders", source=MysqlBinlog(conn_id="m", tables=("shop.*", "re:crm\\.c.*")), sinks=SINKS)
@@ -93,3 +97,46 @@ def test_a_replay_is_told_in_words() -> None:
     assert done.line() == (
         "replay 3 of rows of batch 7: 4 replayed, 1 held again, 0 discarded; kafka took 4, search took 0 and refused 1"
     )
+
+
+def entry(event: str, stage: str) -> HeldRow:
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    return HeldRow(
+        event,
+        stage,
+        1,
+        "shop.orders",
+        None,
+        "a cause",
+        "b.1:4",
+        "{}",
+        noon,
+        HeldState.HELD,
+        1,
+        1,
+        "ada",
+        "mended",
+        noon,
+    )
+
+
+@pytest.mark.parametrize(
+    ("held_by", "refused_by", "replayed", "held"),
+    [
+        (["check"], [], 1, 0),
+        (["check"], ["search"], 0, 1),  # a new entry is held
+        (["check"], ["search", "kafka"], 0, 1),
+        (["search"], ["search"], 0, 1),
+        (["check", "search"], ["search"], 1, 1),
+    ],
+)
+def test_a_row_that_a_sink_refuses_as_it_is_replayed_counts_as_held(
+    held_by: list[str], refused_by: list[str], replayed: int, held: int
+) -> None:
+    again = tuple(RejectedRow("e1", "shop.orders", None, "mapping", sink, "b.1:4", "{}") for sink in refused_by)
+    takes = dict.fromkeys(("kafka", "search"), frozenset({"e1"}))
+    done = Replayed({"e1": RowState.DISPATCHED}, takes, again, (), {})
+    states, entries = outcome([entry("e1", stage) for stage in held_by], done)
+    became = tally(states, entries)
+    assert (became[HeldState.REPLAYED], became[HeldState.HELD]) == (replayed, held)
+    assert [row.stage for row in entries] == refused_by

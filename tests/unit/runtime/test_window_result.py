@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from databus import Flow, Mock, Noop
 from databus.cli.output import Format, show_one
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.counts import TableCounts
 from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import Plan, SourcePlan
+from databus.core.plan import LostRange, Plan, SourcePlan
 from databus.core.receipts import WriteReceipt
 from databus.core.report import BatchReport
 from databus.core.unlogged import UnloggedChange
+from databus.runtime import batch
 from databus.runtime.check import evaluate_batch_checks
 from databus.runtime.window_result import WindowResult
 
@@ -78,3 +83,34 @@ def test_statements_that_search_takes_are_no_documents_of_the_summary() -> None:
         "search": {"dispatched": 2, "rejected": 0, "statements": 1},
     }
     assert all(summary["rows"] == sum(counts.values()) for counts in summary["sinks"].values())
+
+
+def test_ranges_that_committed_batches_pass_over_are_counted_each_once_also_where_a_sink_comes_after() -> None:
+    gone, part = OffsetRange(START, END), OffsetRange(START, BinlogOffset("mysql-bin.000001", 100))
+    passed = SourcePlan(gone, (), 0, 0, passed="on_gap=latest: t[0]").passes_over
+    left = SourcePlan(gone, (), 1, 1, lost=LostRange(part, "on_gap=earliest: t[1]")).passes_over
+    assert SourcePlan(gone, (), 1, 1).passes_over is None
+    result = window_of()
+    assert (result.state, result.summary()["gaps_passed"]) == ("ok", [])
+    result.add(replace(report(), lost=passed))
+    result.add(replace(report(), lost=left))
+    result.add_of_sink("search", replace(report(), lost=passed))
+    assert result.state == "lost"
+    assert result.summary()["gaps_passed"] == ["on_gap=latest: t[0]", "on_gap=earliest: t[1]"]
+
+
+def test_the_report_of_a_committed_batch_tells_what_it_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the gap is new, was noted by another run, or the plan was left by one that was killed."""
+    gone = SourcePlan(OffsetRange(START, END), (), 0, 0, passed="on_gap=latest: t[0]")
+    left = batch.PlannedBatch(report().plan, gone, window().checkpoint, 2)
+    nothing: Any = SimpleNamespace(record=lambda *_: None, release=lambda *_: None, of=lambda *_: ())
+    session: Any = SimpleNamespace(
+        flow=FLOW, sinks={}, split=(), live=None, recorder=nothing, source=nothing, column_lineage=nothing,
+        identity=SimpleNamespace(run_id="local", run_url="", code_version="1"),
+    )  # fmt: skip
+    monkeypatch.setattr(batch, "next_plan", lambda *_, **__: left)
+    monkeypatch.setattr(batch, "commit", lambda *_: window().checkpoint)
+    lease: Any = SimpleNamespace(epoch=Epoch(2))
+    moved = batch.run_batch(session, lease, window().checkpoint)
+    assert moved is not None
+    assert moved.lost == LostRange(gone.range, gone.passed)

@@ -20,6 +20,7 @@ from databus.core.report import BatchReport
 from databus.core.unlogged import UnloggedChange
 from databus.runtime import batch
 from databus.runtime.check import evaluate_batch_checks
+from databus.runtime.plan import PlannedBatch
 from databus.runtime.window_result import WindowResult
 
 NOW = datetime(2026, 11, 25, 10, tzinfo=UTC)
@@ -102,7 +103,7 @@ def test_ranges_that_committed_batches_pass_over_are_counted_each_once_also_wher
 def test_the_report_of_a_committed_batch_tells_what_it_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the gap is new, was noted by another run, or the plan was left by one that was killed."""
     gone = SourcePlan(OffsetRange(START, END), (), 0, 0, passed="on_gap=latest: t[0]")
-    left = batch.PlannedBatch(report().plan, gone, window().checkpoint, 2)
+    left = PlannedBatch(report().plan, gone, window().checkpoint, 2)
     nothing: Any = SimpleNamespace(record=lambda *_: None, release=lambda *_: None, of=lambda *_: ())
     session: Any = SimpleNamespace(
         flow=FLOW, sinks={}, split=(), live=None, recorder=nothing, source=nothing, column_lineage=nothing,

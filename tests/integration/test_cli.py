@@ -120,12 +120,11 @@ def test_lag_names_a_missing_connection_and_shows_the_other_flows(cli: Cli) -> N
     try:
         told = cli("lag", "-o", "json", code=2)
         rows = {row["flow"]: row for row in json.loads(told.stdout)}
-        assert rows["cli_shop"]["lag_bytes"] > 0
         assert rows["cli_shop"]["error"] is None
         assert "'mysql_lost'" in rows["cli_lost"]["error"]
         assert "cli_lost: no connection 'mysql_lost'" in told.stderr
         assert "Set AIRFLOW_CONN_MYSQL_LOST" in told.stderr
-        assert cli.json("lag", "cli_shop")[0]["flow"] == "cli_shop"
+        assert cli.json("lag", "cli_shop")[0]["committed"] == rows["cli_shop"]["committed"]
     finally:
         lost.unlink()
 

@@ -205,8 +205,8 @@ def test_a_flow_that_is_edited_in_mid_batch_goes_on_over_its_own_documents(
 ) -> None:
     """Planned anew in smaller batches, it meets documents of the batch that was cut short, in each of them."""
     large = shop.flow()
-    small = shop.flow(max_retries=3).model_copy(update={"batching": Batching(max_rows=3, max_seconds=0.2)})
-    smaller = shop.flow(max_retries=4).model_copy(update={"batching": Batching(max_rows=1, max_seconds=0.2)})
+    small = shop.flow(gc_deletes="8d").model_copy(update={"batching": Batching(max_rows=3, max_seconds=0.2)})
+    smaller = shop.flow(gc_deletes="9d").model_copy(update={"batching": Batching(max_rows=1, max_seconds=0.2)})
     shop.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
         *(f"INSERT INTO t VALUES ({n}, 0)" for n in range(6)),

@@ -121,7 +121,7 @@ def test_a_flow_that_is_edited_in_mid_batch_goes_on_over_its_own_documents(
 ) -> None:
     """Planned anew in smaller batches, it meets documents of the batch that was cut short, in each of them."""
     to = Indexed(world, logs, 2)
-    sink = to.flow.sinks[0].model_copy(update={"max_retries": 3})
+    sink = to.flow.sinks[0].model_copy(update={"gc_deletes": "8d"})
     small = to.flow.model_copy(update={"sinks": (sink,)})
     large = to.flow.model_copy(update={"batching": Batching(max_rows=100, max_seconds=0.3)})
     to.write(0, "first", key="a")

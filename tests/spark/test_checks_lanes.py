@@ -114,9 +114,12 @@ def test_both_lanes_judge_alike(spark: Any, changes_of: Callable[..., Changes]) 
     r = random.Random(seed)
     rows = batch(SCHEMA, changes(r, 400), transactions=sorted(r.randrange(6) for _ in range(400)), ordinals=range(400))
     by_name = {column.name: column for column in SCHEMA.columns}
-    every = random_checks(r)
-    checks = [check for check in every if check.reads(by_name[check.column])]
-    assert {c.column for c in checks if not isinstance(c, (NotNull, IsNull))} == JUDGED_HERE, seed
+    for _ in range(20):  # now and then none of a column's options is one that Arrow reads
+        checks = [check for check in random_checks(r) if check.reads(by_name[check.column])]
+        if {c.column for c in checks if not isinstance(c, (NotNull, IsNull))} == JUDGED_HERE:
+            break
+    else:
+        pytest.fail(f"seed {seed}: some column is never judged here")
 
     view = changes_of(rows)
     violated = [f.collect_set(f.when(check.violation(view), f.col("event_id"))) for check in checks]

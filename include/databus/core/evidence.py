@@ -38,7 +38,7 @@ class SinkClaim:
         hashes: batch → hash of its plan, of commits whose entries tell it.
         receipts: (batch, receipt in JSON) of the sink's commits in the order of their entries.
         accepted: output → when it was last accepted as another, of those that were.
-        begins: batch → first of the batches that were merged into it, where they were.
+        begins: place among the receipts → first of the batches that were merged into that one, where they were.
     """
 
     flow: str

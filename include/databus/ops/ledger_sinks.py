@@ -70,10 +70,11 @@ def _claim(
     # was merged it wrote none behind them: a part ends where it joins again.
     commits.sort(key=lambda entry: entry.merged.batch if entry.merged else entry.batch)
     hashes = {entry.batch: entry.plan_hash for entry in commits if entry.plan_hash}
-    receipts = [(e.batch, r) for e in commits for r in e.receipts if r.get("sink") == sink]
+    told = [(e, r) for e in commits for r in e.receipts if r.get("sink") == sink]
+    receipts = [(e.batch, r) for e, r in told]
     checkpoint, plan = standing
     accepted = _accepted((*state.entries, *own), sink)
-    begins = {entry.batch: entry.merged.batch for entry in commits if entry.merged}
+    begins = {place: e.merged.batch for place, (e, _) in enumerate(told) if e.merged}
     return SinkClaim(flow.name, checkpoint, plan, hashes, receipts, accepted, begins)
 
 

@@ -159,3 +159,19 @@ def test_what_was_accepted_while_a_sink_was_behind_is_later_than_the_part_around
     claim = _claim(FLOW, state([], pages([merge([*shared, *beside])])), "kafka", own, (CHECKPOINT, None))
     assert output_problems(claim, {"t[0]": 2}) == []
     assert output_problems(claim, {"t[0]": 1}) == ["t[0] ends at 1, batch 4 wrote up to 1: records were lost"]
+
+
+@pytest.mark.parametrize("paged", [False, True])
+def test_a_batch_in_flight_that_a_sink_took_along_is_no_part_that_ends_with_its_number(paged: bool) -> None:
+    """The flow commits it as well, without the sink: a part that ends there tells what the sink wrote before."""
+    shared = [replace(e, receipts=wrote(e.batch, 40 + e.batch * 2)) for e in CHAIN[1:4]]
+    flows = [*shared, replace(CHAIN[4], receipts=())]
+    own = (entry(1, "detach", batch=3),
+           entry(2, "accept", batch=3, replaced=Replaced(4, {"kafka": {"t": "new"}}, {"kafka": {"t[0]": 1}})),
+           replace(entry(3), batch=4, receipts=wrote(4, 0)))  # fmt: skip
+    there = [merge(flows)] if paged else flows
+    claim = _claim(FLOW, state([], pages(there)), "kafka", own, (CHECKPOINT, None))
+    assert output_problems(claim, {"t[0]": 1}) == []
+    lost = "t[0] ends at 0, batch 4 wrote 1 records there since it was accepted: records were lost"
+    assert output_problems(claim, {"t[0]": 0}) == [lost]
+    assert accepted_notes(claim)[0].endswith("not looked for, but for what batch 4 wrote since")

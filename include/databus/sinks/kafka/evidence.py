@@ -68,8 +68,8 @@ def output_problems(claim: SinkClaim, ends: Mapping[str, int | None]) -> list[st
     """
     problems: list[str] = []
     last: dict[str, tuple[int, int]] = {}
-    for batch, output, facts in _told(claim):
-        if "first_offset" not in facts or not _is_there(claim, batch, output):
+    for begin, batch, output, facts in _told(claim):
+        if "first_offset" not in facts or not _is_there(claim, begin, output):
             continue
         first, final, records = facts["first_offset"], facts["last_offset"], facts["records"]
         if records > final - first + 1:
@@ -96,13 +96,13 @@ def output_problems(claim: SinkClaim, ends: Mapping[str, int | None]) -> list[st
 
 def outputs_of(claim: SinkClaim) -> list[str]:
     """Return the "topic[partition]" names that the receipts tell of, but of topics that are not there any more."""
-    there = {output for batch, output, _ in _told(claim) if _is_there(claim, batch, output)}
+    there = {output for begin, _, output, _ in _told(claim) if _is_there(claim, begin, output)}
     return sorted(there | _sent_since(claim).keys())
 
 
 def accepted_notes(claim: SinkClaim) -> list[str]:
     """Return a line for each topic of which receipts are not compared, since it was accepted as another."""
-    skipped = {_topic(output) for batch, output, _ in _told(claim) if not _is_there(claim, batch, output)}
+    skipped = {_topic(output) for begin, _, output, _ in _told(claim) if not _is_there(claim, begin, output)}
     since = {_topic(output) for output in _sent_since(claim)}
     return [
         f"{topic} was accepted as another topic at {claim.accepted[topic].at.isoformat(timespec='seconds')}: "
@@ -126,34 +126,38 @@ def written_of(plan: Plan, markers: Sequence[Marker | None]) -> dict[str, int] |
 
 
 def _sent_since(claim: SinkClaim) -> dict[str, int]:
-    """Return "topic[partition]" → records that a batch in flight wrote after its topic was accepted as another."""
+    """Return "topic[partition]" → records that a batch in flight wrote after its topic was accepted as another.
+
+    Such a batch is merged with none. A part may end with its number though: where a sink that fell behind took the
+    batch along, the flow's own part ends there without that sink, and tells what it wrote before.
+    """
     found: dict[str, int] = {}
-    for batch, output, facts in _told(claim):
+    for begin, batch, output, facts in _told(claim):
         accepted = claim.accepted.get(_topic(output))
-        if accepted is not None and accepted.written is not None and accepted.upto == batch:
+        if accepted is not None and accepted.written is not None and begin == accepted.upto == batch:
             found[output] = found.get(output, -accepted.written.get(output, 0)) + facts["records"]
     return {output: records for output, records in found.items() if records > 0}
 
 
-def _told(claim: SinkClaim) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
-    """Yield batch, "topic[partition]" and facts of all receipts, in their order."""
-    for batch, receipt in claim.receipts:
+def _told(claim: SinkClaim) -> Iterator[tuple[int, int, str, Mapping[str, Any]]]:
+    """Yield first and last batch, "topic[partition]" and facts of all receipts, in their order."""
+    for place, (batch, receipt) in enumerate(claim.receipts):
         for output, facts in sorted(dict(receipt.get("outputs") or {}).items()):
             if _OUTPUT.fullmatch(output):
-                yield batch, output, facts
+                yield claim.begins.get(place, batch), batch, output, facts
 
 
 def _topic(output: str) -> str:
     return output.rpartition("[")[0]
 
 
-def _is_there(claim: SinkClaim, batch: int, output: str) -> bool:
-    """Tell whether a batch wrote to the topic that is there now, as far as people have said.
+def _is_there(claim: SinkClaim, begin: int, output: str) -> bool:
+    """Tell whether batches from one on wrote to the topic that is there now, as far as people have said.
 
     Of several that were merged the first one tells: the sink wrote all of them before a topic was accepted, or behind.
     """
     accepted = claim.accepted.get(_topic(output))
-    return accepted is None or claim.begins.get(batch, batch) > accepted.upto
+    return accepted is None or begin > accepted.upto
 
 
 def ends_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,8 @@ from databus.core.checkpoint import Checkpoint, HistoryEntry, Replaced
 from databus.core.counts import TableCounts
 from databus.core.offsets import Offset
 from databus.core.plan import Plan
+
+_NAMED = 5
 
 
 def entry(number: int, action: str, why: str, previous: Offset | None, checkpoint: Checkpoint) -> HistoryEntry:
@@ -60,22 +62,36 @@ def accept_entry(
 ) -> HistoryEntry:
     """Return the entry of outputs that are accepted; of a plan in flight some rows may be in the former ones.
 
-    The reason names those that stand and were only to be forgotten: they are not replaced.
+    The reason names those that stand and were only to be forgotten, which are not replaced: the first of each sink, and
+    a count.
     """
-    forgotten = [
-        f"{sink}: {output} forgotten"
-        for sink, now in sorted(accepted.outputs.items())
-        for output, id_ in sorted(now.items())
-        if id_ is None and output not in accepted.replaced.get(sink, {})
-    ]
-    why = "; ".join(part for part in (accepted.why, *forgotten) if part)
+    why = "; ".join(part for part in (accepted.why, *_forgotten(accepted)) if part)
     said = pause_entry(number, checkpoint, "accept", (accepted.who, why, at))
     upto = plan.batch if plan is not None else checkpoint.batch
     replaced = _replaced(upto, accepted.replaced)
     if replaced is not None and plan is not None:
-        written = {sink: records for sink, records in accepted.written.items() if sink in replaced.outputs}
-        replaced = replace(replaced, written=written)
+        replaced = replace(replaced, written=_written_to(replaced.outputs, accepted.written))
     return replace(said, replaced=replaced)
+
+
+def _forgotten(accepted: AcceptedOutputs) -> Iterator[str]:
+    for sink, now in sorted(accepted.outputs.items()):
+        gone = accepted.replaced.get(sink, {})
+        names = sorted(output for output, id_ in now.items() if id_ is None and output not in gone)
+        if names:
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            yield f"{sink}: {', '.join(names[:_NAMED])}{more} forgotten"
+
+
+def _written_to(
+    outputs: Mapping[str, Mapping[str, str | None]], written: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    """Return what was written to partitions of the outputs; a sink that can tell is there also where that is none."""
+    return {
+        sink: {place: count for place, count in written[sink].items() if place.rpartition("[")[0] in now}
+        for sink, now in outputs.items()
+        if sink in written
+    }
 
 
 def _replaced(upto: int, outputs: Mapping[str, Mapping[str, str | None]]) -> Replaced | None:

@@ -84,7 +84,7 @@ class FlowPaths:
 
     @property
     def outputs(self) -> str:
-        """What the checkpoint knows of outputs, written with it where that changes."""
+        """Node of the outputs that the checkpoint knows, written with it where they change."""
         return f"{self._state}/outputs"
 
     @property

@@ -91,7 +91,8 @@ def joined(flow: str, sink: str, flows: Standing, sinks: Standing, by: Joining) 
         # What a person made the sink forget is forgotten.
         output_ids={**_but(sink, flow_at.output_ids), **sink_at.output_ids},
         output_names={**_but(sink, flow_at.output_names), **sink_at.output_names},
-        first={**_but(sink, flow_at.first), **sink_at.first},
+        # Of other sinks it may hold what its plan named, where it was adopted.
+        first={**_but(sink, flow_at.first), **_of(sink, sink_at.first)},
         pace=min((at.pace for at in (flow_at, sink_at) if at.pace), key=lambda pace: pace["rows"], default={}),
         closed_until=unreached(flow_at.offset, flow_at.closed_until, sink_at.closed_until),
     )

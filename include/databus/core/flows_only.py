@@ -1,4 +1,4 @@
-"""What is wanted of a DAG file: its flows alone, or its DAGs too; and the flows that its DAGs are made of."""
+"""Flows of a DAG file, read with its DAGs or without them."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class SourcePlan:
 
     @property
     def passes_over(self) -> LostRange | None:
-        """What a batch of this range moves to no sink, because it is gone; None for nothing."""
+        """Part of the range that is gone, and comes to no sink; None where nothing is."""
         return LostRange(self.range, self.passed) if self.passed else self.lost
 
     @property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Place = tuple[str, int]
 
 _READER = {"enable.auto.commit": False, "isolation.level": "read_uncommitted"}
-"""What a transaction that is open would commit is not waited for."""
+"""Settings of a client that reads offsets: it does not wait for what an open transaction would commit."""
 
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION})  # noqa: SLF001
 

@@ -77,7 +77,7 @@ class RunSummary:
 
     @property
     def state(self) -> str:
-        """How it went: "rejected" when a sink refused rows, "quarantined" when checks held some back, else "ok"."""
+        """State: "rejected" when a sink refused rows, "quarantined" when checks held some back, else "ok"."""
         return state_of(sum(sink.rejected for sink in self.sinks), self.total.quarantined)
 
     @property

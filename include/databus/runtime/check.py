@@ -24,7 +24,7 @@ STATE = "state"
 PARTITION_DDL = "partition_ddl"
 """Kind of the result that tells of statements on partitions, whose rows are not in the log."""
 NO_EVENT = "rows changed that no row event tells: "
-"""How the text of such a result begins; the statements and their places follow."""
+"""Beginning of the text of such a result; the statements and their places follow."""
 _SHOWN = 3
 
 

@@ -16,10 +16,10 @@ from databus.core.protocols import DefinedSource, Source
 log = logging.getLogger(__name__)
 
 EVERY_S = 60.0
-"""How long after a look the next one is due."""
+"""Seconds from a look to the next one."""
 
 APART_S = 1.0
-"""How long after a look the next one is made at the earliest, whatever statements the log holds."""
+"""Seconds from a look to the next one at the least, whatever statements the log holds."""
 
 
 class MissingTables:

@@ -71,7 +71,7 @@ class WindowResult:
 
     @property
     def state(self) -> str:
-        """How it went, the worst first: "lost" to a gap, "rejected" by a sink, "quarantined" by checks, else "ok"."""
+        """State, the worst first: rows "lost" to a gap, "rejected" by a sink, "quarantined" by checks, else "ok"."""
         return state_of(sum(counts.rejected for counts in self.sinks.values()), self.quarantined, len(self.lost))
 
     def summary(self) -> dict[str, Any]:

@@ -42,6 +42,7 @@ def test_defaults() -> None:
         ({"producer": {"queuing.strategy": "lifo"}, "profile": "throughput_first"}, "queuing.strategy"),
         ({"producer": {"bootstrap.servers": "b:9092"}}, "belongs into the connection"),
         ({"producer": {"metadata.broker.list": "b:9092"}}, "belongs into the connection"),
+        ({"producer": {"enable.ssl.certificate.verification": False}}, "belongs into the connection"),
         ({"ddl": True, "envelope": "row"}, "ddl"),
         ({"slots": 0}, "slots"),
         ({"topics": "x"}, "unknown option 'topics'"),

@@ -12,6 +12,9 @@ READY := .venv/.ready
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 /usr/bin/python3.11,\
     $(shell $(name) -c 'import sys; sys.version_info[:2] == (3, 11) and print("$(name)")' 2>/dev/null)))
 TOOLS := build/docker-check
+KERNELS := build/kernels.compiled
+# What takes the kernels' every function to compile, before many processes start and each compiles its own.
+COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py)
 COMPOSE := docker compose --env-file include/databus/sandbox/versions.env --env-file docker/secrets.env -f docker/compose.yaml
 # Arguments for pytest, the demo, the benchmark: make test ARGS="-k kafka -x"
 ARGS ?=
@@ -38,18 +41,24 @@ sandbox-status: setup ## Servers of the sandbox with address and process
 	$(BIN)/databus sandbox status
 
 ##@ Check it
-.PHONY: test test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
-test: setup java ## Every path once, on real servers that it starts itself (PROCESSES=0: one by one; RERUN=1: failed tests once more, alone)
+.PHONY: test kernels test-full test-changed test-loaded test-unit faults faults-live faults-mixed faults-spark faults-scheduler faults-zombies faults-mirror mutants lint format docker-check bench bench-decode bench-e2e bench-catchup bench-freshness bench-mirror bench-mirror-delay bench-mirror-link bench-plan
+test: setup java kernels ## Every path once, on real servers that it starts itself (PROCESSES=0: one by one; RERUN=1: failed tests once more, alone)
 	$(BIN)/python -m $(if $(filter 1,$(RERUN)),tests.suite.steady,pytest) $(IN_PROCESSES) -m "not full" $(ARGS)
 
-test-full: setup java ## The whole suite: all servers, engines and kinds, long faults (HALF="not full", HALF=full: in two runs)
+test-full: setup java kernels ## The whole suite: all servers, engines and kinds, long faults (HALF="not full", HALF=full: in two runs)
 	DATABUS_TEST_REPORT="$(CURDIR)/docs/test_full.md" $(BIN)/python -m pytest $(IN_PROCESSES) $(if $(HALF),-m "$(HALF)") $(ARGS)
 
 test-changed: setup java ## What a change touches, by imports and names, in about 8 minutes (SINCE=commit; default: what is not committed; ARGS="--minutes 20")
 	$(BIN)/python -m tests.suite.changed $(if $(SINCE),--since $(SINCE)) $(ARGS)
 
-test-loaded: setup java ## A sample of the server tests beside two busy loops
+test-loaded: setup java kernels ## A sample of the server tests beside two busy loops
 	$(BIN)/python -m tests.suite.loaded $(ARGS)
+
+kernels: $(KERNELS) ## Compile the decoder's kernels once, by the tests that use most of them (`make test` does)
+$(KERNELS): $(READY) $(wildcard include/databus/binlog/kernels/*.py include/databus/rows/*.py)
+	@mkdir -p $(@D)
+	env -u DATABUS_TEST_REPORT -u DATABUS_TEST_PROFILE $(BIN)/python -m pytest --quiet -p no:cacheprovider $(COMPILING)
+	@touch $@
 
 test-unit: setup ## Unit tests only: no servers, no Spark
 	$(BIN)/python -m pytest tests/unit $(ARGS)

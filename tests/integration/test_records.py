@@ -235,32 +235,32 @@ def test_a_newer_schema_is_refused_by_name(url):
 
 
 class TestLedgerPages(LedgerPagesContract):
-    """The pages on both."""
+    """The pages, on PostgreSQL; on SQLite: unit/records/test_ledger_pages.py."""
 
     @pytest.fixture
-    def url(self, url):
-        return url
+    def url(self, database):
+        return database
 
 
 class TestManyPartitions(ManyPartitionsContract):
-    """Places of many partitions on both."""
+    """Places of many partitions, on PostgreSQL; on SQLite: unit/records/test_ledger_pages.py."""
 
     @pytest.fixture
-    def url(self, url):
-        return url
+    def url(self, database):
+        return database
 
 
 class TestMergedPages(MergedPagesContract):
-    """Old batches merged, on both."""
+    """Old batches merged, on PostgreSQL; on SQLite: unit/records/test_ledger_pages.py."""
 
     @pytest.fixture
-    def url(self, url):
-        return url
+    def url(self, database):
+        return database
 
 
 class TestGrowth(GrowthContract):
-    """A year's growth, on both."""
+    """A year's growth, on PostgreSQL; on SQLite: unit/records/test_ledger_pages.py."""
 
     @pytest.fixture
-    def url(self, url):
-        return url
+    def url(self, database):
+        return database

@@ -149,6 +149,14 @@ FULL = (
         "[mysql]; places of MariaDB: the file's other tests",
     ),
     Full("integration/test_backfill_failover.py", "test_refused_before_anything_moves", "mariadb", "[mysql]"),
+    Full("integration/test_backfill_failover.py", "test_ranges_before_across_and_behind", "mariadb", "[mysql]"),
+    Full("integration/test_backfill_failover.py", "test_a_failover_in_the_middle", "mariadb", "[mysql]"),
+    Full(
+        "integration/test_records.py",
+        "test_a_year_of_a_live_flow_fits_into_a_gigabyte",
+        "10000",
+        "[12-4-100]; both on SQLite: unit/records/test_ledger_pages.py",
+    ),
     Full("integration/test_bench.py", "test_every_figure_with_a_bar", "", "a tool's check; the other benches"),
     Full("integration/test_bench_mirror.py", "", "", "a tool's check; test_bench_mirror_link.py"),
     Full(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 
 from databus.core.errors import TransformError
 from databus.core.tables import TableSchema
@@ -17,7 +17,20 @@ _log = logging.getLogger(__name__)
 
 def matches(table: str, patterns: Sequence[str]) -> bool:
     """Tell whether `database.table` matches one of the fnmatch patterns."""
-    return any(fnmatchcase(table, pattern) for pattern in patterns)
+    return any(fnmatch.fnmatchcase(table, pattern) for pattern in patterns)
+
+
+def java_regex(pattern: str) -> str:
+    """Return a regular expression for Spark's `rlike` that is true of just what an fnmatch pattern matches."""
+    inside, escaped, translated = False, False, []
+    for character in fnmatch.translate(pattern).removesuffix(r"\Z"):
+        if inside and character == "[" and not escaped:
+            translated.append("\\")  # in Java a class may hold another
+        elif not escaped:
+            inside = character == "[" or (inside and character != "]")
+        escaped = character == "\\" and not escaped
+        translated.append(character)
+    return "^" + "".join(translated) + r"\z"  # rlike searches rather than matches, and Python's `\Z` is Java's `\z`
 
 
 def selected(changes: Changes, patterns: Sequence[str]) -> Iterator[TableSchema]:

@@ -15,6 +15,7 @@ from databus.core.flow_specs import SinkSpec
 from databus.core.plan import Plan
 from databus.core.protocols import Sink, SlotWriter
 from databus.core.receipts import RejectedRow, WriteReceipt
+from databus.rows.selection import java_regex
 from databus.runtime.check import STATE
 from databus.runtime.counts import aggregates, sink_aggregates
 
@@ -44,7 +45,7 @@ def taken_by(sink: Sink, spec: SinkSpec) -> Column:
 
     routed = F.lit(False)
     for pattern in spec.routes:
-        routed = routed | (F.lit(True) if pattern == "*" else F.col("route").rlike(_as_regex(pattern)))
+        routed = routed | (F.lit(True) if pattern == "*" else F.col("route").rlike(java_regex(pattern)))
     return routed & F.col("op").isin(*sorted(sink.accepts()))
 
 
@@ -184,9 +185,3 @@ def _receipt(data: bytes) -> WriteReceipt:
         raise answer
     receipt: WriteReceipt = answer
     return receipt
-
-
-def _as_regex(pattern: str) -> str:
-    """Translate an fnmatch pattern into a Java regular expression."""
-    escaped = "".join(".*" if c == "*" else "." if c == "?" else f"\\x{{{ord(c):x}}}" for c in pattern)
-    return f"^{escaped}$"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
@@ -10,7 +9,7 @@ from pydantic import Field
 from databus.core.tables import TableSchema
 from databus.core.wanted import ColumnsWanted
 from databus.rows.changes import Changes
-from databus.rows.selection import matches
+from databus.rows.selection import java_regex, matches
 from databus.transforms.table_transform import TableTransform
 
 if TYPE_CHECKING:
@@ -81,13 +80,8 @@ class Route(TableTransform):
         table = F.concat_ws(".", "database", "table")
         route = self._otherwise()
         for pattern, target in reversed(self.mapping.items()):
-            route = F.when(table.rlike(_java_regex(pattern)), F.lit(target)).otherwise(route)
+            route = F.when(table.rlike(java_regex(pattern)), F.lit(target)).otherwise(route)
         meant = F.lit(False)
         for pattern in self.tables:
-            meant |= table.rlike(_java_regex(pattern))
+            meant |= table.rlike(java_regex(pattern))
         return F.when(meant, route).otherwise(F.col("route"))
-
-
-def _java_regex(pattern: str) -> str:
-    # Python's `\Z` is Java's `\z`, and rlike searches rather than matches.
-    return "^" + fnmatch.translate(pattern).removesuffix(r"\Z") + r"\z"

@@ -75,6 +75,22 @@ def test_older_rows_do_not_come_back_whatever_the_server_forgets(target):
     assert to.documents() == {"1": {"id": 1, "n": 3}}
 
 
+def test_two_tables_of_one_index_keep_their_documents_by_name(target):
+    """Index names are in lower case: `Orders` and `orders` are one, and with ids="key" no document tells its table."""
+    to = target(index="{flow}-{database}-{table}", ids="key")
+    index = f"{to.flow}-shop-orders"
+    to.prepare()
+    to.write(change("c", 1, {"n": 1}, 100))
+    to.write(emptied(150))
+    assert to.documents(index) == {}
+    to.write(change("c", 2, {"n": 1}, 200))
+    to.write(change("c", 900, {"n": 1}, 210, table="orders"))
+    with pytest.raises(SinkSettingError, match=r"has documents of shop\.orders too") as stopped:
+        to.write(emptied(300))
+    assert stopped.value.code == "sink_truncate_untold"
+    assert set(to.documents(index)) == {"2", "900"}
+
+
 def test_a_statement_from_behind_the_batch_stops_the_flow(target):
     to = target()
     to.prepare()

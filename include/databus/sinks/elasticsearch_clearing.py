@@ -62,6 +62,11 @@ def tells_tables(index: str, ids: Literal["key", "table_key"] | None) -> bool:
     return ids != "key" or ("{database}" in index and "{table}" in index)
 
 
+def lists_tables(index: str, ids: Literal["key", "table_key"] | None) -> bool:
+    """Tell whether an index is to list the tables that write to it: its name alone tells them, in lower case."""
+    return ids == "key" and tells_tables(index, ids)
+
+
 def refused(emptied: Emptied, place: str) -> SinkSettingError:
     """Return the error of a flow that is to stop at such a statement."""
     return SinkSettingError(
@@ -117,6 +122,14 @@ class Clearing:
         """
         if self.indices.standing(emptied.index, emptied.table) is None:
             return
+        if self.ids == "key" and (others := self.indices.others_in(emptied.index, emptied.table)):
+            raise SinkSettingError(
+                f"{self.place}: {emptied}, and index {emptied.index!r} has documents of {', '.join(others)} too, whose "
+                "ids do not tell their table",
+                hint="Names of indices are in lower case: give the tables indices of different names, or set "
+                'ids="table_key", for new indices; or leave the documents, with on_truncate="ignore".',
+                code="sink_truncate_untold",
+            )
         counts: dict[str, int] = {}
         for page in self._pages(emptied):
             for result in self.bulk.send([write for hit in page if (write := self._write(hit, emptied)) is not None]):

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 MAX_INDEX_BYTES = 255
 _FORBIDDEN = frozenset('\\/*?"<>| ,#:')
 _META = "databus"
+_TRIES = 5
 
 
 def index_name(template: str, *, flow: str, database: str, table: str, route: str) -> str:
@@ -51,6 +52,7 @@ class Standing:
         owner: the table it was made for; None where tables share it, or something else made it.
         key: names of the owner's key columns; empty where they are not known.
         emptied: table → greatest version of a statement that emptied it.
+        tables: those that are known to write to it, where neither owner nor ids tell.
         typed: whether its mapping was made of a table's columns.
         fields: field → mapping.
         dynamic: the mapping's `dynamic`, "" where it says none.
@@ -59,6 +61,7 @@ class Standing:
     owner: str | None = None
     key: tuple[str, ...] = ()
     emptied: dict[str, int] = field(default_factory=dict)
+    tables: frozenset[str] = frozenset()
     typed: bool = False
     fields: Mapping[str, Any] = field(default_factory=dict)
     dynamic: str = ""
@@ -74,6 +77,7 @@ class Indices:
         body: body of a create request, without the owner.
         shared: whether tables may share an index, because their ids differ or the flow's author says so.
         typing: whether fields are to be compared with those of columns.
+        listing: whether each table that writes to an index is written down in it, because nothing else tells.
         made: names of the indices that it made.
     """
 
@@ -82,6 +86,7 @@ class Indices:
     body: Mapping[str, Any]
     shared: bool
     typing: bool = False
+    listing: bool = False
     made: set[str] = field(default_factory=set)
     _known: dict[str, Standing] = field(default_factory=dict)
 
@@ -108,6 +113,8 @@ class Indices:
         if index not in self._known:
             self._known[index] = self._read(index) or self._create(index, table, key(), fields or {})
         self._require_own(index, table)
+        if self.listing and table not in self._known[index].tables:
+            self._enrol(index, table)
 
     def standing(self, index: str, table: str) -> Standing | None:
         """Return owner, key and fields of an index, None where there is none; makes nothing.
@@ -129,6 +136,15 @@ class Indices:
         """Return the version of the last statement that emptied a table; 0 without any, or before `ensure`."""
         known = self._known.get(index)
         return known.emptied.get(table, 0) if known is not None else 0
+
+    def others_in(self, index: str, table: str) -> list[str]:
+        """Return the other tables that are known to write to an index, as it tells now.
+
+        Raises:
+            SinkUnavailableError: no answer.
+        """
+        found = self._read(index)
+        return sorted(found.tables - {table}) if found is not None else []
 
     def extend(self, index: str, fields: Mapping[str, Any], told: set[tuple[str, str]]) -> None:
         """Add the fields that an index lacks; idempotent. A refusal is logged: the server then decides by values.
@@ -180,31 +196,49 @@ class Indices:
         Raises:
             SinkUnavailableError: no answer.
         """
-        from opensearchpy.exceptions import AuthorizationException, OpenSearchException
+
+        def added(ours: dict[str, Any]) -> dict[str, Any]:
+            emptied = ours.get("emptied", {})
+            return {**ours, "emptied": {**emptied, table: max(version, emptied.get(table, 0))}}
 
         if version <= self.emptied_at(index, table):
             return
-        try:
-            found = self.client.indices.get_mapping(index=index, params={"filter_path": "*.mappings._meta"})
-            meta: dict[str, Any] = next((dict(m["mappings"]["_meta"]) for m in found.values()), {})
-            ours = dict(meta.get(_META, {}))
-            emptied = {**ours.get("emptied", {})}
-            emptied[table] = max(version, emptied.get(table, 0))
-            meta[_META] = {**ours, "emptied": emptied}
-            self.client.indices.put_mapping(index=index, body={"_meta": meta})
-        except AuthorizationException as error:
-            log.warning(
-                "%s: the login may not write down in index %s that %s was emptied (right manage): rows from before "
-                "that are kept away for gc_deletes only: %s", self.place, index, table, reason_of(error.info),
-            )  # fmt: skip
-        except OpenSearchException as error:
-            raise translated(error, f"{self.place}: mapping of index {index!r}") from error
+        self._amend(index, added, f"{table} was emptied: rows from before that are kept away for gc_deletes only")
         self._known.setdefault(index, Standing()).emptied[table] = version
 
     def key_of(self, index: str) -> tuple[str, ...]:
         """Return the names of the key columns of an index's table, none where they are not known."""
         known = self._known.get(index)
         return known.key if known is not None else ()
+
+    def _enrol(self, index: str, table: str) -> None:
+        def added(ours: dict[str, Any]) -> dict[str, Any]:
+            return {**ours, "tables": sorted({*ours.get("tables", ()), table})}
+
+        self._amend(index, added, f"{table} writes to it: a TRUNCATE of another table may take its documents")
+        known = self._known[index]
+        known.tables |= {table}
+
+    def _amend(self, index: str, change: Callable[[dict[str, Any]], dict[str, Any]], what: str) -> None:
+        """Change what we keep in an index's `_meta`, until it is seen there: the servers know no condition for it."""
+        from opensearchpy.exceptions import AuthorizationException, OpenSearchException
+
+        try:
+            for _ in range(_TRIES):
+                found = self.client.indices.get_mapping(index=index, params={"filter_path": "*.mappings._meta"})
+                meta: dict[str, Any] = next((dict(m["mappings"]["_meta"]) for m in found.values()), {})
+                ours = dict(meta.get(_META, {}))
+                if (changed := change(ours)) == ours:
+                    return
+                meta[_META] = changed
+                self.client.indices.put_mapping(index=index, body={"_meta": meta})
+        except AuthorizationException as error:
+            log.warning(
+                "%s: the login may not write down in index %s (right manage) that %s: %s",
+                self.place, index, what, reason_of(error.info),
+            )  # fmt: skip
+        except OpenSearchException as error:
+            raise translated(error, f"{self.place}: mapping of index {index!r}") from error
 
     def _require_own(self, index: str, table: str) -> None:
         known = self._known[index]
@@ -236,6 +270,7 @@ class Indices:
             ours = mappings.get("_meta", {}).get(_META, {})
             if ours and standing.owner is None:
                 standing.owner, standing.key = ours.get("table"), tuple(ours.get("key", ()))
+                standing.tables = frozenset(ours.get("tables", ()))
                 standing.emptied, standing.typed = dict(ours.get("emptied", {})), bool(ours.get("typed"))
             standing.fields = {**standing.fields, **mappings.get("properties", {})}
             standing.dynamic = standing.dynamic or str(mappings.get("dynamic", ""))
@@ -246,6 +281,8 @@ class Indices:
 
         mappings, settings = dict(self.body.get("mappings", {})), dict(self.body.get("settings", {}))
         meta: dict[str, Any] = {} if self.shared else {"table": table, "key": list(key)}
+        if self.listing:
+            meta["tables"] = [table]
         if fields:
             meta["typed"] = True
             settings = {**limit_of(fields), **settings}
@@ -277,7 +314,8 @@ class Indices:
             raise translated(error, f"{self.place}: creating index {index!r}") from error
         self.made.add(index)
         present = {**taken, **mappings.get("properties", {})}
-        return Standing(table, tuple(key), {}, bool(fields), present, str(mappings.get("dynamic", "")))
+        tables = frozenset([table]) if self.listing else frozenset[str]()
+        return Standing(table, tuple(key), {}, tables, bool(fields), present, str(mappings.get("dynamic", "")))
 
 
 def create_body(

@@ -17,6 +17,7 @@ from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder
 from databus.core.tables import TableSchema
 from databus.sinks.elasticsearch import Elasticsearch
+from databus.sinks.elasticsearch_clearing import lists_tables
 from databus.sinks.elasticsearch_client import connect, silent_refusal, where
 from databus.sinks.elasticsearch_evidence import evidence
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
@@ -81,7 +82,14 @@ class ElasticsearchSink:
         spec = self.spec
         body = create_body(spec.mapping, spec.settings, spec.gc_deletes, soft_deletes=spec.soft_deletes)
         typing = spec.types == "source" and isinstance(plan.range.end, BinlogOffset)
-        indices = Indices(self._client(), where(self._connection), body, spec.ids is not None, typing)
+        indices = Indices(
+            self._client(),
+            where(self._connection),
+            body,
+            spec.ids is not None,
+            typing,
+            listing=lists_tables(spec.index, spec.ids),
+        )
         targets: dict[str, list[TableSchema]] = {}
         for table, route in outputs:
             if not table.primary_key:

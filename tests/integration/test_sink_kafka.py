@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 from pydantic import SecretStr
 
 from databus.core.connections import Connection
 from databus.core.errors import RecordRejectedError, SinkSettingError
 from databus.core.findings import Level
-from databus.core.flow_specs import FlowContext
+from databus.core.flow_specs import FlowContext, Profile
+from databus.core.plan import Plan
 from databus.core.settings import Settings
 from databus.sinks.kafka import Kafka
 from databus.sinks.kafka.markers import MARKER_TOPIC
@@ -26,6 +27,7 @@ from tests.integration.kafka_target import (
     KafkaAdapter,
     event_id,
     forget_kept,
+    wait_until,
 )
 
 pytestmark = pytest.mark.integration
@@ -145,6 +147,32 @@ class TestRecords:
                 adapter.write(sink, plan, rows, slot=slot)
             known = pinned.marks_after(batch)[: max(slots, kept)]
         assert len(adapter.delivered()) == 5 * 8
+
+    @pytest.mark.parametrize("profile", ["exactly_once", "at_least_once"])
+    def test_a_topic_that_grows_between_batches_is_written_by_the_same_worker(
+        self, servers: str, profile: Profile
+    ) -> None:
+        """The producer that is kept knows fewer partitions than the next batch was planned for."""
+        adapter = KafkaAdapter(servers, partitions=2, slots=2, profile=profile)
+        admin, written = AdminClient({"bootstrap.servers": servers}), 0
+        for batch, count in enumerate((2, 5, 9, 14, 20), 1):
+            sink = adapter.make_sink()
+            if batch > 1:
+                admin.create_partitions([NewPartitions(adapter.topic, count)])[adapter.topic].result()
+
+            def planned(sink: KafkaSink = sink, batch: int = batch) -> Plan:
+                return adapter.plan(sink, batch, batch - 1)
+
+            wait_until(lambda: planned().sinks[adapter.name].partitions[adapter.topic] == count, "all partitions")  # noqa: B023
+            plan = planned()
+            changes = inserts(range(written, written := written + 60), 1000 * batch)
+            for slot in range(2):
+                sink.writer(plan).write(
+                    (b for b in adapter.encode([c for c in changes if c.id % count % 2 == slot], plan)), slot
+                )
+        if profile == "exactly_once":
+            wait_until(lambda: len(adapter.messages()) == written, "end of the last transaction")
+        assert sorted(json.loads(m.key())["id"] for m in adapter.messages()) == list(range(written))
 
     def test_the_marker_stays_small_with_many_partitions(self, servers: str) -> None:
         adapter = KafkaAdapter(servers, partitions=60)

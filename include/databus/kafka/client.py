@@ -68,15 +68,18 @@ _SETTING = frozenset(
         KafkaError.INVALID_TRANSACTION_TIMEOUT,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
         KafkaError._INVALID_ARG,  # noqa: SLF001
     }
 )
 _ACCESS_WORDS = ("incorrect security.protocol", "SSL routines")
 """In errors of transport: the broker closed a new connection since only one side speaks TLS, or sent a TLS alert."""
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_NO_PARTITION = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001
+_GROWN = "The topic has grown, or was made anew, and not every broker tells its partitions yet: a retry goes on."
+_AWAY = "Check that the brokers run and that bootstrap.servers reaches them."
 _UNAVAILABLE = frozenset(
     {
+        _NO_PARTITION,
         KafkaError._TRANSPORT,  # noqa: SLF001
         KafkaError._RESOLVE,  # noqa: SLF001
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
@@ -258,7 +261,7 @@ def sink_error(settings: ClientSettings, doing: str, error: KafkaException | Kaf
     if code in _SETTING:
         return SinkSettingError(text, hint="Change the setting that the broker names, or create the topic by hand.")
     if code in _UNAVAILABLE:
-        return SinkUnavailableError(text, hint="Check that the brokers run and that bootstrap.servers reaches them.")
+        return SinkUnavailableError(text, hint=_GROWN if code == _NO_PARTITION else _AWAY)
     passing = cause.retriable() or cause.txn_requires_abort() or code in _FATAL
     hint = "A retry opens another producer and goes on from the marker." if passing else ""
     return SinkError(text, hint=hint, retryable=bool(passing))

@@ -304,6 +304,7 @@ def no_primary_key(sink: str, table: str) -> SinkSettingError:
     """Return the error for a table whose rows cannot be told apart."""
     return SinkSettingError(
         f"sink {sink!r}: table {table} has no primary key, so its rows have no document id",
-        hint="Add a primary key to the table, or leave the table out of this sink's routes.",
+        hint="Leave the table out of the source (exclude_tables) or of this sink's routes; or add a primary key to it, "
+        "which helps rows that are logged afterwards: earlier ones are passed with `databus checkpoint skip`.",
         code="sink_no_primary_key",
     )

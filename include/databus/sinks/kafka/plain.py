@@ -33,6 +33,7 @@ class _Watched:
     def __init__(self, producer: Producer, failed: Callable[[Any], None]):
         self._producer, self._failed = producer, failed
         self.poll = producer.poll
+        self.list_topics = producer.list_topics
 
     def produce(
         self, topic: str, value: Any, key: Any, partition: int, report: Callable[..., None] | None, *others: Any

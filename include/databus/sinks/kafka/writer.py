@@ -25,6 +25,7 @@ from databus.core.plan import Plan
 from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.kafka.callbacks import fatal_error_raised
 from databus.rows.columns import views
+from databus.sinks.kafka.grown_topics import look_again
 from databus.sinks.kafka.kept_sessions import keep, kept, take
 from databus.sinks.kafka.markers import Marker, MarkerKey, Place, Resume, compare
 from databus.sinks.kafka.places import last_place, rows_until
@@ -37,6 +38,9 @@ log = logging.getLogger(__name__)
 
 LONGEST_CHUNK_S = TRANSACTION_TIMEOUT_MS / 1000 / 2
 """A chunk of slow rows ends after this long; a retry goes on by the rows in the marker, wherever chunks were cut."""
+
+_GROWN_WITHIN_S = 30.0
+"""A topic that has grown is told by each broker within so long."""
 
 _POLL_EVERY = 1000
 _COLUMNS = ("partition", "key", "event_id", "ts_ms", "tombstone")
@@ -306,6 +310,7 @@ def produce(session: Producing, batch: pa.RecordBatch, tally: Tally) -> None:
 def _produce(producer: Any, batch: pa.RecordBatch, reports: Mapping[int, Callable[..., None]]) -> None:
     columns = [_topics(batch["topic"]), views(batch["value"]), *(batch[name].to_pylist() for name in _COLUMNS)]
     produce, poll = producer.produce, producer.poll
+    deadline = time.monotonic() + _GROWN_WITHIN_S
     last_ms, stamp = None, ("ts_ms", "")
     for row, (topic, value, partition, key, event_id, ts_ms, tombstone) in enumerate(zip(*columns, strict=True)):
         if ts_ms != last_ms:
@@ -321,6 +326,8 @@ def _produce(producer: Any, batch: pa.RecordBatch, reports: Mapping[int, Callabl
                 break
             except BufferError:
                 poll(0.1)
+            except KafkaException as error:
+                look_again(producer, topic, error, deadline)
         if row % _POLL_EVERY == 0:
             poll(0)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from time import monotonic
 
 import numpy as np
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from databus.kafka.callbacks import fatal_error_raised
-from databus.kafka.client import kafka_error
 from databus.kafka.headers import ORIGIN
 from databus.rows.raw_records import Header, RawRecords
+from databus.sinks.kafka.grown_topics import look_again
 from databus.sinks.kafka.markers import Place
 from databus.sinks.kafka.session import Producing
 from databus.sinks.kafka.tally import Tally
@@ -20,8 +20,6 @@ from databus.sinks.kafka.writer import KafkaSlotWriter
 from databus.sinks.kafka_mirror.tally import MirrorTally
 
 _POLL_EVERY = 1000
-_LOOK_S = 5.0
-_NEW = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001 - librdkafka's own codes
 
 
 @dataclass(frozen=True)
@@ -80,10 +78,7 @@ class MirrorSlotWriter(KafkaSlotWriter):
                     except BufferError:
                         poll(0.1)
                     except KafkaException as error:
-                        if kafka_error(error).code() not in _NEW or monotonic() > deadline:
-                            raise
-                        # A kept producer does not know yet that the topic was made or has grown: it looks again.
-                        session.producer.list_topics(topic, _LOOK_S)
+                        look_again(session.producer, topic, error, deadline)
             poll(0)
 
     def _headers(self, given: Sequence[Sequence[Header] | None]) -> Sequence[Sequence[Header] | None]:

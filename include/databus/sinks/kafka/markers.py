@@ -39,6 +39,9 @@ _PASSING = frozenset(
     }
 )
 
+_OPEN = frozenset({KafkaError._TIMED_OUT, KafkaError.UNSTABLE_OFFSET_COMMIT})  # noqa: SLF001 - librdkafka's own code
+"""What is answered as long as a transaction of the group is open."""
+
 State = Literal["written", "abandoned"]
 
 
@@ -216,7 +219,13 @@ class MarkerKey:
                     for item in found
                 ]
             if failed.code() not in _PASSING or time.monotonic() >= deadline:
-                raise sink_error(settings, f"read the markers of group {self.group}", failed, seen)
+                error = sink_error(settings, f"read the markers of group {self.group}", failed, seen)
+                if failed.code() in _OPEN:
+                    error.hint += (
+                        " Where they do, a writer that was killed has left its transaction open: the broker ends it "
+                        "within two minutes; try again then."
+                    )
+                raise error
             time.sleep(0.05)
 
 

@@ -290,9 +290,8 @@ def _missing(f: FlowFigures) -> Iterator[Observation]:
         said["others"] = f"nothing more comes of {len(others)} others, from {others[0]} to {others[-1]}"
     for subject, summary in said.items():
         figures = {"missing_tables": len(missing), "lag_seconds": f.lag_seconds}
-        yield Observation(
-            AlertKind.MISSING_TABLES, Verdict.OVER, summary, subject, figures, f.open_range, f.run_id, f.run_url
-        )
+        told_of = f.open_range, f.run_id, f.run_url
+        yield Observation(AlertKind.MISSING_TABLES, Verdict.OVER, summary, subject, figures, *told_of)
 
 
 def _unreachable(f: FlowFigures) -> Iterator[Observation]:

@@ -13,6 +13,7 @@ from databus.kafka.client import ClientSettings
 from databus.kafka.consumer import GrouplessConsumer
 from databus.kafka.groups import ClusterGroups
 from databus.ops.mirror_groups import LOOK_S, GroupSync
+from databus.ops.mirror_offsets import translate
 from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.kafka_logs import Logs
@@ -69,6 +70,10 @@ def test_fifty_groups_ask_for_their_own_and_keep_their_clients(world: KafkaWorld
         open_services(mirror, world.connections, world.settings) as services,
         closing(GroupSync(mirror, services, 64, lambda: now[0])) as sync,
     ):
+
+        def image(place: tuple[str, int], position: int) -> int:
+            return translate(mirror, services, place, position)[1]
+
         asked.clear()
         assert len(sync.carry()) == 2 * GROUPS
         assert asked.pop("partitions") > GROUPS * (2 * GROUPS + 10 * OTHERS)  # the first look is at all of the source
@@ -84,7 +89,8 @@ def test_fifty_groups_ask_for_their_own_and_keep_their_clients(world: KafkaWorld
 
         asked.clear()
         commit(east, groups[7], topics[7], 5)
-        assert [(moved.group, moved.after) for moved in sync.carry()] == [(groups[7], 5)] * 2
+        carried = {(moved.group, moved.place): moved.after for moved in sync.carry()}
+        assert carried == {(groups[7], place): image(place, 5) for place in places(topics[7])}
         assert asked == {"questions": GROUPS + 1, "partitions": 2 * GROUPS + 2}
 
         # A topic that is new to a group, and what was changed on the target, are seen with the next whole look.
@@ -92,15 +98,26 @@ def test_fifty_groups_ask_for_their_own_and_keep_their_clients(world: KafkaWorld
         assert sync.carry() == []
         now[0] += LOOK_S
         asked.clear()
-        assert {(moved.place[0], moved.after) for moved in sync.carry()} == {(topics[8], 3)}
+        carried = {(moved.group, moved.place): moved.after for moved in sync.carry()}
+        assert carried == {(groups[7], place): image(place, 3) for place in places(topics[8])}
         assert (asked["questions"], asked["lists of topics"], asked["GrouplessConsumer of kafka_west"]) == (100, 1, 0)
-    assert found(world.west, groups[7]) == {(topics[7], 0): 5, (topics[7], 1): 5, (topics[8], 0): 3, (topics[8], 1): 3}
+        expected = {place: image(place, n) for topic, n in ((topics[7], 5), (topics[8], 3)) for place in places(topic)}
+    assert found(world.west, groups[7]) == expected
+
+
+def places(topic: str) -> list[tuple[str, int]]:
+    return [(topic, number) for number in range(2)]
 
 
 def commit(logs: Logs, group: str, topic: str, offset: int) -> None:
-    places = [TopicPartition(topic, number, offset) for number in range(2)]
-    (future,) = logs.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)]).values()
-    future.result()
+    """Set offsets; the coordinators of a cluster whose first groups these are come up one after the other."""
+    wanted = [TopicPartition(*place, offset) for place in places(topic)]
+
+    def done() -> bool:
+        (future,) = logs.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)]).values()
+        return not any(place.error for place in future.result().topic_partitions)
+
+    logs.until(done, f"offsets of {group}")
 
 
 def found(logs: Logs, group: str) -> dict[tuple[str, int], int]:

@@ -38,7 +38,7 @@ ILL = FlowFigures(
     quality_run="r2", quality_url="http://airflow/r2", quality_range="(20, 30]", quality_passed=False,
     rejected={"search": RejectedRows(2, 59, "r3", "http://airflow/r3", "(34, 38]")},
     quality_violations=4, quarantine_run="r3", quarantine_url="http://airflow/r3", quarantine_range="(32, 36]",
-    unreachable={"records": "no route"},
+    missing_tables=("shop.orders",), unreachable={"records": "no route"},
 )  # fmt: skip
 MOVED = {"r2": "(20, 30]", "r3": "(30, 40]"}
 
@@ -55,6 +55,7 @@ ABOUT: dict[str, tuple[str, str, str]] = {
     "deadline/lease": ("r4", "http://airflow/r4", "(40, 50]"),
     "no_run": ("r4", "http://airflow/r4", "(40, 90]"),
     "sink_behind/search": ("r4", "http://airflow/r4", "(40, 90]"),
+    "missing_tables/shop.orders": ("r4", "http://airflow/r4", "(40, 90]"),
     "unreachable/records": ("r4", "http://airflow/r4", "(40, 90]"),
     "airflow/scheduler": ("", "", ""),  # of no flow, so of no run and no range
 }

@@ -112,6 +112,43 @@ def test_lag_is_told_once_over_and_once_on_recovery(told: Told) -> None:
     assert set(after.recent.delay_seconds) == {"0.5", "0.95", "0.99"}
 
 
+def test_a_table_that_goes_is_told_once_and_so_is_its_return(told: Told) -> None:
+    def sql(statement: str) -> None:
+        with told.shop.connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    told.shop.writer.run(5)
+    sql("CREATE TABLE shop.passing (id INT PRIMARY KEY)")
+    source = told.flow.source.model_copy(update={"tables": ("shop.orders", "shop.passing", "shop.pass_*")})
+    waits = source.model_copy(update={"on_missing_table": "wait"})
+    told.flow = told.flow.model_copy(update={"alerts": (AlertWhen(off=(AlertKind.LAG,)), *told.flow.alerts[1:])})
+    sql("CREATE TABLE shop.pass_1 (id INT PRIMARY KEY)")
+    flow = told.flow.model_copy(update={"source": source})
+    try:
+        told.shop.world.run(flow)
+        evaluate(flow, told.world.connections)
+        assert told.posted == []
+        sql("DROP TABLE shop.passing, shop.pass_1")
+        for _ in range(2):
+            evaluate(flow, told.world.connections)
+        assert told.posted == [("missing_tables", "raised")] * 2
+        bodies = {posted.body["subject"]: posted.body for posted in told.hooks.requests}
+        assert set(bodies) == {"shop.passing", "shop.pass_*"}
+        assert bodies["shop.passing"]["summary"] == ("nothing more comes of shop.passing: it is not there (any more)")
+        assert bodies["shop.passing"]["runbook"].endswith("missing_tables.md")
+        with FlowLook(flow.model_copy(update={"source": waits}), told.world.connections, told.world.settings) as look:
+            assert look.look().missing_tables == ()
+        with FlowLook(flow, told.world.connections, told.world.settings) as look:
+            assert look.look().missing_tables == ("shop.pass_*", "shop.passing")
+            sql("CREATE TABLE shop.passing (id INT PRIMARY KEY)")
+            assert look.look().missing_tables == ("shop.pass_*", "shop.passing")  # asked for once a minute
+        evaluate(flow, told.world.connections)
+        assert told.posted[2:] == [("missing_tables", "recovered")]
+        assert told.hooks.requests[-1].body["subject"] == "shop.passing"
+    finally:
+        sql("DROP TABLE IF EXISTS shop.passing, shop.pass_1")
+
+
 def test_a_mail_server_that_is_away_gets_it_later_and_the_webhook_at_once(told: Told) -> None:
     told.mailbox.refuse = "451 later"
     failed = Observation(

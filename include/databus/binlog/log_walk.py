@@ -205,6 +205,8 @@ class LogWalk:
         self._first = True
         self._open = False
         self._open_rows = OpenRows()
+        self.moved = False
+        """Whether a statement was met by which captured tables, or all of their database, may have come or gone."""
 
     @property
     def tables(self) -> tuple[TableSchema, ...]:
@@ -245,6 +247,8 @@ class LogWalk:
         self.walked(walk, pos + walk.consumed_bytes)
         schemas, counts = self._tables.count(walk.expansion.buffer, walk.rows, walk.slots, f"{self._file}")
         captured = schemas >= 0
+        concerning = [s for s in walk.statements if self._concerns(s)]
+        self.moved = self.moved or any(s.statement.moves for s in concerning)
         taken_back = self._open_rows.follow(walk.rows, schemas, counts, len(walk.transactions), walk.kept)
         return Stretch(
             events[: walk.consumed_bytes],
@@ -256,7 +260,7 @@ class LogWalk:
             walk.rows[captured, R_TRANSACTION],
             schemas[captured],
             counts[captured],
-            tuple(sorted({s.transaction for s in walk.statements if self._concerns(s)})),
+            tuple(sorted({s.transaction for s in concerning})),
             walk.open,
             walk.xa,
             [found for logged in walk.statements for found in self._unlogged(logged, walk.transactions)],

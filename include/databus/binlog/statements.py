@@ -57,6 +57,8 @@ class Statement:
             of temporary tables.
         unlogged: whether it takes rows of its tables away, or brings some, that no row event tells: DROP, TRUNCATE,
             EXCHANGE and CONVERT PARTITION, DISCARD and IMPORT TABLESPACE.
+        moves: whether its tables, or all of its database, may come or go by it: CREATE, DROP, RENAME; never of
+            temporary tables.
     """
 
     kind: StatementKind
@@ -66,6 +68,7 @@ class Statement:
     objects: tuple[ObjectName, ...] = ()
     empties: bool = False
     unlogged: bool = False
+    moves: bool = False
 
 
 _TOKEN = re.compile(
@@ -204,17 +207,19 @@ def _definition(tokens: list[_Token], words: list[str]) -> Statement:
     while at < len(words) and words[at] in _FILLER:
         at += 1
     if words[at : at + 1] in (["TABLE"], ["TABLES"]):
-        empties = "TEMPORARY" not in words[:at] and (verb == "DROP" or "REPLACE" in words[1:at])
+        lasting = "TEMPORARY" not in words[:at]
+        empties = lasting and (verb == "DROP" or "REPLACE" in words[1:at])
         at += 1
         while at < len(words) and words[at] in _FILLER:
             at += 1
         database, table, after = _qualified(tokens, at)
         objects = (ObjectName(database, table), *_further_tables(tokens, after, verb))
-        several = verb in _MANY_TABLES and any(t.text == "," for t in tokens[after:])
-        if several:
-            return Statement(StatementKind.DEFINITION, objects=objects, empties=empties)
+        moves = lasting and (verb != "ALTER" or len(objects) > 1)
+        statement = Statement(StatementKind.DEFINITION, objects=objects, empties=empties, moves=moves)
+        if verb in _MANY_TABLES and any(t.text == "," for t in tokens[after:]):
+            return statement
         unlogged = verb == "ALTER" and _is_unlogged(tokens, words, after)
-        return Statement(StatementKind.DEFINITION, database, table, objects=objects, empties=empties, unlogged=unlogged)
+        return replace(statement, database=database, table=table, unlogged=unlogged)
     if "INDEX" in words[at : at + 3] and "ON" in words:
         database, table, _ = _qualified(tokens, words.index("ON") + 1)
         return Statement(StatementKind.DEFINITION, database, table, objects=(ObjectName(database, table),))
@@ -224,7 +229,7 @@ def _definition(tokens: list[_Token], words: list[str]) -> Statement:
             at += 1
         default = at >= len(tokens) or (verb == "ALTER" and words[at] in _DATABASE_OPTIONS)
         database = "" if default else tokens[at].name
-        return Statement(StatementKind.DEFINITION, database, objects=(ObjectName(database, ""),))
+        return Statement(StatementKind.DEFINITION, database, objects=(ObjectName(database, ""),), moves=verb != "ALTER")
     return Statement(StatementKind.DEFINITION)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from databus.checkpoints.codec import decode_as, encode
@@ -83,10 +84,15 @@ class PlanSpool:
         entry = SpooledPlan(plan, after.batch, after.plan_hash)
         self._folder.put(_name(plan.batch, plan.hash, "plan"), encode(entry.to_json()))
 
-    def put_outcome(self, outcome: PlanOutcome) -> None:
-        """Write down that a plan is done, durable when this returns; idempotent."""
+    def put_outcome(self, outcome: PlanOutcome, after: Checkpoint) -> None:
+        """Write down that a plan is done, durable when this returns; idempotent.
+
+        Args:
+            outcome: what became of the plan.
+            after: the checkpoint that the plan was built on: what is known of outputs is written where it is more.
+        """
         plan = outcome.plan
-        self._folder.put(_name(plan.batch, plan.hash, "outcome"), encode(outcome.to_json()))
+        self._folder.put(_name(plan.batch, plan.hash, "outcome"), encode(outcome.to_json(after)))
 
     def holds(self, plan: Plan) -> bool:
         """Tell whether a plan is written down here."""
@@ -106,14 +112,15 @@ class PlanSpool:
 
         Raises:
             MarkersAheadError: a plan or an outcome in between is not here, or they lead from another checkpoint.
+            CheckpointFormatError: one is of a newer databus, or the committed checkpoint knows other outputs than then.
         """
-        wanted, outcomes = (said.batch, said.plan_hash), list[PlanOutcome]()
+        wanted, stored = (said.batch, said.plan_hash), list[bytes]()
         pending: Plan | None = None
         while wanted[0] > committed.batch:
             entry = self._plan(*wanted, committed)
             done = self._folder.get(_name(*wanted, "outcome"))
             if done is not None:
-                outcomes.append(decode_as(done, f"spooled outcome of {self._flow}", PlanOutcome.from_json))
+                stored.append(done)
             elif wanted == (said.batch, said.plan_hash):
                 pending = entry.plan
             else:
@@ -129,7 +136,12 @@ class PlanSpool:
                 wanted = (committed.batch, committed.plan_hash)
         if wanted != (committed.batch, committed.plan_hash):
             raise self._lost(f"the plans that lead there from batch {wanted[0]} (plan {wanted[1] or '-'})", committed)
-        return Chain(tuple(reversed(outcomes)), pending)
+        outcomes, after = list[PlanOutcome](), committed
+        for done in reversed(stored):
+            read = partial(PlanOutcome.from_json, after=after)
+            outcomes.append(decode_as(done, f"spooled outcome of {self._flow}", read))
+            after = outcomes[-1].checkpoint
+        return Chain(tuple(outcomes), pending)
 
     def _has(self, batch: int, plan_hash: str) -> bool:
         """Tell whether something of a plan is here: then it is the flow's, and the checkpoint another one's."""

@@ -32,6 +32,7 @@ class AlertKind(enum.StrEnum):
     DEADLINE = "deadline"
     NO_RUN = "no_run"
     SINK_BEHIND = "sink_behind"
+    MISSING_TABLES = "missing_tables"
     UNREACHABLE = "unreachable"
     AIRFLOW = "airflow"
 

@@ -33,6 +33,8 @@ class FlowFigures:
         window_seconds: how long the present holder has had the lease; None while nobody does.
         paused: who paused it and why; "" while it may run.
         behind: sinks that fell behind.
+        missing_tables: names and patterns of the flow, and topics that it has read, that are not there any more; those
+            that may still come are left out. None where it is not known.
         epoch: number of claims so far.
         batch: last committed batch.
         run_id: run that holds the lease, else the one that committed last.
@@ -70,6 +72,7 @@ class FlowFigures:
     window_seconds: float | None = None
     paused: str = ""
     behind: tuple[str, ...] | None = None
+    missing_tables: tuple[str, ...] | None = None
     epoch: int | None = None
     batch: int | None = None
     run_id: str = ""

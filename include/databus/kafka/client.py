@@ -21,6 +21,7 @@ from databus.core.errors import (
 )
 from databus.core.secrets import redacted, secret_values
 from databus.kafka import inherited
+from databus.kafka.client_settings import merged, of_connection, servers_of
 from databus.kafka.consumer import GrouplessConsumer
 from databus.kafka.refusals import SASL_MISSING, check_files, missing_mechanism, only_closed, refusal
 
@@ -43,6 +44,8 @@ _PRODUCER = {
     # they are written to, and one that was deleted since must not come back, empty, with a broker's own settings.
     "allow.auto.create.topics": False,
 }
+
+_SERVERS_HINT = 'Set its extra to {"bootstrap.servers": "host:9092"}, or its host and port.'
 
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})  # noqa: SLF001
 _FATAL = frozenset({KafkaError._FATAL, KafkaError._STATE})  # noqa: SLF001
@@ -157,16 +160,19 @@ class ClientSettings:
         """Read a connection: extra as librdkafka settings, host and port where it names no servers, login as SASL user.
 
         Raises:
-            SinkSettingError: no bootstrap server anywhere.
+            SinkSettingError: no bootstrap server anywhere, or different ones by the setting's two names.
         """
-        values = {name: value for name, value in connection.extra.items() if value is not None}
-        servers = str(values.pop("bootstrap.servers", "") or "")
+        try:
+            servers = servers_of(connection.extra)
+        except ValueError as error:
+            raise SinkSettingError(f"connection {connection.conn_id}: {error}", hint=_SERVERS_HINT) from None
+        values = of_connection(connection.extra)
         if not servers and connection.host:
             servers = f"{connection.host}:{connection.port or 9092}"
         if not servers:
             raise SinkSettingError(
                 f"connection {connection.conn_id} names no Kafka broker",
-                hint='Set its extra to {"bootstrap.servers": "host:9092"}, or its host and port.',
+                hint=_SERVERS_HINT,
             )
         if connection.login:
             values["sasl.username"] = connection.login
@@ -178,29 +184,30 @@ class ClientSettings:
         return cls(connection.conn_id, servers, values, connection.password, timeout_s)
 
     def producer(self, settings: Mapping[str, Any], on_error: LastError) -> Producer:
-        """Open a producer, which makes no topics unless the connection or `settings` say so."""
-        ours = {name: value for name, value in _PRODUCER.items() if name not in self.values}
-        producer: Producer = self._open(_Producer, {**ours, **settings}, on_error)
+        """Open a producer, which makes no topics."""
+        producer: Producer = self._open(_Producer, {}, {**_PRODUCER, **settings}, on_error)
         return producer
 
     def consumer(self, settings: Mapping[str, Any], on_error: LastError) -> Consumer:
         """Open a consumer that joins no group."""
-        ours = {name: value for name, value in _CONSUMER.items() if name not in self.values}
-        consumer: Consumer = self._open(GrouplessConsumer, {**ours, **settings}, on_error)
+        consumer: Consumer = self._open(GrouplessConsumer, _CONSUMER, settings, on_error)
         return consumer
 
     def admin(self, on_error: LastError) -> AdminClient:
         """Open an admin client."""
         from confluent_kafka.admin import AdminClient  # a reader of records needs none
 
-        admin: AdminClient = self._open(AdminClient, {}, on_error)
+        admin: AdminClient = self._open(AdminClient, {}, {}, on_error)
         return admin
 
-    def _open(self, client: Callable[..., Any], settings: Mapping[str, Any], on_error: LastError) -> Any:
-        config: dict[str, Any] = {"bootstrap.servers": self.servers, **self.values}
-        if self.password.get_secret_value():
-            config["sasl.password"] = self.password.get_secret_value()
-        config |= {**settings, "error_cb": on_error}
+    def _open(
+        self, client: Callable[..., Any], defaults: Mapping[str, Any], settings: Mapping[str, Any], on_error: LastError
+    ) -> Any:
+        password = self.password.get_secret_value()
+        login = {"sasl.password": password} if password else {}
+        # The servers come last: whatever a layer holds, by whichever name, a client goes to its own cluster.
+        fixed = {"bootstrap.servers": self.servers, "error_cb": on_error}
+        config = merged(defaults, self.values, settings, login, fixed)
         try:
             opened = client(config, logger=log)
         except (KafkaException, ValueError, TypeError) as error:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
 from databus.kafka.client import ClientSettings, LastError
+from databus.kafka.group_offsets import GroupOffsets, Place
 from databus.kafka.source_errors import source_error
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
-
-Place = tuple[str, int]
-
-_READER = {"enable.auto.commit": False, "isolation.level": "read_uncommitted"}
-"""Settings of a client that reads offsets: it does not wait for what an open transaction would commit."""
-
-_GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION})  # noqa: SLF001
 
 _OPEN_S = 3600.0
 """librdkafka's own time-out of a request, its longest: ours ends first (see `ClusterGroups`)."""
@@ -35,8 +28,15 @@ class ClusterGroups:
     ends what is open in good order.
     """
 
-    def __init__(self, settings: ClientSettings):
+    def __init__(self, settings: ClientSettings, kept: int = 0):
+        """Open nothing yet.
+
+        Args:
+            settings: how to reach the cluster.
+            kept: clients that are kept open for groups that are asked for again (see `GroupOffsets`), until `close`.
+        """
         self._settings, self._seen = settings, LastError()
+        self._offsets = GroupOffsets(settings, self._seen, kept)
         self._admin: AdminClient | None = None
 
     def names(self) -> list[str]:
@@ -45,38 +45,21 @@ class ClusterGroups:
         return sorted(group.group_id for group in listed.valid)
 
     def committed(self, groups: Sequence[str]) -> dict[str, dict[Place, int]]:
-        """Return group → place → next offset, of topics that are there; groups that have committed none are left out.
+        """Return group → place → next offset, of topics that are there; who has committed none is left out."""
+        return self._offsets.of(groups)
 
-        A consumer of the group asks, which never joins it: an admin client's own request (`ListConsumerGroupOffsets`)
-        ends the process with SIGSEGV where the coordinator has just moved (librdkafka 2.16: without a group of its own
-        the client has nothing that looks for the new one).
-        """
-        found: dict[str, dict[Place, int]] = {}
-        there: list[Place] | None = None  # asked for once: of a large cluster it is much
-        for group in groups:
-            with closing(self._settings.consumer({**_READER, "group.id": group}, self._seen)) as consumer:
-                try:
-                    there = self._places(consumer) if there is None else there
-                    places = self._committed(consumer, there)
-                except KafkaException as error:
-                    consumer.poll(0)  # a refused login is told here
-                    doing = f"read the offsets of group {group}"
-                    raise source_error(self._settings, doing, error, self._seen) from error
-            if places:
-                found[group] = places
-        return found
+    def committed_at(self, group: str, places: Collection[Place]) -> dict[Place, int]:
+        """Return place → next offset of one group, of these places; what it has not committed is left out."""
+        return self._offsets.at(group, places)
 
-    def _places(self, consumer: Consumer) -> list[Place]:
-        topics = consumer.list_topics(timeout=self._settings.timeout_s).topics.items()
-        return [(name, number) for name, topic in topics for number in topic.partitions]
+    def look_again(self) -> None:
+        """Let the next `committed` look at every topic, and not those alone where a group was found before."""
+        self._offsets.look_again()
 
-    def _committed(self, consumer: Consumer, there: Sequence[Place]) -> dict[Place, int]:
-        every = [TopicPartition(*place) for place in there]
-        answers = consumer.committed(every, self._settings.timeout_s) if every else []
-        for answer in answers:
-            if answer.error is not None and answer.error.code() not in _GONE:
-                raise KafkaException(answer.error)
-        return {(p.topic, p.partition): p.offset for p in answers if p.error is None and p.offset >= 0}
+    def close(self) -> None:
+        """Close what is open; it is opened again when needed."""
+        self._offsets.close()
+        self._admin = None
 
     def has_members(self, group: str) -> bool:
         """Tell whether somebody reads with this group now: then its offsets are its own."""

@@ -82,6 +82,8 @@ def judged(flow: Flow, figures: FlowFigures, *, outside: bool) -> tuple[list[Obs
         known.add(AlertKind.GAP)
     if figures.behind is not None:
         known.add(AlertKind.SINK_BEHIND)
+    if figures.missing_tables is not None:
+        known.add(AlertKind.MISSING_TABLES)
     if figures.rejected is not None:
         known.add(AlertKind.REJECTED)
     if not outside:

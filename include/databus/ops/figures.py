@@ -19,10 +19,11 @@ from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.gaps import OPEN
 from databus.core.offsets import Offset, Ordering
-from databus.core.protocols import Clock, PartitionedSource, SharedLogSource, Source
+from databus.core.protocols import Clock, DefinedSource, PartitionedSource, SharedLogSource, Source
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.ops.shared import Shared
+from databus.runtime.missing_tables import EVERY_S, really_gone
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class FlowLook:
     _source: Source | None = field(default=None, init=False, repr=False)
     _records: Any = field(default=None, init=False, repr=False)
     _held_at: datetime | None = field(default=None, init=False)
+    _missing: tuple[datetime, tuple[str, ...]] | None = field(default=None, init=False, repr=False)
     _at: tuple[Checkpoint, Offset] | None = field(default=None, init=False, repr=False)
 
     def look(self, quarantine_s: float = 3600.0) -> FlowFigures:
@@ -224,8 +226,21 @@ class FlowLook:
             lag_bytes=lag.bytes,
             lag_rows=_rows(lag.bytes, figures, at[0]),
             headroom=source.headroom(at[1]),
+            missing_tables=self._gone_of(source, at[1], figures.at),
             partitions=tuple(source.partition_lags(at[1])) if isinstance(source, PartitionedSource) else (),
         )
+
+    def _gone_of(self, source: Source, standing: Offset, now: datetime) -> tuple[str, ...] | None:
+        """Return what the source does not have any more, asked for once a minute."""
+        if not isinstance(source, DefinedSource):
+            return None
+        if self._missing is None or (now - self._missing[0]).total_seconds() >= EVERY_S:
+            try:
+                self._missing = now, really_gone(self.flow, source, standing)
+            except DatabusError as error:  # what answers nothing at all is named by the figures before
+                log.debug("flow %s: its tables cannot be looked for: %s", self.flow.name, error)
+                return None
+        return self._missing[1]
 
     def _drop(self, what: str) -> None:
         gone = getattr(self, _PLACES[what])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -20,6 +21,9 @@ from databus.runtime.window_limits import WindowControl
 from databus.sinks.kafka_mirror.spec import MirrorTopics
 
 log = logging.getLogger(__name__)
+
+KEPT = 64
+"""Clients for consumer groups that a window keeps open on each side; those of further groups are opened each time."""
 
 
 @dataclass
@@ -76,7 +80,8 @@ def with_duties(
     if not any(sink.kind == "kafka_mirror" for sink in flow.sinks):
         yield control, lambda: None
         return
-    duties = _duties(flow, services)
+    sync = GroupSync(flow, services, KEPT)
+    duties = _duties(flow, services, sync)
     for duty in duties:
         if duty.first:
             duty.do(flow.name, SinkSettingError)
@@ -93,7 +98,7 @@ def with_duties(
             if duty.last:
                 duty.do(flow.name)
 
-    with beating(flow, services):
+    with closing(sync), beating(flow, services):
         yield replace(control, on_batch=on_batch), at_the_end
 
 
@@ -111,7 +116,7 @@ def throttled(flow: Flow, control: WindowControl) -> WindowControl:
     return replace(control, on_batch=on_batch)
 
 
-def _duties(flow: Flow, services: Services) -> Sequence[Duty]:
+def _duties(flow: Flow, services: Services, sync: GroupSync) -> Sequence[Duty]:
     spec = mirror_sink(flow)
 
     def follow() -> str:
@@ -120,10 +125,14 @@ def _duties(flow: Flow, services: Services) -> Sequence[Duty]:
 
     duties = [Duty("follow the source's topics", follow, 30.0, first=True)]
     if spec.groups:
-        sync = GroupSync(flow, services)
 
         def carry() -> str:
             return f"{len(sync.carry())} places carried over"
 
-        duties.append(Duty("consumer groups", carry, 5.0, last=True))
+        def carry_all() -> str:
+            sync.look_again()  # until the next window nobody looks
+            return carry()
+
+        duties.append(Duty("consumer groups", carry, 5.0))
+        duties.append(Duty("consumer groups", carry_all, math.inf, last=True))
     return duties

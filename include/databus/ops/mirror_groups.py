@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 _OWN = "databus."
 """Stem of the groups that hold markers."""
+
+LOOK_S = 30.0
+"""Seconds from one look at every topic, and at the target's offsets, to the next: topics are followed as often."""
 
 _SHOWN = 20
 """Groups that an error names."""
@@ -58,14 +62,39 @@ def require_known(groups: Sequence[str], names: Sequence[str], conn_id: str) -> 
 class GroupSync:
     """Carries the committed offsets of groups from one side of a mirror to the other."""
 
-    def __init__(self, flow: Flow, services: Services):
-        self._flow, self._services = flow, services
+    def __init__(self, flow: Flow, services: Services, kept: int = 0, monotonic: Callable[[], float] = time.monotonic):
+        """Open nothing yet.
+
+        Args:
+            flow: the mirror.
+            services: the installation.
+            kept: clients, one for a group, that stay open on each side from one time to the next, until `close`.
+            monotonic: tells the time in seconds.
+        """
+        self._flow, self._services, self._kept, self._now = flow, services, kept, monotonic
         self._spec = mirror_sink(flow)
+        self._clusters: dict[str, ClusterGroups] = {}
+        self._settled: dict[str, dict[Place, int]] = {}
+        self._due = monotonic() + LOOK_S
+
+    def look_again(self) -> None:
+        """Take nothing from the time before: look at every topic of the origin, and at the other side's offsets."""
+        self._settled.clear()
+        self._due = self._now() + LOOK_S
+        for cluster in self._clusters.values():
+            cluster.look_again()
+
+    def close(self) -> None:
+        """Close the clients; safe to call twice."""
+        for cluster in self._clusters.values():
+            cluster.close()
 
     def carry(self, groups: Sequence[str] = (), *, back: bool = False, execute: bool = True) -> list[Moved]:
         """Set groups on the target (with `back` on the source) to where they would go on; those with members are left.
 
         Without `back` a group is never moved backwards, so that one that reads on the target already keeps its place.
+        Done again within `LOOK_S`, it looks at the topics in which a group was found, and on the other side at groups
+        alone that would go on elsewhere than the last time.
 
         Args:
             groups: patterns of names; those of the mirror's `groups` by default.
@@ -76,6 +105,8 @@ class GroupSync:
             ConfigError: one of the patterns given means no group of the side that is read.
         """
         origin, other = self._sides(back=back)
+        if self._now() >= self._due:
+            self.look_again()
         moved: list[Moved] = []
         with translation(self._flow, self._services, back=back) as translate:
             names = [name for name in origin.names() if not name.startswith(_OWN)]
@@ -83,9 +114,9 @@ class GroupSync:
             for group, committed in origin.committed(self._wanted(groups, names)).items():
                 found = [translate(place, position) for place, position in committed.items()]
                 wanted = dict(item for item in found if item is not None)
-                if not wanted or other.has_members(group):
+                if not wanted or self._settled.get(group) == wanted or other.has_members(group):
                     continue
-                present = other.committed([group]).get(group, {})
+                present = other.committed_at(group, wanted)
                 fresh = {
                     place: position
                     for place, position in wanted.items()
@@ -93,6 +124,8 @@ class GroupSync:
                 }
                 if fresh and execute:
                     other.commit(group, fresh)
+                if execute and not back:
+                    self._settled[group] = wanted
                 moved += [Moved(group, place, present.get(place), after) for place, after in sorted(fresh.items())]
         return moved
 
@@ -104,8 +137,9 @@ class GroupSync:
         from databus.kafka.client import ClientSettings
         from databus.kafka.groups import ClusterGroups
 
-        source, target = (
-            ClusterGroups(ClientSettings.of(self._services.connections.get(conn_id), self._spec.timeout_s))
-            for conn_id in (self._spec.source_conn_id, self._spec.conn_id)
-        )
+        for conn_id in (self._spec.source_conn_id, self._spec.conn_id):
+            if conn_id not in self._clusters:
+                settings = ClientSettings.of(self._services.connections.get(conn_id), self._spec.timeout_s)
+                self._clusters[conn_id] = ClusterGroups(settings, self._kept)
+        source, target = self._clusters[self._spec.source_conn_id], self._clusters[self._spec.conn_id]
         return (target, source) if back else (source, target)

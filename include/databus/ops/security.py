@@ -115,7 +115,7 @@ def _kafka(connection: Connection) -> Secured:
     login = _login(connection, certificate=certificate, kind=mechanism) if protocol.startswith("SASL") else ""
     key = _text(extra, "ssl.key.location")
     return Secured(
-        _hosts(_text(extra, "bootstrap.servers") or connection.host),
+        _hosts(_text(extra, "bootstrap.servers", "metadata.broker.list") or connection.host),
         protocol.endswith("SSL"),
         named and checked,
         login or ("client certificate" if certificate else ""),

@@ -49,7 +49,8 @@ def namespace_of(connection: Connection) -> str:
     Servers without a naming rule get their connection type as scheme.
     """
     scheme, default_port = _SCHEMES.get(connection.conn_type, (connection.conn_type, None))
-    servers = str(connection.extra.get("bootstrap.servers", "")) or connection.host
+    named = (str(connection.extra.get(name) or "") for name in ("bootstrap.servers", "metadata.broker.list"))
+    servers = next(filter(None, named), connection.host)
     first = servers.split(",")[0].strip().rpartition("://")[2]
     # A login in a host's URL stays out of lineage.
     host, _, port = first.rpartition("@")[2].partition(":")

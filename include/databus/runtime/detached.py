@@ -164,7 +164,7 @@ class DetachableStore(AttachedOnlyStore):
             # Planned while ZooKeeper was there, the plan is not in the spool yet.
             self._announce(self._absence, lease.epoch, plan)
             outcome = PlanOutcome(plan, checkpoint, receipts, counts)
-            self._spool.put_outcome(outcome)
+            self._spool.put_outcome(outcome, self._built_on())
             self._absence.outcomes.append(outcome)
             self._absence.announced = None
         self._committed, self._pending, self._looked = checkpoint, None, True
@@ -282,11 +282,14 @@ class DetachableStore(AttachedOnlyStore):
     def _announce(self, absence: _Absence, epoch: Epoch, plan: Plan) -> None:
         if absence.announced == plan:
             return
-        if self._committed is None:
-            raise AssertionError("a plan was made without a checkpoint")
-        self._spool.put_plan(plan, self._committed)
+        self._spool.put_plan(plan, self._built_on())
         self._register.announce(Announcement(epoch, plan.batch, plan.hash))
         absence.announced = plan
+
+    def _built_on(self) -> Checkpoint:
+        if self._committed is None:
+            raise AssertionError("a plan was made without a checkpoint")
+        return self._committed
 
     def _detach(self, flow: str, error: CheckpointUnavailableError) -> None:
         if self._committed is None or not self._looked or self._behind is None or self._lease is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from databus.binlog.capture import is_name
 from databus.core.errors import DatabusError
 from databus.core.flow import Flow
-from databus.core.offsets import Offset
+from databus.core.offsets import KafkaOffsets, Offset
 from databus.core.protocols import DefinedSource, Source
 
 log = logging.getLogger(__name__)
@@ -20,6 +20,23 @@ EVERY_S = 60.0
 
 APART_S = 1.0
 """Seconds from a look to the next one at the least, whatever statements the log holds."""
+
+
+def really_gone(flow: Flow, source: DefinedSource, standing: Offset) -> tuple[str, ...]:
+    """Return what a flow that stands somewhere reads and what is not there any more; what may still come is left out.
+
+    That is a name or pattern of which the flow says that it may come later, and a pattern where all patterns wait: of
+    these only topics that the offset knows.
+
+    Raises:
+        SourceError: the source cannot be asked.
+    """
+    spec, known = flow.source, standing.positions if isinstance(standing, KafkaOffsets) else ()
+
+    def may_come(name: str) -> bool:
+        return spec.tables_may_come_later or (spec.patterns_wait and not spec.names_one(name))
+
+    return tuple(sorted(n for n in source.tables_gone(standing) if n in known or not may_come(n)))
 
 
 class MissingTables:

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from databus.core import kept
 from databus.core.errors import OffsetPurgedError, SourceDivergedError, SourceUnavailableError
 from databus.kafka.client import ClientSettings, LastError
+from databus.kafka.client_settings import merged
 from databus.kafka.source_errors import source_error
 
 AT_ONCE = 10_000
@@ -87,7 +88,7 @@ class Fetcher:
         flow: str,
     ):
         self._settings, self._stretches, self._flow = settings, stretches, flow
-        config = {**_SETTINGS, **extra, "isolation.level": isolation, "group.id": "databus.reader"}
+        config = merged(_SETTINGS, extra, {"isolation.level": isolation, "group.id": "databus.reader"})
         self._key = ("kafka reader", settings, config)
         found = cast("_Opened | None", kept.take(self._key))
         self._opened = _opened(settings, config) if found is None else found

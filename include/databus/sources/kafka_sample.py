@@ -16,6 +16,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, T
 
 from databus.core.stamps import credible
 from databus.kafka.client import ClientSettings, LastError
+from databus.kafka.client_settings import merged
 from databus.kafka.source_errors import source_error
 from databus.sources.kafka_fetch import Stretch
 
@@ -79,7 +80,7 @@ class Sampler:
 
     def __init__(self, settings: ClientSettings, isolation: str, extra: Mapping[str, Any]):
         self._settings, self._seen = settings, LastError()
-        self._config = {**_SETTINGS, **extra, "isolation.level": isolation, "group.id": "databus.reader"}
+        self._config = merged(_SETTINGS, extra, {"isolation.level": isolation, "group.id": "databus.reader"})
         self._consumer: Consumer | None = None
         self._warned = False
 
@@ -100,7 +101,7 @@ class Sampler:
             return {}
         try:
             # One that has had other partitions before takes seconds of CPU to change over, and keeps them paused.
-            with closing(self._settings.consumer(self._config | _OF_MANY, self._seen)) as consumer:
+            with closing(self._settings.consumer(merged(self._config, _OF_MANY), self._seen)) as consumer:
                 return self._first_times(consumer, {(s.topic, s.partition): s for s in stretches})
         except KafkaException as error:
             raise source_error(self._settings, "look at records", error, self._seen) from error

@@ -25,10 +25,6 @@ OFFSETS_PREFIX = "offsets:"
 FIELD_TYPES = re.compile(r"^(bigint|double|string|boolean|json|decimal\(\d{1,2},\d{1,2}\))$")
 RECORD_COLUMNS = ("key", "value", "headers", "timestamp", "timestamp_type", "partition", "offset")
 _OFFSET = re.compile(r"^(?P<topic>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<offset>\d+)$")
-_RESERVED = frozenset(
-    {"group.id", "isolation.level", "enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset",
-     "enable.partition.eof", "auto.commit.enable"}
-)  # fmt: skip
 
 OnGap = Literal["fail", "earliest", "latest"]
 OnMissingTopic = Literal["fail", "wait"]
@@ -80,7 +76,8 @@ class KafkaTopics(SourceSpec):
             that came from any.
         cluster: database part of the tables' names; the conn_id without dots by default.
         timeout_s: seconds that an operation waits for the brokers before it fails as unavailable.
-        consumer: further librdkafka consumer settings; those that the guarantee rests on are refused.
+        consumer: further librdkafka consumer settings that tune it (`kafka/librdkafka_names.py`); what the guarantee
+            rests on is refused, and so are unknown names.
         on_missing_topic: "fail" refuses to begin with a topic that is named without wildcards and is not there; "wait"
             is for topics that come later. A pattern that matches nothing is a warning under both.
     """
@@ -183,7 +180,7 @@ class KafkaTopics(SourceSpec):
     @field_validator("consumer")
     @classmethod
     def _guarantee_is_kept(cls, value: LibrdkafkaSettings) -> LibrdkafkaSettings:
-        return allowed(value, _RESERVED)
+        return allowed(value, "consumer")
 
     @model_validator(mode="after")
     def _fields_have_values(self) -> KafkaTopics:

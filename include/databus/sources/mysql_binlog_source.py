@@ -77,7 +77,7 @@ class MysqlBinlogSource:
         definitions = MysqlDefinitions(self._server, self._capture, self._stores.history, self._logs_after)
         self._ranges = RangeDumper(self._dumps, self._capture, self._relay, self._stores, definitions)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
-        self._at_head = self._redefined = False
+        self._at_head = False
         self._history_known: BinlogOffset | None = None
 
     def preflight(self, start: Offset | None) -> Sequence[Finding]:
@@ -110,12 +110,12 @@ class MysqlBinlogSource:
 
     def tables_gone(self, standing: Offset | None = None) -> Sequence[str]:  # noqa: ARG002 - it names no tables
         """Ask information_schema for the tables of the flow; return names and patterns without any."""
-        self._redefined = False
+        self._ranges.tables_moved = False
         return tables_gone(self._server, self._capture)
 
     def tables_may_be_gone(self) -> bool:
-        """Tell whether statements on tables of the flow were read since."""
-        return self._redefined
+        """Tell whether statements were read since by which tables of the flow may have come or gone."""
+        return self._ranges.tables_moved
 
     def start_offset(self) -> BinlogOffset:
         """Resolve the spec's `start`; raises OffsetPurgedError with what can be done before a flow's first run."""
@@ -209,9 +209,7 @@ class MysqlBinlogSource:
         if index is None:
             return None
         self._filters.check(index.tables)
-        planned = source_plan(index)
-        self._redefined = self._redefined or planned.statements > 0
-        return planned
+        return source_plan(index)
 
     def stream(self, *, on: bool, turns: Turns | None = None) -> None:
         """Keep the dump open from one range to the next while the flow stands at the head of the log."""

@@ -51,6 +51,8 @@ class RangeDumper:
         self._capture, self._relay, self._stores, self._definitions = capture, relay, stores, definitions
         self._running: Dump | FollowedDump | KeptLog | None = None
         self.turns: Turns | None = None
+        self.tables_moved = False
+        """Whether what was read since somebody set it back holds a statement by which the flow's tables come or go."""
 
     def stage(
         self, after: BinlogOffset, switch: Resumption | None, bounds: RangeBounds, deadline: float | None
@@ -107,6 +109,7 @@ class RangeDumper:
             with kept or self._reading(start, bounds, deadline, staging.folder) as dump:
                 check = ReplacedLogCheck(self._server.place, start, overlaps=bounds.without is not None)
                 full = self._follow(dump, walk, stager, check, deadline)
+            self.tables_moved = self.tables_moved or walk.moved
             index = stager.finish(more=full)
             end = self._server.binlog(index.range.end) if index else start
             if full or not self._dumps.stands_at(end):

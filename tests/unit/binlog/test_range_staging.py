@@ -151,6 +151,27 @@ def test_a_definition_ends_its_segment(tmp_path: Path) -> None:
     assert [s.table_events for s in index.segments] == [(position,), ()]
 
 
+@pytest.mark.parametrize(
+    ("sql", "moved"),
+    [
+        ("DROP TABLE t", True),
+        ("RENAME TABLE other TO t", True),
+        ("TRUNCATE TABLE t", False),
+        ("ALTER TABLE t ADD b INT", False),
+        ("DROP TABLE other", False),
+        ("CREATE TABLE elsewhere.t (a INT)", False),
+        ("RENAME TABLE other TO another", False),
+    ],
+)
+def test_a_walk_tells_whether_captured_tables_may_have_come_or_gone(sql: str, moved: bool) -> None:
+    log = log_of(1)
+    log.gtid().query(sql)
+    walk = LogWalk(TableCapture(("shop.t",)), "")
+    for batch in batches(log, 3):
+        list(walk.walk(batch))
+    assert walk.moved is moved
+
+
 def test_positions_past_4_gib_are_counted_in_64_bits(tmp_path: Path) -> None:
     base = (1 << 32) - 500
     log = Log(start=0)

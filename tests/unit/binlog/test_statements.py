@@ -165,6 +165,32 @@ def test_what_empties_a_table(sql: str, empties: bool) -> None:
     assert classify(sql).empties is empties
 
 
+@pytest.mark.parametrize(
+    ("sql", "moves"),
+    [
+        ("CREATE TABLE IF NOT EXISTS t (a INT)", True),
+        ("CREATE TABLE t LIKE u", True),
+        ("DROP TABLE a, b", True),
+        ("RENAME TABLE a TO b", True),
+        ("RENAME TABLE a TO b, c TO d", True),
+        ("ALTER TABLE t RENAME TO u", True),
+        ("ALTER TABLE t CONVERT PARTITION p TO TABLE u", True),
+        ("DROP DATABASE d", True),
+        ("CREATE SCHEMA d", True),
+        ("TRUNCATE t", False),
+        ("DELETE FROM t", False),
+        ("ALTER TABLE t ADD b INT, RENAME COLUMN a TO c", False),
+        ("ALTER TABLE t TRUNCATE PARTITION p", False),
+        ("ALTER DATABASE d CHARACTER SET latin1", False),
+        ("CREATE INDEX i ON t (a)", False),
+        ("CREATE TEMPORARY TABLE t (a INT)", False),
+        ("DROP TEMPORARY TABLE t", False),
+    ],
+)
+def test_by_what_tables_come_or_go(sql: str, moves: bool) -> None:
+    assert classify(sql).moves is moves
+
+
 def test_a_drop_is_delivered_once_for_each_captured_table() -> None:
     def subjects(sql: str) -> list[tuple[str, str]]:
         return subjects_of(

@@ -51,6 +51,7 @@ def test_a_flow_that_is_well_is_clear_of_everything() -> None:
         ("no_run", {}, {"last_run_at": NOON - timedelta(minutes=11)}),
         ("deadline/lease", {"run_minutes": 2}, {"window_seconds": 121.0}),
         ("sink_behind/search", {}, {"behind": ("search",)}),
+        ("missing_tables/shop.a", {}, {"missing_tables": ("shop.a",)}),
         ("unreachable/source", {}, {"unreachable": {"source": "no route"}, "lag_seconds": None}),
     ],
 )
@@ -73,6 +74,15 @@ def test_rows_that_a_sink_refused_are_told_of_that_sink_with_what_it_lacks_in_al
     assert (told.range, told.run_id, told.run_url) == ("(3, 4]", "r3", "https://r/3")
     assert told.figures == {"rejected_new_rows": 2, "rejected_rows": 59}
     assert seen["quarantine"].verdict is Verdict.CLEAR
+
+
+def test_of_a_database_that_goes_twenty_tables_are_told_one_by_one() -> None:
+    names = tuple(f"shop.t{n:03}" for n in range(100))
+    told = [o for o in said(missing_tables=names).values() if o.kind is AlertKind.MISSING_TABLES]
+    assert [o.subject for o in told] == [*names[:20], "others"]
+    assert told[0].summary == "nothing more comes of shop.t000: it is not there (any more)"
+    assert told[-1].summary == "nothing more comes of 80 others, from shop.t020 to shop.t099"
+    assert told[-1].figures == {"missing_tables": 100, "lag_seconds": 0.0}
 
 
 def test_a_paused_flow_may_rest_and_a_dead_store_is_no_missing_run() -> None:

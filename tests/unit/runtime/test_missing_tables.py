@@ -11,7 +11,7 @@ from databus import Flow, Kafka, KafkaTopics, MysqlBinlog
 from databus.core.errors import SourceUnavailableError
 from databus.core.offsets import KafkaOffsets, Offset
 from databus.core.wanted import TablesNow
-from databus.runtime.missing_tables import MissingTables
+from databus.runtime.missing_tables import MissingTables, really_gone
 from databus.sources.mock import Mock
 from databus.sources.mock_source import MockSource
 
@@ -114,3 +114,19 @@ def test_topics_are_called_topics(caplog: pytest.LogCaptureFixture) -> None:
     MissingTables(flow, source).look(PLACE)
     assert "topic orders is gone" in caplog.text
     assert "no topic matches re:shop[.].*" in caplog.text
+
+
+@pytest.mark.parametrize("later", ["fail", "wait"])
+def test_what_may_still_come_is_not_gone_and_a_topic_that_was_read_is(later: str) -> None:
+    sinks, source = (Kafka(conn_id="k"),), Told()
+    source.gone = ("t", "p.*", "p.read")
+    topics = Flow(
+        name="f",
+        source=KafkaTopics(conn_id="s", topics=("t", "p.*"), on_missing_topic=later),  # type: ignore[arg-type]
+        sinks=sinks,
+    )
+    standing = KafkaOffsets({"p.read": {0: 5}})
+    assert really_gone(topics, source, standing) == (("p.read", "t") if later == "fail" else ("p.read",))
+    source.gone = ("shop.b_*", "shop.a")
+    tables = FLOW.model_copy(update={"source": FLOW.source.model_copy(update={"on_missing_table": later})})
+    assert really_gone(tables, source, PLACE) == (("shop.a", "shop.b_*") if later == "fail" else ())

@@ -14,7 +14,13 @@ from databus.checkpoints.spool import PlanSpool
 from databus.core.amendments import Amendment
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.checkpoint_store import CheckpointStore
-from databus.core.errors import CheckpointUnavailableError, MarkersAheadError, SinkUnavailableError, StaleEpochError
+from databus.core.errors import (
+    CheckpointFormatError,
+    CheckpointUnavailableError,
+    MarkersAheadError,
+    SinkUnavailableError,
+    StaleEpochError,
+)
 from databus.core.flow import Flow
 from databus.core.gaps import OPEN, Gap
 from databus.core.marks import Announcement, SlotMark
@@ -341,6 +347,55 @@ def test_a_spool_that_does_not_go_on_where_the_checkpoint_stands_is_refused_with
     assert f"databus checkpoint adopt {FLOW} (" in refused.value.hint
 
 
+def test_an_outcome_holds_what_is_known_of_topics_only_where_that_changed(holder: Holder, tmp_path: Path) -> None:
+    known = {"a": {f"cdc.shop.table_{n:04}": f"{n:022}" for n in range(5_000)}}
+
+    def commit(number: int, ids: Any) -> Checkpoint:
+        plan = plan_of(number)
+        holder.store.write_plan(holder.lease, plan)
+        checkpoint = replace(done(plan, holder.lease.epoch), output_ids=ids, output_names={"a": {"x": "y"}})
+        holder.store.commit(holder.lease, plan, checkpoint, [], {})
+        return checkpoint
+
+    committed = commit(2, known)
+    holder.line.cut = True
+    made = {"a": {**known["a"], "cdc.shop.new": "id"}}
+    gone = {"a": {"cdc.shop.new": "id"}}
+    moved = [
+        commit(3, known),
+        commit(4, dict(known)),
+        commit(5, made),
+        commit(6, made),
+        commit(7, gone),
+        commit(8, gone),
+    ]
+    sizes = [file.stat().st_size for file in sorted(tmp_path.rglob("*.outcome.json"))]
+    assert [size > 200_000 for size in sizes] == [False, False, True, False, False, False]
+    assert max(sizes[:2]) < 2_000
+    said = holder.register.said
+    assert said is not None
+    assert [o.checkpoint for o in holder.spool.chain(committed, said).outcomes] == moved
+    # A reconciliation that was killed half-way has moved the checkpoint to one of them.
+    for n, reached in enumerate(moved):
+        assert [o.checkpoint for o in holder.spool.chain(reached, said).outcomes] == moved[n + 1 :]
+    # Nothing is taken from a checkpoint that knows other outputs than the one that the batch went on from.
+    with pytest.raises(CheckpointFormatError, match=r"outcome of a plan.*batch 3.*goes on from outputs"):
+        holder.spool.chain(replace(committed, output_ids=made), said)
+    holder.line.cut = False
+    assert holder.store.load(FLOW) == moved[-1]
+    assert holder.real.load(FLOW) == moved[-1]
+
+
+def test_an_outcome_that_holds_all_is_of_the_version_that_an_older_databus_reads() -> None:
+    plan = plan_of(2)
+    before, after = done(plan_of(1), Epoch(1)), done(plan, Epoch(1))
+    told = PlanOutcome(plan, after, (), {}).to_json(before)
+    assert (told["v"], PlanOutcome.from_json(told, before).checkpoint) == (1, after)
+    known = {"a": {"t": "id"}}
+    same = PlanOutcome(plan, replace(after, output_ids=known), (), {}).to_json(replace(before, output_ids=known))
+    assert (same["v"], "output_ids" in same["checkpoint"]) == (2, False)
+
+
 def test_a_spool_beside_another_batch_of_the_same_number_is_no_backfills(tmp_path: Path) -> None:
     """ZooKeeper came back as it was before, and went on with another plan over the same range."""
     spool = PlanSpool(str(tmp_path), "test", FLOW)
@@ -351,6 +406,6 @@ def test_a_spool_beside_another_batch_of_the_same_number_is_no_backfills(tmp_pat
     said = Announcement(Epoch(1), 3, plan_of(3).hash)
     with pytest.raises(MarkersAheadError, match="the outcome of batch 2"):
         spool.chain(done(plan_of(1), Epoch(1)), said)
-    spool.put_outcome(PlanOutcome(here, move_on, (), {}))
+    spool.put_outcome(PlanOutcome(here, move_on, (), {}), done(plan_of(1), Epoch(1)))
     with pytest.raises(MarkersAheadError, match="the plans that lead there from batch 2"):
         spool.chain(done(there, Epoch(1)), said)

@@ -98,6 +98,9 @@ class Observation:
         return f"{self.kind}/{self.subject}" if self.subject else str(self.kind)
 
 
+_MISSING_TOLD = 20
+"""Tables and topics that are told one by one, when a whole database goes."""
+
 LEASE = "lease"
 """Subject of the deadline that whoever holds the lease has missed; the others are runs."""
 
@@ -116,7 +119,7 @@ def comes_once(key: str) -> bool:
 JUDGED = frozenset(
     {
         AlertKind.LAG, AlertKind.GAP, AlertKind.HEADROOM, AlertKind.QUALITY, AlertKind.QUARANTINE, AlertKind.REJECTED,
-        AlertKind.DEADLINE, AlertKind.NO_RUN, AlertKind.SINK_BEHIND, AlertKind.UNREACHABLE,
+        AlertKind.DEADLINE, AlertKind.NO_RUN, AlertKind.SINK_BEHIND, AlertKind.MISSING_TABLES, AlertKind.UNREACHABLE,
     }
 )  # fmt: skip
 """Kinds that `judge` says something of; failures are told by tasks, Airflow's health by `databus watch`."""
@@ -133,6 +136,7 @@ def judge(figures: FlowFigures, when: AlertWhen) -> list[Observation]:
         *_rejected(figures, when),
         *_runs(figures, when),
         *_behind(figures),
+        *_missing(figures),
         *_unreachable(figures),
     ]
     return [observation for observation in found if observation.kind not in when.off]
@@ -276,6 +280,18 @@ def _behind(f: FlowFigures) -> Iterator[Observation]:
             f.run_id,
             f.run_url,
         )
+
+
+def _missing(f: FlowFigures) -> Iterator[Observation]:
+    missing = f.missing_tables or ()
+    told, others = missing[:_MISSING_TOLD], missing[_MISSING_TOLD:]
+    said = {name: f"nothing more comes of {name}: it is not there (any more)" for name in told}
+    if others:
+        said["others"] = f"nothing more comes of {len(others)} others, from {others[0]} to {others[-1]}"
+    for subject, summary in said.items():
+        figures = {"missing_tables": len(missing), "lag_seconds": f.lag_seconds}
+        told_of = f.open_range, f.run_id, f.run_url
+        yield Observation(AlertKind.MISSING_TABLES, Verdict.OVER, summary, subject, figures, *told_of)
 
 
 def _unreachable(f: FlowFigures) -> Iterator[Observation]:

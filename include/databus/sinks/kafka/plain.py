@@ -15,6 +15,7 @@ from databus.core.plan import Plan
 from databus.core.receipts import WriteReceipt
 from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import LastError, sink_error
+from databus.kafka.client_settings import merged
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.standing import Standing
 from databus.sinks.kafka.tally import Tally, too_large
@@ -56,9 +57,9 @@ class PlainSession:
         self._settings = settings
         self._seen = LastError()
         self._lost: list[Any] = []
-        known = settings.librdkafka()
-        config = {name: known[name] for name in ("compression.type", "message.max.bytes")}
-        chosen = {"queue.buffering.max.kbytes": 131_072, **SETTINGS[profile], **settings.extra, **config}
+        ours = {"queue.buffering.max.kbytes": 131_072, "compression.type": settings.compression, **SETTINGS[profile]}
+        largest = {"message.max.bytes": settings.librdkafka()["message.max.bytes"]}
+        chosen = merged(ours, settings.extra, largest)
         chosen["batch.size"] = min(int(chosen.get("batch.size", 1_000_000)), settings.batch_bytes)
         chosen["on_delivery"] = lambda error, _message: self._failed(error)
         self._producer = settings.client.producer(chosen, self._seen)

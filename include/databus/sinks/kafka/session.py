@@ -23,6 +23,7 @@ from databus.core.errors import SinkTransactionHangingError, SinkUnavailableErro
 from databus.kafka.bounded import bounded
 from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
+from databus.kafka.client_settings import merged
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
 
 log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class ProducerSettings:
     def librdkafka(self) -> dict[str, Any]:
         """Return the producer's settings; the flow's own come last, the guarantee's are refused by the spec."""
         # A record's overhead stays far below 1 KiB; the topic's own limit was checked before.
-        config = {**_PRODUCER, "compression.type": self.compression, **self.extra}
+        config = merged(_PRODUCER, {"compression.type": self.compression}, self.extra)
         config["message.max.bytes"] = min(self.max_message_bytes + 1024, 1_000_000_000)
         config["batch.size"] = min(int(config["batch.size"]), self.batch_bytes)
         return config

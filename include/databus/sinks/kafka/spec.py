@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
 
-_RESERVED = frozenset(
-    {"transactional.id", "enable.idempotence", "acks", "request.required.acks", "group.id", "isolation.level",
-     "message.max.bytes", "queuing.strategy"}
-)  # fmt: skip
-"""What decides order, loss or repetition, under each of its names (librdkafka's CONFIGURATION.md): the other
-settings of a producer may differ between two attempts of a batch."""
-
 
 class Kafka(SinkSpec):
     """Rows to Kafka topics, exactly once for read_committed consumers.
@@ -53,7 +46,8 @@ class Kafka(SinkSpec):
         compression: compression.type of the producer.
         chunk_rows: rows in one Kafka transaction at most; a part of the output, so changing it starts a new spec hash.
         timeout_s: seconds that an operation waits for the brokers before it fails as unavailable.
-        producer: further librdkafka producer settings; those that the guarantee rests on are refused.
+        producer: further librdkafka producer settings that tune it (`kafka/librdkafka_names.py`), which may differ
+            between two attempts of a batch; what the guarantee rests on is refused, and so are unknown names.
         profile: "exactly_once": transactions with markers. "at_least_once": no transactions, so that rows are readable
             at once; acknowledged by all replicas and in order; a batch that is tried again is written twice.
             "throughput_first": acknowledged by the leader only, in larger batches; a broker that fails may lose rows it
@@ -99,7 +93,7 @@ class Kafka(SinkSpec):
     @field_validator("producer")
     @classmethod
     def _guarantee_is_kept(cls, value: LibrdkafkaSettings) -> LibrdkafkaSettings:
-        return allowed(value, _RESERVED)
+        return allowed(value, "producer")
 
     @model_validator(mode="after")
     def _ddl_has_an_envelope(self) -> Kafka:

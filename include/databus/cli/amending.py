@@ -117,7 +117,7 @@ def gaps(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
 
 def _move(flow: str, wanted: tuple[Action, Target], said: tuple[str, bool, bool], dags: Any, output: Format) -> None:
     (action, target), (reason, execute, accept) = wanted, said
-    with opened(flow, dags) as (spec, services):
+    with opened(flow, dags, places={"PLACE": target.place}) as (spec, services):
         if not execute:
             _show(mediation.preview(spec, services, action, target), output, done=False)
             nothing_done()

@@ -57,7 +57,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     With --execute exit code 7 when a check held back rows of it, or a sink refused some.
     """
-    with opened(flow, dags) as (spec, services):
+    with opened(flow, dags, places={"--from": start, "--to": end}) as (spec, services):
         if show:
             found = [state.to_json() for state in status(spec, services)]
             show_rows([_row(f) for f in found] if output is Format.TABLE else found, _COLUMNS, output, empty="none")

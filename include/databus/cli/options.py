@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,11 +71,24 @@ def tell_unreadable(broken: Iterable[BrokenFile]) -> None:
 
 
 @contextmanager
-def opened(name: str, dags: Path | None, *, records: bool = True) -> Iterator[tuple[Flow, Services]]:
-    """Find a flow and connect to its checkpoint store and records; with records=False when they are first used."""
+def opened(
+    name: str, dags: Path | None, *, records: bool = True, places: Mapping[str, str | None] | None = None
+) -> Iterator[tuple[Flow, Services]]:
+    """Find a flow and connect to its checkpoint store and records; with records=False when they are first used.
+
+    Args:
+        name: of the flow.
+        dags: folder of the DAG files.
+        records: whether to connect to the records now.
+        places: option → place of the flow's log given with it; refused before any server is asked.
+    """
     from databus.ops.discovery import find_flow
+    from databus.ops.place_words import require_place
     from databus.ops.services import open_services
 
     flow = find_flow(name, dags, dags=False).flow
+    for option, text in (places or {}).items():
+        if text:
+            require_place(flow, text, option)
     with open_services(flow, connection_source(), records=records) as services:
         yield flow, services

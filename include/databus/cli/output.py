@@ -26,8 +26,8 @@ class Format(enum.StrEnum):
     YAML = "yaml"
 
 
-OUT = Console(highlight=False)
-ERR = Console(stderr=True, highlight=False)
+OUT = Console(highlight=False, emoji=False)
+ERR = Console(stderr=True, highlight=False, emoji=False)
 
 _data: TextIO | None = None
 

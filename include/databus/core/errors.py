@@ -58,9 +58,20 @@ def _rebuild(
 
 
 class ConfigError(DatabusError):
-    """A flow, connection or setting is wrong; retrying cannot help."""
+    """A flow, connection or setting is wrong; retrying cannot help.
+
+    Attributes:
+        problems: what is wrong with the options of one object, each by itself; empty where it is something else.
+    """
 
     code = "config_invalid"
+    problems: tuple[str, ...] = ()
+
+
+class PlaceError(ConfigError):
+    """A text is no place of a source's log, whatever that holds."""
+
+    code = "place_invalid"
 
 
 class BackfillRangeError(ConfigError):

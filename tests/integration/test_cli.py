@@ -206,6 +206,34 @@ def test_validate_with_connect_and_run_find_what_is_not_there(cli: Cli, world: W
         wrong.unlink()
 
 
+def test_all_faults_of_a_flow_are_told_at_once(cli: Cli, world: World) -> None:
+    """Also beside a sink whose connection is missing."""
+    wrong = cli.dags / "faulty.py"
+    wrong.write_text(
+        "from databus import Filter, Flow, Kafka, Mask, MysqlBinlog, NotNull\n"
+        "here = ('shop.orders',)\n"
+        "flow = Flow(name='cli_faulty', source=MysqlBinlog(conn_id='mysql_shop', tables=(*here, 'shop.order')),\n"
+        "            transforms=(Filter('statsu > 1', tables=here), Mask('card_nummer', tables=here)),\n"
+        "            checks=(NotNull('amuont', tables=here),), sinks=(Kafka(conn_id='nowhere', topic='t'),))\n"
+    )
+    names = ["shop.order: the table", "'statsu'", "'card_nummer'", "'amuont'"]
+    try:
+        judged = cli("flows", "validate", "--connect", code=2)
+        (block,) = (part for part in judged.stdout.split("error  ")[1:] if part.startswith("cli_faulty"))
+        faults = [line for line in block.splitlines()[1:] if line.startswith("  ") and line[2] != " "]
+        assert [name in line for name, line in zip(names, faults, strict=True)] == [True] * 4
+        assert "2 flows: 1 well, 1 with faults" in judged.stderr
+        told = [f for f in cli.json("doctor", "cli_faulty", code=1) if f["level"] == "error"]
+        assert sum(f["code"] == "connection_missing" for f in told) == 1
+        assert all(any(name in f"{f['subject']}: {f['found']}" for f in told) for name in names)
+        wrong.write_text(wrong.read_text().replace("nowhere", "kafka_default"))
+        spark = f"sc://{world.sandbox.address('spark')}"
+        refused = cli("run", "cli_faulty", "--batches", "1", "--spark", spark, code=2)
+        assert all(name in " ".join(refused.stderr.split()) for name in names)
+    finally:
+        wrong.unlink()
+
+
 def test_a_run_that_holds_rows_back_is_not_told_as_well(cli: Cli, shop: Shop, world: World) -> None:
     """A check that holds customers back, then an index that takes none: both runs end with 7, and say why."""
     held = cli.dags / "held.py"

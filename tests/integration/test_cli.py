@@ -226,7 +226,7 @@ def test_all_faults_of_a_flow_are_told_at_once(cli: Cli, world: World) -> None:
         told = [f for f in cli.json("doctor", "cli_faulty", code=1) if f["level"] == "error"]
         assert sum(f["code"] == "connection_missing" for f in told) == 1
         assert all(any(name in f"{f['subject']}: {f['found']}" for f in told) for name in names)
-        wrong.write_text(wrong.read_text().replace("nowhere", "kafka_default"))
+        wrong.write_text(wrong.read_text().replace("nowhere", "kafka_east"))
         spark = f"sc://{world.sandbox.address('spark')}"
         refused = cli("run", "cli_faulty", "--batches", "1", "--spark", spark, code=2)
         assert all(name in " ".join(refused.stderr.split()) for name in names)

@@ -80,7 +80,7 @@ def pause(
             show_one({"flow": flow, "paused": str(standing) if standing else None, "pause": then}, output)
             nothing_done()
             return
-        made = mediation.pause(spec, services, mediation.Said(operator(), reason))
+        made = mediation.pause(spec, services, mediation.Said(operator(), reason, what="a pause"))
     show_one({"flow": flow, "paused": str(made)}, output)
 
 
@@ -94,7 +94,7 @@ def resume(
             show_one({"flow": flow, "paused": str(standing) if standing else None}, output)
             nothing_done()
             return
-        former = mediation.resume(spec, services, mediation.Said(operator(), reason))
+        former = mediation.resume(spec, services, mediation.Said(operator(), reason, what="the end of a pause"))
     show_one({"flow": flow, "was": str(former) if former else "not paused"}, output)
 
 

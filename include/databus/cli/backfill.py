@@ -15,6 +15,7 @@ from databus.cli.cells import told
 from databus.cli.exits import exit_code_of_rows
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, Format, show_one, show_rows
+from databus.core.amounts import counted
 from databus.core.backfill import Mode, aim_of
 from databus.core.errors import BackfillRangeError
 from databus.ops.backfill import Run, Wanted, preview, run_backfill
@@ -97,7 +98,7 @@ def _shown(found: dict[str, Any], output: Format) -> dict[str, Any]:
 
 def _piece(found: dict[str, Any]) -> str:
     stands = f"stands at {told(found['stands'], 'stands')}" if found["stands"] else "not begun"
-    rows = f", {told(found['rows']['read'])} rows read" if found["stands"] else ""
+    rows = f", {counted(found['rows']['read'], 'row')} read" if found["stands"] else ""
     problems = "".join(f"; {problem}" for problem in found["problems"])
     return f"{told(found['range'])}: {'done' if found['done'] else stands}{rows}{problems}"
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from databus.cli.exits import OK, exit_code
 from databus.cli.output import ERR, Format
 from databus.core.connections import Connection, ConnectionSource
-from databus.core.errors import ConnectionMissingError
+from databus.core.errors import ConnectionMissingError, DatabusError
 
 if TYPE_CHECKING:
     from databus.core.flow import Flow
@@ -68,6 +69,22 @@ def tell_unreadable(broken: Iterable[BrokenFile]) -> None:
     """Name on stderr the DAG files that could not be read: their flows are missing from what is shown."""
     for item in broken:
         ERR.print(f"not readable: {item.error.message}", style="yellow", markup=False, soft_wrap=True)
+
+
+def tell_causes(errors: Mapping[str, DatabusError]) -> int:
+    """Say on stderr, cause by cause, why flows could not be looked at; return the exit code, OK for none.
+
+    Args:
+        errors: flow name → what stood in the way.
+    """
+    by_cause: dict[tuple[str, str], list[str]] = {}
+    for flow, error in errors.items():
+        by_cause.setdefault((error.message, error.hint), []).append(flow)
+    for (message, hint), flows in by_cause.items():
+        ERR.print(f"{', '.join(flows)}: {message}", style="red", markup=False, soft_wrap=True)
+        if hint:
+            ERR.print(f"  {hint}", markup=False, soft_wrap=True)
+    return max(map(exit_code, errors.values()), default=OK)
 
 
 @contextmanager

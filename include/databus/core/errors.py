@@ -421,3 +421,9 @@ class SandboxError(DatabusError):
     """An embedded server could not be installed, started or stopped."""
 
     code = "sandbox_error"
+
+
+class ServerUnknownError(ConfigError):
+    """The sandbox has no server of that name."""
+
+    code = "sandbox_server_unknown"

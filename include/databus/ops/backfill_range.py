@@ -128,7 +128,8 @@ class Places:
             raise BackfillOpenError(
                 f"flow {self.flow.name}: {when.isoformat()} is {(now - when).total_seconds():.0f} s ago, and no change "
                 "has come since: some may still come that say an earlier time",
-                hint=f"It is closed by the next change, or {CLOSED_AFTER.total_seconds():.0f} s after it.",
+                hint=f"It is closed by the next change, or {CLOSED_AFTER.total_seconds():.0f} s after it: try again "
+                "then, or name an earlier time (--to).",
             )
         return found.offset
 

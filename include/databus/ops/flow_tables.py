@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from databus.binlog.capture import is_name
+from databus.core.amounts import counted
 from databus.core.errors import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
@@ -98,8 +99,9 @@ class _Comparison:
         found = [*self._missing(), *self._partly_shown(), *self._row_filters(), *self._columns(), *self._keys()]
         yield from found
         if all(f.level is Level.OK for f in found):
-            count = f"{len(self._now.captured)} {self._flow.source.noun}s"
-            text = f"{count} have what the flow asks for ({self._compared} columns compared)"
+            count = len(self._now.captured)
+            told = f"{counted(count, self._flow.source.noun)} {'has' if count == 1 else 'have'}"
+            text = f"{told} what the flow asks for ({counted(self._compared, 'column')} compared)"
             yield Finding(f"{self._now.place}: {self._flow.source.noun}s of the flow", Level.OK, text)
 
     def _missing(self) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from databus.core.errors import CheckpointFormatError, OffsetInvalidError, PlaceError
 from databus.core.flow import Flow
-from databus.core.offsets import Offset, offset_from_json
+from databus.core.offsets import KafkaOffsets, Offset, offset_from_json
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
 
@@ -53,6 +53,14 @@ def offset_of(flow: Flow, text: str, option: str = "place") -> Offset:
             f"flow {flow.name}: {option} {text} is not an offset: {error}",
             hint=f"See `databus checkpoint show {flow.name} -o json`.",
         ) from None
+
+
+def place_word(offset: Offset) -> str:
+    """Return a place in a form that `require_place` takes; of many partitions as JSON."""
+    if not isinstance(offset, KafkaOffsets):
+        return str(offset)
+    text = str(offset)
+    return json.dumps(offset.to_json()) if "more partition" in text else f"offsets:{text}"
 
 
 def _is_time(text: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from databus.core.amounts import counted
 from databus.core.backfill import FailoverSource
 from databus.core.checkpoint import Checkpoint, HistoryEntry
 from databus.core.errors import ConfigError, OffsetInvalidError, OffsetPurgedError, SourceDivergedError
@@ -94,7 +95,7 @@ def batches_back(flow: str, history: Sequence[HistoryEntry], place: Offset, coun
         )
         if entry is None or entry.previous is None:
             raise ConfigError(
-                f"flow {flow}: {count} batches back is asked for, but only {done} committed batches led to its place",
+                f"flow {flow}: {counted(count, 'batch', 'batches')} back is asked for, and {done} led to its place",
                 hint=f"See `databus checkpoint history {flow}`; older places can be named by time or position.",
             )
         place = entry.previous

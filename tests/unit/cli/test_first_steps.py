@@ -54,7 +54,7 @@ def test_a_preview_shows_the_first_rows_and_the_count(capsys: pytest.CaptureFixt
     assert "e20" not in shown.out
     told = " ".join(shown.err.split())
     assert "The first 20 of 1000; `databus quarantine list orders --limit 1000` shows all." in told
-    assert "1000 rows are meant" in " ".join(shown.err.split())
+    assert "1,000 rows are meant" in " ".join(shown.err.split())
     quarantine._preview(rows, "orders", Format.JSON)
     assert len(json.loads(capsys.readouterr().out)) == 1000
 

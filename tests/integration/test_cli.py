@@ -109,6 +109,11 @@ def test_run_show_history_lag_peek(cli: Cli, shop: Shop, world: World) -> None:
     shop.writer.run(5)
     assert cli.json("lag", "cli_shop")[0]["lag_bytes"] > 0
     cli("lag", "cli_shop", "--fail-over", "0", code=6)
+    at = shown["offset"]
+    words = ([], ["--from", json.dumps(at)], ["--from", f"{at['file']}:{at['pos']}"])
+    rows = {cli("peek", "cli_shop", "-n", "500", *given).stdout for given in words}
+    assert ["" in rows, len(rows)] == [False, 1]
+    assert cli("peek", "cli_shop", "--from", "latest").stdout == ""
 
 
 def test_lag_names_a_missing_connection_and_shows_the_other_flows(cli: Cli) -> None:

@@ -13,7 +13,7 @@ from databus.core.batching import Batching
 from databus.core.errors import UnknownKindError
 from databus.core.flow import Flow
 from databus.core.flow_specs import CheckSpec, SinkSpec, SourceSpec, TransformSpec
-from databus.core.spec import Spec, caller, options_of
+from databus.core.spec import Spec, at_caller, options_of
 
 SOURCES = {
     "mysql_binlog": "databus.sources.mysql_binlog:MysqlBinlog",
@@ -138,4 +138,4 @@ def _load(target: str) -> type[Spec]:
 def _unknown(what: str, name: str, known: list[str]) -> UnknownKindError:
     near = get_close_matches(name, known, n=1)
     guess = f"Did you mean {near[0]!r}? " if near else ""
-    return UnknownKindError(f"{caller()}: {what}", hint=f"{guess}Known: {', '.join(known)}.")
+    return UnknownKindError(at_caller(what), hint=f"{guess}Known: {', '.join(known)}.")

@@ -221,6 +221,8 @@ def test_ranges_that_are_none_are_named(world: World) -> None:
         with pytest.raises(BackfillOpenError, match="the live flow stands at") as open_range:
             refuse("earliest", "latest", MISSING)
         assert open_range.value.retryable
+        named = open_range.value.hint.partition("--to ")[2].split()[0]
+        assert str(preview(flow, services, Wanted("earliest", named, MISSING), "ada").range.end) == named
         with pytest.raises(BackfillRangeError, match="a suffix or a name means nothing"):
             refuse("earliest", "latest", Aim(Mode.MISSING, ".replay"))
 

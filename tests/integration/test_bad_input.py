@@ -324,7 +324,7 @@ def test_index_mapping_that_rejects_a_document(bench: Bench, caplog: pytest.LogC
     warned, at_the_end = (r.getMessage() for r in caplog.records if "refused" in r.getMessage())
     assert "NOT WELL: sink elasticsearch refused 1 rows, and took 2" in at_the_end
     cause = "1 × mapper_parsing_exception: field [note] of type [integer]"
-    assert f"sink elasticsearch refused 1 rows of {bench.database}.orders: {cause};" in warned
+    assert f"sink elasticsearch refused 1 row of {bench.database}.orders: {cause};" in warned
     assert "not a number" not in warned
     viewed = run_view(flow.name, result.checkpoint.run_id, bench.world.settings)
     assert viewed is not None

@@ -109,6 +109,11 @@ def test_run_show_history_lag_peek(cli: Cli, shop: Shop, world: World) -> None:
     shop.writer.run(5)
     assert cli.json("lag", "cli_shop")[0]["lag_bytes"] > 0
     cli("lag", "cli_shop", "--fail-over", "0", code=6)
+    at = shown["offset"]
+    words = ([], ["--from", json.dumps(at)], ["--from", f"{at['file']}:{at['pos']}"])
+    rows = {cli("peek", "cli_shop", "-n", "500", *given).stdout for given in words}
+    assert ["" in rows, len(rows)] == [False, 1]
+    assert cli("peek", "cli_shop", "--from", "latest").stdout == ""
 
 
 def test_lag_names_a_missing_connection_and_shows_the_other_flows(cli: Cli) -> None:
@@ -202,6 +207,34 @@ def test_validate_with_connect_and_run_find_what_is_not_there(cli: Cli, world: W
             services.accepted.keep("cli_wrong", [table_want("shop.order"), table_want("shop.orders")])
         found = [row for row in cli.json("flows", "validate", "--connect", code=2) if row["flow"] == "cli_wrong"]
         assert [row["state"] for row in found] == ["warn", "error"]
+    finally:
+        wrong.unlink()
+
+
+def test_all_faults_of_a_flow_are_told_at_once(cli: Cli, world: World) -> None:
+    """Also beside a sink whose connection is missing."""
+    wrong = cli.dags / "faulty.py"
+    wrong.write_text(
+        "from databus import Filter, Flow, Kafka, Mask, MysqlBinlog, NotNull\n"
+        "here = ('shop.orders',)\n"
+        "flow = Flow(name='cli_faulty', source=MysqlBinlog(conn_id='mysql_shop', tables=(*here, 'shop.order')),\n"
+        "            transforms=(Filter('statsu > 1', tables=here), Mask('card_nummer', tables=here)),\n"
+        "            checks=(NotNull('amuont', tables=here),), sinks=(Kafka(conn_id='nowhere', topic='t'),))\n"
+    )
+    names = ["shop.order: the table", "'statsu'", "'card_nummer'", "'amuont'"]
+    try:
+        judged = cli("flows", "validate", "--connect", code=2)
+        (block,) = (part for part in judged.stdout.split("error  ")[1:] if part.startswith("cli_faulty"))
+        faults = [line for line in block.splitlines()[1:] if line.startswith("  ") and line[2] != " "]
+        assert [name in line for name, line in zip(names, faults, strict=True)] == [True] * 4
+        assert "2 flows: 1 well, 1 with faults" in judged.stderr
+        told = [f for f in cli.json("doctor", "cli_faulty", code=1) if f["level"] == "error"]
+        assert sum(f["code"] == "connection_missing" for f in told) == 1
+        assert all(any(name in f"{f['subject']}: {f['found']}" for f in told) for name in names)
+        wrong.write_text(wrong.read_text().replace("nowhere", "kafka_east"))
+        spark = f"sc://{world.sandbox.address('spark')}"
+        refused = cli("run", "cli_faulty", "--batches", "1", "--spark", spark, code=2)
+        assert all(name in " ".join(refused.stderr.split()) for name in names)
     finally:
         wrong.unlink()
 

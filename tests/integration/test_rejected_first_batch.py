@@ -80,7 +80,7 @@ def test_the_first_batch_of_a_new_index_stops_and_goes_on_by_on_reject(world: Wo
     flow = shelf.flow()
     shelf.execute("INSERT INTO orders VALUES (1, '11'), (2, 'a secret'), (3, '33')")
     stopped = shelf.stops(flow)
-    assert f"'{shelf.index}', its first batch: sink elasticsearch refused 1 rows of {database}.orders: " in str(stopped)
+    assert f"'{shelf.index}', its first batch: sink elasticsearch refused 1 row of {database}.orders: " in str(stopped)
     assert "mapper_parsing_exception: field [note] of type [integer]" in str(stopped)
     assert "secret" not in str(stopped)
     assert (shelf.keys(), shelf.held(flow)) == ([], [])
@@ -191,7 +191,7 @@ def test_a_record_that_is_too_large_stops_the_batch_by_choice(world: World, data
     shelf.execute(f"INSERT INTO orders VALUES (1, 'small'), (2, '{'large' * 1000}'), (3, 'small')")
     for _ in range(2):
         stopped = shelf.stops(flow("fail"))
-        assert f"sink kafka refused 1 rows of {database}.orders: 1 × record_too_large: topic {database} takes 4000" in (
+        assert f"sink kafka refused 1 row of {database}.orders: 1 × record_too_large: topic {database} takes 4000" in (
             stopped.message
         )
         assert "large" not in stopped.message.replace("record_too_large", "")

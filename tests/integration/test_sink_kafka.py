@@ -93,9 +93,7 @@ class TestRecords:
         big = pa.array([b"small", b"x" * 3000, b"small"], pa.binary())
         batches[1] = batches[1].set_column(batches[1].schema.get_field_index("value"), "value", big)
         for _ in range(2):
-            with pytest.raises(
-                RecordRejectedError, match=r"refused 1 rows of shop\.orders: 1 × record_too_large"
-            ) as no:
+            with pytest.raises(RecordRejectedError, match=r"refused 1 row of shop\.orders: 1 × record_too_large") as no:
                 strict.writer(plan).write(batches, 0)
             assert "xxx" not in str(no.value)
             assert "mysql-bin.000001:1400" in no.value.message  # its event id

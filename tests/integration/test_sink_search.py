@@ -217,7 +217,7 @@ def test_a_refused_row_of_a_new_index_stops_the_batch_and_says_nothing_of_the_ro
     for _ in range(2):  # the documents of the first attempt change nothing
         with pytest.raises(RecordRejectedError) as stopped:
             to.write(*rows, flow=to.flow, pinned=pinned)
-        told = f"{to.index()!r}, its first batch: sink elasticsearch refused 1 rows of shop.Orders: "
+        told = f"{to.index()!r}, its first batch: sink elasticsearch refused 1 row of shop.Orders: "
         assert told in stopped.value.message
         assert "1 × mapper_parsing_exception: field [n] of type [integer]" in stopped.value.message or (
             "1 × document_parsing_exception: field [n] of type [integer]" in stopped.value.message

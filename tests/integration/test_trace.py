@@ -237,7 +237,7 @@ def test_what_cannot_be_followed_is_named(traced: Traced, monkeypatch: pytest.Mo
     with pytest.raises(TraceNotRecordedError, match="it never wrote there"):
         traced("elsewhere:0:5")
     file = traced.one(first.place).change.file
-    with pytest.raises(TraceNotRecordedError, match=r"recorded is .*: file \d+ at"):
+    with pytest.raises(TraceNotRecordedError, match=r"recorded is .*\.\d{6}:\d+ to .*\.\d{6}:\d+ of server"):
         traced(f"{file}:99999999")
     with pytest.raises(TraceNotRecordedError, match="no recorded batch read 3E11FA47"):
         traced("3E11FA47-71CA-11E1-9E33-C80AA9429562:23")
@@ -258,7 +258,9 @@ def test_the_command_prints_the_journey(traced: Traced, tmp_path: Any, monkeypat
     assert journey["change"]["event_id"] == record.event_id
     assert [s["place"] for s in journey["sinks"] if not s["tombstone"]] == [record.place]
     assert journey["batches"][0]["run_id"] == f"run of {traced.shop.name}"
-    text = commands("trace", record.event_id, "--flow", traced.shop.name).stdout
+    done = commands("trace", record.event_id, "--flow", traced.shop.name)
+    assert f"of 1 flow: {traced.shop.name}" in done.stderr
+    text = done.stdout
     for _, told in lines(traced.one(record.place)):
         assert all(part in " ".join(text.split()) for part in told.split())
 

@@ -53,6 +53,11 @@ def is_name(pattern: str) -> bool:
     return not pattern.startswith(REGEX_PREFIX) and not set(pattern) & set("*?[")
 
 
+def means(pattern: str, name: str) -> bool:
+    """Tell whether a pattern means `database.table`."""
+    return TableCapture((pattern,))(*name.split(".", 1))
+
+
 def check_pattern(pattern: str) -> str:
     """Return the pattern.
 

@@ -34,6 +34,7 @@ from databus.checkpoints.server_ids import ZooKeeperServerIds
 from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.splits import ZooKeeperSplits
 from databus.checkpoints.transaction import Operation, RefusedError, check, create
+from databus.core.amounts import counted
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.checkpoint_store import Lease
 from databus.core.connections import Connection
@@ -137,7 +138,7 @@ class ZooKeeperCheckpoints(ZooKeeperBatchWrites, ZooKeeperHistory, ZooKeeperMedi
             flows = self.list_flows()
         except CheckpointError as error:
             return (Finding.of(subject, error),)
-        return (Finding(subject, Level.OK, f"answers; {len(flows)} flows"),)
+        return (Finding(subject, Level.OK, f"answers; {counted(len(flows), 'flow')}"),)
 
     def list_flows(self) -> Sequence[str]:
         """Return the names of all flows that were ever claimed, sorted."""

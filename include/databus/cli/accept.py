@@ -28,7 +28,7 @@ def accept(
 
     with opened(flow, dags) as (spec, services):
         if execute:
-            found = accepting.execute(spec, services, Said(operator(), reason), forget or ())
+            found = accepting.execute(spec, services, Said(operator(), reason, what="accepting outputs"), forget or ())
         else:
             found = accepting.preview(spec, services, forget or ())
     rows = [

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from databus.cli.exits import ERROR, OK, USAGE
-from databus.cli.options import Dags, FlowName, Output, connection_source, tell_unreadable
+from databus.cli.options import Dags, FlowName, Output, connection_source, tell_causes, tell_unreadable
 from databus.cli.output import ERR, Format, show_rows
 from databus.core.alerts import Alert, AlertEvent, AlertKind
 from databus.core.errors import DatabusError
+from databus.core.flow import Flow
 from databus.core.settings import Settings
 from databus.ops.alerts import channels_of
 from databus.ops.discovery import discover, find_flow
@@ -27,30 +28,42 @@ def list_alerts(
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List alerts that are on, and what channels have not been given yet."""
+    """List alerts that are on, and what channels have not been given yet.
+
+    A flow that cannot be looked at is named with its cause, and hides no other: exit code 2 for a missing connection
+    or a file that is not readable, 4 for a server that does not answer.
+    """
     named, broken = ([find_flow(flow, dags, dags=False)], []) if flow else discover(dags, dags=False)
     tell_unreadable(broken)
-    flows = [found.flow for found in named]
-    rows = []
-    for spec in flows:
-        with FlowLook(spec, connection_source(), Settings.from_environment()) as look:
-            for key, noted in sorted(look.store.alert_book().load(spec.name).items()):
-                state = noted.state
-                if every or state.raised or state.owed or noted.problem:
-                    rows.append(
-                        {
-                            "flow": spec.name,
-                            "alert": key,
-                            "on": None if noted.problem else state.raised,
-                            "since": state.since.isoformat(timespec="seconds") if state.since else None,
-                            "number": None if noted.problem else state.number,
-                            "owed_to": ", ".join(sorted({c for owed in state.owed for c in owed.channels})),
-                            "problem": noted.problem,
-                        }
-                    )
+    rows: list[dict[str, Any]] = []
+    away: dict[str, DatabusError] = {}
+    for spec in (found.flow for found in named):
+        try:
+            rows += _rows(spec, every=every)
+        except DatabusError as error:
+            away[spec.name] = error
     columns = ("flow", "alert", "on", "since", "number", "owed_to")
     shown = (*columns, "problem") if any(row["problem"] for row in rows) else columns
-    show_rows(rows, shown, output, empty="no alerts")
+    show_rows(rows, shown, output, empty="no alerts" if not away else "no alerts that can be told")
+    if code := tell_causes(away) or (USAGE if broken else OK):
+        raise typer.Exit(code)
+
+
+def _rows(spec: Flow, *, every: bool) -> list[dict[str, Any]]:
+    with FlowLook(spec, connection_source(), Settings.from_environment()) as look:
+        return [
+            {
+                "flow": spec.name,
+                "alert": key,
+                "on": None if noted.problem else noted.state.raised,
+                "since": noted.state.since.isoformat(timespec="seconds") if noted.state.since else None,
+                "number": None if noted.problem else noted.state.number,
+                "owed_to": ", ".join(sorted({c for owed in noted.state.owed for c in owed.channels})),
+                "problem": noted.problem,
+            }
+            for key, noted in sorted(look.store.alert_book().load(spec.name).items())
+            if every or noted.state.raised or noted.state.owed or noted.problem
+        ]
 
 
 @app.command("test")

@@ -80,7 +80,7 @@ def pause(
             show_one({"flow": flow, "paused": str(standing) if standing else None, "pause": then}, output)
             nothing_done()
             return
-        made = mediation.pause(spec, services, mediation.Said(operator(), reason))
+        made = mediation.pause(spec, services, mediation.Said(operator(), reason, what="a pause"))
     show_one({"flow": flow, "paused": str(made)}, output)
 
 
@@ -94,7 +94,7 @@ def resume(
             show_one({"flow": flow, "paused": str(standing) if standing else None}, output)
             nothing_done()
             return
-        former = mediation.resume(spec, services, mediation.Said(operator(), reason))
+        former = mediation.resume(spec, services, mediation.Said(operator(), reason, what="the end of a pause"))
     show_one({"flow": flow, "was": str(former) if former else "not paused"}, output)
 
 
@@ -117,7 +117,7 @@ def gaps(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> No
 
 def _move(flow: str, wanted: tuple[Action, Target], said: tuple[str, bool, bool], dags: Any, output: Format) -> None:
     (action, target), (reason, execute, accept) = wanted, said
-    with opened(flow, dags) as (spec, services):
+    with opened(flow, dags, places={"PLACE": target.place}) as (spec, services):
         if not execute:
             _show(mediation.preview(spec, services, action, target), output, done=False)
             nothing_done()

@@ -15,6 +15,7 @@ from databus.cli.cells import told
 from databus.cli.exits import exit_code_of_rows
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, Format, show_one, show_rows
+from databus.core.amounts import counted
 from databus.core.backfill import Mode, aim_of
 from databus.core.errors import BackfillRangeError
 from databus.ops.backfill import Run, Wanted, preview, run_backfill
@@ -57,7 +58,7 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     With --execute exit code 7 when a check held back rows of it, or a sink refused some.
     """
-    with opened(flow, dags) as (spec, services):
+    with opened(flow, dags, places={"--from": start, "--to": end}) as (spec, services):
         if show:
             found = [state.to_json() for state in status(spec, services)]
             show_rows([_row(f) for f in found] if output is Format.TABLE else found, _COLUMNS, output, empty="none")
@@ -97,7 +98,7 @@ def _shown(found: dict[str, Any], output: Format) -> dict[str, Any]:
 
 def _piece(found: dict[str, Any]) -> str:
     stands = f"stands at {told(found['stands'], 'stands')}" if found["stands"] else "not begun"
-    rows = f", {told(found['rows']['read'])} rows read" if found["stands"] else ""
+    rows = f", {counted(found['rows']['read'], 'row')} read" if found["stands"] else ""
     problems = "".join(f"; {problem}" for problem in found["problems"])
     return f"{told(found['range'])}: {'done' if found['done'] else stands}{rows}{problems}"
 

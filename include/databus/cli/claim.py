@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from databus.cli.output import ERR, stdout
+from databus.core.amounts import counted
 from databus.core.settings import Settings
 from databus.ops.claims import save_claim, write_claim
 
@@ -25,4 +26,4 @@ def claim(
         write_claim(text, stdout().buffer, settings)
         stdout().flush()
     else:
-        ERR.print(f"{save_claim(text, to, settings)} bytes written to {to}", highlight=False)
+        ERR.print(f"{counted(save_claim(text, to, settings), 'byte')} written to {to}", highlight=False)

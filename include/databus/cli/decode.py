@@ -15,6 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from databus.cli.exits import OK
 from databus.cli.output import ERR, Format, show_one, show_rows, stdout
+from databus.core.amounts import counted
+from databus.core.errors import ConfigError
 from databus.ops.decode import ArrowStreams, Decoded, DecodedFile, JsonLines, NoOutput, Output, decode_files
 
 
@@ -33,6 +35,8 @@ class PreparedRows(enum.StrEnum):
     ELSEWHERE = "elsewhere"
 
 
+_NAMED = 20
+"""Tables that an error names."""
 _OPS = {"c": "inserts", "u": "updates", "d": "deletes", "t": "truncates", "m": "definitions"}
 
 
@@ -59,7 +63,8 @@ def decode(
 ) -> None:
     """Print the row changes in binlog files, and at the end what the files hold; needs no server.
 
-    Rows go to stdout and the summary to stderr; without rows (--output none) the summary goes to stdout.
+    Rows go to stdout and the summary to stderr; without rows (--output none) the summary goes to stdout. Exit code 2
+    where one of --tables means nothing in the files.
     """
     rows = stdout()
     if output is Rows.ARROW and rows.isatty():
@@ -78,6 +83,18 @@ def decode(
         os.dup2(os.open(os.devnull, os.O_WRONLY), rows.fileno())
         raise typer.Exit(OK) from None
     _show(decoded, summary, to_stdout=output is Rows.NONE)
+    if decoded.unmatched:
+        seen = sorted({name for file in decoded.files for name in file.changes})
+        others = f"Others matched {', '.join(seen[:_NAMED])}{', …' if len(seen) > _NAMED else ''}. " if seen else ""
+        raise ConfigError(
+            f"--tables {', '.join(decoded.unmatched)}: no change of such a table is in {_named(files)}",
+            hint=f"{others}Case matters; `databus decode --output none` with the files alone lists their tables.",
+            code="table_unmatched",
+        )
+
+
+def _named(files: list[Path]) -> str:
+    return files[0].name if len(files) == 1 else counted(len(files), "file")
 
 
 def _read(script: Path | None) -> dict[str, str]:
@@ -103,9 +120,8 @@ def _show(decoded: Decoded, form: Format, *, to_stdout: bool) -> None:
     show_rows(rows, ("file", "table", *_OPS.values()), form, empty="no rows", to_stderr=not to_stdout)
     for file in decoded.files:
         events = ", ".join(f"{name} {count:,}" for name, count in file.events.items())
-        reached = (
-            f"{file.path.name}: server {file.server_version}, {file.transactions:,} transactions up to {file.position}"
-        )
+        read = f"{counted(file.transactions, 'transaction')} up to {file.position}"
+        reached = f"{file.path.name}: server {file.server_version}, {read}"
         ERR.print(reached, markup=False, soft_wrap=True)
         ERR.print(f"  {events}", style="dim", markup=False, soft_wrap=True)
     if decoded.files and (pending := decoded.files[-1].prepared):
@@ -113,7 +129,7 @@ def _show(decoded: Decoded, form: Format, *, to_stdout: bool) -> None:
         ERR.print(text, style="yellow", markup=False, soft_wrap=True)
     seconds = max(decoded.seconds, 1e-9)
     ERR.print(
-        f"{decoded.rows:,} rows in {decoded.seconds:.2f} s: {decoded.rows / seconds:,.0f} rows/s, "
+        f"{counted(decoded.rows, 'row')} in {decoded.seconds:.2f} s: {decoded.rows / seconds:,.0f} rows/s, "
         f"{decoded.bytes / seconds / 1e6:,.1f} MB/s",
         style="bold",
     )

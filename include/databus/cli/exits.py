@@ -13,6 +13,7 @@ from databus.core.errors import (
     SourceUnavailableError,
     StaleEpochError,
 )
+from databus.core.trace import TraceQueryError
 
 OK, ERROR, USAGE, CONFLICT, UNREACHABLE, QUALITY, LAG, HELD = range(8)
 
@@ -27,7 +28,7 @@ _CODES: tuple[tuple[tuple[type[DatabusError], ...], int], ...] = (
     ((LeaseBusyError, StaleEpochError, CheckpointConflictError), CONFLICT),
     ((SourceUnavailableError, SinkUnavailableError, CheckpointUnavailableError), UNREACHABLE),
     ((QualityGateError,), QUALITY),
-    ((ConfigError,), USAGE),
+    ((ConfigError, TraceQueryError), USAGE),
 )
 
 

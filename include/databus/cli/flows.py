@@ -11,7 +11,8 @@ import typer
 
 from databus.cli.exits import OK, UNREACHABLE, USAGE
 from databus.cli.options import Dags, FlowName, Output, connection_source, tell_unreadable
-from databus.cli.output import ERR, OUT, Format, show_one, show_rows
+from databus.cli.output import ERR, OUT, STATE_STYLES, Format, show_one, show_rows
+from databus.core.amounts import counted
 from databus.core.errors import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
@@ -23,6 +24,7 @@ from databus.ops.mirror_loops import problems
 
 _NONE = "no flows: no Python file of the DAG folder makes one"
 _NONE_READABLE = "no flow is readable"
+_WORST = ("ok", "warn", "error")
 
 app = typer.Typer(help="List, show, validate and draw flows.", no_args_is_help=True)
 
@@ -64,6 +66,8 @@ def validate(
 ) -> None:
     """Read every DAG file and report those that are wrong, and mirrors that go round; exit code 2 when any is.
 
+    All faults of a flow are told at once; a flow that is well has one line.
+
     With --connect also what flows ask of tables as they are now; a source that does not answer gives exit code 4.
     """
     found, broken = discover(dags)
@@ -88,11 +92,36 @@ def validate(
         {"file": None, "flow": ", ".join(p.mirrors), "state": "error", "problem": p.message, "hint": p.hint}
         for p in together
     ]
-    show_rows(rows, ("file", "flow", "state", "problem", "hint"), output, empty=_NONE)
+    if output is Format.TABLE and rows:
+        _show_judged(rows)
+        wrong_flows = {f.flow.name for f, told in findings if any(t.level is Level.ERROR for t in told)}
+        wrong_flows |= {name for p in together for name in p.mirrors}
+        parts = [f"{len(found) - len(wrong_flows)} well", f"{len(wrong_flows)} with faults"]
+        parts += [f"{counted(len(broken), 'file')} not readable"] if broken else []
+        style = "red" if wrong_flows or broken else "green"
+        ERR.print(f"{counted(len(found), 'flow')}: {', '.join(parts)}", style=style)
+    else:
+        show_rows(rows, (), output, empty=_NONE)
     errors = [t for _, told in findings for t in told if t.level is Level.ERROR]
     unanswered = bool(errors) and all(t.retryable for t in errors)
     wrong = USAGE if broken or together or (errors and not unanswered) else OK
     raise typer.Exit(wrong or (UNREACHABLE if unanswered else OK))
+
+
+def _show_judged(rows: list[dict[str, Any]]) -> None:
+    """Print a line per flow or file, and below it what is wrong with it."""
+    by_subject: dict[tuple[str | None, str | None], list[dict[str, Any]]] = {}
+    for row in rows:
+        by_subject.setdefault((row["flow"], row["file"]), []).append(row)
+    for (flow, file), told in by_subject.items():
+        state = "ok" if told[0]["problem"] is None else max((row["state"] for row in told), key=_WORST.index)
+        subject = "  ".join(part for part in (flow, file) if part)
+        OUT.print(f"{state:<5}  {subject}", style=STATE_STYLES[state], markup=False, soft_wrap=True)
+        for row in told:
+            if row["problem"]:
+                OUT.print(f"  {row['problem']}", markup=False, soft_wrap=True)
+            if row["hint"]:
+                OUT.print(f"    {row['hint']}", style="dim", markup=False, soft_wrap=True)
 
 
 def _of_tables(flow: Flow) -> Iterator[Finding]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from databus.cli.exits import OK, exit_code
 from databus.cli.output import ERR, Format
 from databus.core.connections import Connection, ConnectionSource
-from databus.core.errors import ConnectionMissingError
+from databus.core.errors import ConnectionMissingError, DatabusError
 
 if TYPE_CHECKING:
     from databus.core.flow import Flow
@@ -70,12 +71,41 @@ def tell_unreadable(broken: Iterable[BrokenFile]) -> None:
         ERR.print(f"not readable: {item.error.message}", style="yellow", markup=False, soft_wrap=True)
 
 
+def tell_causes(errors: Mapping[str, DatabusError]) -> int:
+    """Say on stderr, cause by cause, why flows could not be looked at; return the exit code, OK for none.
+
+    Args:
+        errors: flow name → what stood in the way.
+    """
+    by_cause: dict[tuple[str, str], list[str]] = {}
+    for flow, error in errors.items():
+        by_cause.setdefault((error.message, error.hint), []).append(flow)
+    for (message, hint), flows in by_cause.items():
+        ERR.print(f"{', '.join(flows)}: {message}", style="red", markup=False, soft_wrap=True)
+        if hint:
+            ERR.print(f"  {hint}", markup=False, soft_wrap=True)
+    return max(map(exit_code, errors.values()), default=OK)
+
+
 @contextmanager
-def opened(name: str, dags: Path | None, *, records: bool = True) -> Iterator[tuple[Flow, Services]]:
-    """Find a flow and connect to its checkpoint store and records; with records=False when they are first used."""
+def opened(
+    name: str, dags: Path | None, *, records: bool = True, places: Mapping[str, str | None] | None = None
+) -> Iterator[tuple[Flow, Services]]:
+    """Find a flow and connect to its checkpoint store and records; with records=False when they are first used.
+
+    Args:
+        name: of the flow.
+        dags: folder of the DAG files.
+        records: whether to connect to the records now.
+        places: option → place of the flow's log given with it; refused before any server is asked.
+    """
     from databus.ops.discovery import find_flow
+    from databus.ops.place_words import require_place
     from databus.ops.services import open_services
 
     flow = find_flow(name, dags, dags=False).flow
+    for option, text in (places or {}).items():
+        if text:
+            require_place(flow, text, option)
     with open_services(flow, connection_source(), records=records) as services:
         yield flow, services

@@ -26,8 +26,8 @@ class Format(enum.StrEnum):
     YAML = "yaml"
 
 
-OUT = Console(highlight=False)
-ERR = Console(stderr=True, highlight=False)
+OUT = Console(highlight=False, emoji=False)
+ERR = Console(stderr=True, highlight=False, emoji=False)
 
 _data: TextIO | None = None
 
@@ -68,7 +68,7 @@ def _taken_over(shown: TextIO) -> TextIO:
     return os.fdopen(kept, "w", encoding=shown.encoding, errors=shown.errors, buffering=1 if os.isatty(kept) else -1)
 
 
-_COLOURS = {"ok": "green", "warn": "yellow", "error": "red", "running": "green", "stopped": "dim", "dead": "red"}
+STATE_STYLES = {"ok": "green", "warn": "yellow", "error": "red", "running": "green", "stopped": "dim", "dead": "red"}
 
 
 def show_rows(
@@ -160,4 +160,4 @@ def _dump(value: Any, form: Format, *, to_stderr: bool) -> None:
 
 
 def _styled(shown: str, value: str) -> Text:
-    return Text(shown, style="dim" if value == "-" else _COLOURS.get(value, ""))
+    return Text(shown, style="dim" if value == "-" else STATE_STYLES.get(value, ""))

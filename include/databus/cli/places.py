@@ -21,7 +21,7 @@ _MOST_NAMED = 3
 
 _NAMED = r"[\w.-]+:\d+:\d+"
 _PARTITIONS = re.compile(
-    rf"(?<![\w.:,-])(?!\d{{4}}-\d\d-\d\dT){_NAMED}(?:,{_NAMED})*(?:,(?P<more>\d+) more partitions)?(?![\w:+])"
+    rf"(?<![\w.:,-])(?!\d{{4}}-\d\d-\d\dT){_NAMED}(?:,{_NAMED})*(?:,(?P<more>\d+) more partitions?)?(?![\w:+])"
 )
 _RANGE = re.compile(r"\((?P<start>[^()\[\]]+?), (?P<end>[^()\[\]]+)\]")
 
@@ -55,7 +55,7 @@ def _is_place(value: Any) -> bool:
 
 def _kafka(named: list[str]) -> str:
     """Return next offsets by partition; the last part may say how many more there are."""
-    more = int(named.pop().partition(" ")[0]) if named and named[-1].endswith(" more partitions") else 0
+    more = int(named.pop().partition(" ")[0]) if named and " more partition" in named[-1] else 0
     if len(named) + more <= _MOST_NAMED:
         return f"offsets:{','.join(named)}" if named else "no partitions"
     return f"{len(named) + more} partitions: {', '.join(named[:_MOST_NAMED])}, …"

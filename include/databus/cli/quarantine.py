@@ -14,6 +14,7 @@ from databus.cli.amending import Accept, Execute, Reason, operator
 from databus.cli.exits import exit_code_of_rows
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, OUT, Format, show_one, show_rows
+from databus.core.amounts import counted
 from databus.core.counts import SinkCounts, by_sink
 from databus.core.errors import ConfigError
 from databus.ops import quarantine
@@ -115,7 +116,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
         if not execute:
             _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], flow, output)
             return
-        said = Said(operator(), reason, accept)
+        said = Said(operator(), reason, accept, "a replay of rows held back")
         identity = RunIdentity(f"replay:{socket.gethostname()}:{os.getpid()}", "", __version__)
         session = connect_session(spark, f"cli/{os.getpid()}") if spark.startswith("sc://") else classic_session(spark)
         done = replay_rows(spec, services, (session, identity), wanted, said)
@@ -145,7 +146,8 @@ def discard(  # noqa: PLR0913, PLR0917 - one parameter per option
         if not execute:
             _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], flow, output)
             return
-        count = quarantine.discard(spec, services, wanted, Said(operator(), reason))
+        said = Said(operator(), reason, what="the decision that rows held back are discarded")
+        count = quarantine.discard(spec, services, wanted, said)
     show_one({"flow": flow, "discarded": count}, output)
 
 
@@ -159,4 +161,5 @@ def _preview(rows: list[dict[str, object]], flow: str, output: Format) -> None:
     if len(shown) < len(rows):
         more = f"`databus quarantine list {flow} --limit {len(rows)}` shows all"
         ERR.print(f"The first {len(shown)} of {len(rows)}; {more}.", style="dim")
-    ERR.print(f"{len(rows)} rows are meant. Nothing was done: add --reason and --execute.", style="dim")
+    meant = f"{counted(len(rows), 'row')} {'is' if len(rows) == 1 else 'are'} meant"
+    ERR.print(f"{meant}. Nothing was done: add --reason and --execute.", style="dim")

@@ -11,6 +11,7 @@ import typer
 from databus.binlog.segment_keep import KeepLimit
 from databus.cli.options import Output
 from databus.cli.output import ERR, Format, show_rows
+from databus.core.amounts import counted
 from databus.core.errors import ConfigError
 from databus.core.settings import Settings
 
@@ -49,12 +50,19 @@ def prune(
     show_rows([{"table": name, "rows": found[name]} for name in sorted(found)], ("table", "rows"), output)
     if output is not Format.TABLE:
         return
-    ERR.print(
-        f"{merged.single} batches older than {single:%Y-%m-%d %H:%M} UTC stay single: they hold rows back, stand alone "
-        "between gaps, amendments and set-backs, or have no report that says the same",
-        highlight=False,
-    )
-    if not execute:
+    if merged.single:
+        ERR.print(
+            f"{counted(merged.single, 'batch', 'batches')} older than {single:%Y-%m-%d %H:%M} UTC stay single: they "
+            "hold rows back, stand alone between gaps, amendments and set-backs, or have no report that says the same",
+            highlight=False,
+        )
+    if not any(found.values()):
+        ERR.print(
+            f"nothing to delete is older than {before:%Y-%m-%d %H:%M} UTC, nothing to merge older than "
+            f"{single:%Y-%m-%d %H:%M} UTC",
+            highlight=False,
+        )
+    elif not execute:
         ERR.print(f"nothing is deleted; add --execute (older than {before:%Y-%m-%d %H:%M} UTC)", highlight=False)
 
 

@@ -9,6 +9,7 @@ import typer
 from databus.binlog.segment_keep import KeepLimit
 from databus.cli.options import Output
 from databus.cli.output import OUT, Format, show_rows
+from databus.core.amounts import counted
 from databus.core.settings import Settings
 from databus.ops.claims import prune_claims
 from databus.ops.segments import list_segments, prune_segments
@@ -57,11 +58,11 @@ def segments(
     if prune and views:
         size = sum(v.segment.size_bytes for v in views)
         done = "deleted" if execute else "would be deleted; add --execute"
-        OUT.print(f"{len(views)} segments, {size / 1e6:.1f} MB {done}", highlight=False)
+        OUT.print(f"{counted(len(views), 'segment')}, {size / 1e6:.1f} MB {done}", highlight=False)
     if claims:
         size = sum(claim.size_bytes for claim in claims)
         done = "deleted" if execute else "would be deleted; add --execute"
-        OUT.print(f"{len(claims)} claims, {size / 1e6:.1f} MB {done}", highlight=False)
+        OUT.print(f"{counted(len(claims), 'claim')}, {size / 1e6:.1f} MB {done}", highlight=False)
 
 
 def _age(seconds: float) -> str:

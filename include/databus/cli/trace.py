@@ -8,6 +8,8 @@ import typer
 
 from databus.cli.options import Dags, Output, connection_source, tell_unreadable
 from databus.cli.output import ERR, OUT, Format, show_one, show_rows
+from databus.cli.places import in_words
+from databus.core.amounts import counted
 from databus.core.settings import Settings
 from databus.ops.trace_query import Kind, recognise
 
@@ -57,6 +59,8 @@ def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
     for number, journey in enumerate(journeys):
         if number:
             OUT.print()
-        rows = [{"step": step, "what": told} for step, told in (("flow", journey.flow), *lines(journey))]
+        steps = (("flow", journey.flow), *lines(journey))
+        rows = [{"step": step, "what": in_words(told, "range" if step == "batch" else "")} for step, told in steps]
         show_rows(rows, ("step", "what"), output)
-    ERR.print(f"{len(journeys)} change(s)", style="dim")
+    of = dict.fromkeys(journey.flow for journey in journeys if journey.flow)
+    ERR.print(f"{counted(len(journeys), 'change')} of {counted(len(of), 'flow')}: {', '.join(of)}", style="dim")

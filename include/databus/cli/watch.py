@@ -15,6 +15,7 @@ import typer
 from databus.cli.exits import ERROR, OK
 from databus.cli.options import Dags, connection_source
 from databus.cli.output import ERR
+from databus.core.amounts import counted
 from databus.core.errors import ConfigError
 from databus.core.settings import Settings
 from databus.observe.prometheus import CONTENT_TYPE, render
@@ -63,7 +64,7 @@ def _say(found: Round) -> None:
     for problem in found.problems:
         ERR.print(problem, style="yellow", markup=False)
     if found.number == 1:
-        ERR.print(f"watching {len(found.figures)} flows, a look took {found.seconds:.1f} s", markup=False)
+        ERR.print(f"watching {counted(len(found.figures), 'flow')}, a look took {found.seconds:.1f} s", markup=False)
 
 
 @contextmanager

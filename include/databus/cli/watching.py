@@ -92,7 +92,7 @@ def peek(
     rows: Annotated[int, typer.Option("--rows", "-n", help="How many row changes.", min=1)] = 10,
     start: Annotated[
         str | None,
-        typer.Option("--from", help="earliest, latest, FILE:POS, gtid:SET or a time; the checkpoint by default."),
+        typer.Option("--from", help="As `databus backfill --from`; the checkpoint by default."),
     ] = None,
     dags: Dags = None,
 ) -> None:
@@ -100,7 +100,7 @@ def peek(
     from databus.ops import preview
     from databus.ops.row_lines import printable
 
-    with opened(flow, dags, records=False) as (spec, services):
+    with opened(flow, dags, records=False, places={"--from": start}) as (spec, services):
         for row in preview.peek(spec, services, start, rows):
             OUT.print(printable(row), markup=False, soft_wrap=True)
 

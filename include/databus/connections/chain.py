@@ -37,7 +37,8 @@ class ChainedConnections:
                 return source.get(conn_id)
             except ConnectionMissingError as error:
                 missing.append(error)
-        told = "; ".join(dict.fromkeys(error.message for error in missing))
+        own = f"no connection {conn_id!r} "
+        told = "; ".join(dict.fromkeys(error.message.replace(own, "none ", 1) for error in missing))
         hints = " Or: ".join(dict.fromkeys(error.hint for error in missing if error.hint))
         raise ConnectionMissingError(
             f"no connection {conn_id!r}: {told or 'no source is set up'}",

@@ -58,9 +58,20 @@ def _rebuild(
 
 
 class ConfigError(DatabusError):
-    """A flow, connection or setting is wrong; retrying cannot help."""
+    """A flow, connection or setting is wrong; retrying cannot help.
+
+    Attributes:
+        problems: what is wrong with the options of one object, each by itself; empty where it is something else.
+    """
 
     code = "config_invalid"
+    problems: tuple[str, ...] = ()
+
+
+class PlaceError(ConfigError):
+    """A text is no place of a source's log, whatever that holds."""
+
+    code = "place_invalid"
 
 
 class BackfillRangeError(ConfigError):
@@ -410,3 +421,9 @@ class SandboxError(DatabusError):
     """An embedded server could not be installed, started or stopped."""
 
     code = "sandbox_error"
+
+
+class ServerUnknownError(ConfigError):
+    """The sandbox has no server of that name."""
+
+    code = "sandbox_server_unknown"

@@ -79,6 +79,7 @@ class SourceSpec(Spec):
         login_in_splits: whether its splits carry the connection, which nothing may print.
         noun: what it calls its tables.
         patterns_wait: whether a pattern that nothing matches yet is no error, whatever the options say.
+        places: forms of places in its log beside times, "earliest", "latest" and offsets, each with an example.
     """
 
     noun: ClassVar[str] = "table"
@@ -86,6 +87,7 @@ class SourceSpec(Spec):
     direct: ClassVar[bool] = False
     ranged: ClassVar[bool] = False
     login_in_splits: ClassVar[bool] = False
+    places: ClassVar[tuple[str, ...]] = ()
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
         """Connect. Heavy imports happen here, not at construction."""

@@ -258,7 +258,8 @@ class KafkaOffsets:
 
     def __str__(self) -> str:
         named = [f"{t}:{p}:{o}" for t, ps in sorted(self.positions.items()) for p, o in sorted(ps.items())]
-        more = [f"{len(named) - _MOST_NAMED} more partitions"] if len(named) > _MOST_NAMED else []
+        left = len(named) - _MOST_NAMED
+        more = [f"{left} more partition{'s' if left > 1 else ''}"] if left > 0 else []
         return ",".join([*named[:_MOST_NAMED], *more])
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from databus.core.amounts import counted
 from databus.core.errors import RecordRejectedError
 from databus.core.receipts import RejectedRow, WriteReceipt
 
@@ -48,8 +49,8 @@ class Refusals:
     def __str__(self) -> str:
         shown = "; ".join(f"{rows} × {cause}" for cause, rows in self.causes[:MOST_CAUSES])
         more = len(self.causes) - MOST_CAUSES
-        return f"sink {self.sink} refused {self.rows} rows of {self.table}: {shown}" + (
-            f"; and {more} other causes" if more > 0 else ""
+        return f"sink {self.sink} refused {counted(self.rows, 'row')} of {self.table}: {shown}" + (
+            f"; and {counted(more, 'other cause')}" if more > 0 else ""
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from databus.core.errors import ConfigError
 
 _PACKAGE = f"{Path(__file__).resolve().parent.parent}{os.sep}"
+_UNKNOWN = "<unknown>"
 
 
 class Spec(BaseModel):
@@ -33,6 +35,15 @@ class Spec(BaseModel):
         except ValidationError as error:
             raise config_error(type(self), error) from None
 
+    def problem_with(self, **options: Any) -> str:
+        """Return why these options cannot be set beside its others; "" when they can."""
+        given = options_of(self.to_json()) | options
+        try:
+            type(self)(**given)
+        except ConfigError as error:
+            return "; ".join(error.problems) or error.message
+        return ""
+
     def to_json(self) -> dict[str, Any]:
         """Return the spec as plain JSON with its kind; connections appear by id only."""
         return {"kind": self.kind, **self.model_dump(mode="json")}
@@ -49,17 +60,27 @@ class Spec(BaseModel):
 
 
 def caller() -> str:
-    """Return `file:line` of the nearest frame outside this package: the line a user wrote."""
+    """Return `file:line` of the nearest line that a user wrote; "<unknown>" where a library or a command called."""
+    paths = sysconfig.get_paths()
+    libraries = tuple(f"{paths[name]}{os.sep}" for name in ("purelib", "platlib", "stdlib"))
+    programs = f"{paths['scripts']}{os.sep}"
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way to look at the stack cheaply
     while frame is not None:
         name = frame.f_code.co_filename
-        inside = name.startswith((_PACKAGE, "<frozen")) or "/pydantic/" in name
-        if not inside:
+        # The top level of an installed module is one's own flow file; its functions call us as typer does.
+        foreign = name.startswith(libraries) and frame.f_code.co_name != "<module>"
+        if not (foreign or name.startswith((_PACKAGE, "<frozen", programs)) or "/pydantic/" in name):
             return f"{name}:{frame.f_lineno}"
         if frame.f_back is None:
             break
         frame = frame.f_back
-    return "<unknown>"
+    return _UNKNOWN
+
+
+def at_caller(text: str) -> str:
+    """Return a text with the line that a user wrote before it; without one where none is known."""
+    where = caller()
+    return text if where == _UNKNOWN else f"{where}: {text}"
 
 
 def config_error(model: type[BaseModel], error: ValidationError) -> ConfigError:
@@ -75,10 +96,12 @@ def config_error(model: type[BaseModel], error: ValidationError) -> ConfigError:
         else:
             said = item["msg"].removeprefix("Value error, ")
             problems.append(f"{where}: {said}" if where else said)
-    return ConfigError(
-        f"{caller()}: {model.__name__}: {'; '.join(dict.fromkeys(problems))}",
-        hint=f"{model.__name__} takes: {options}.",
+    problems = list(dict.fromkeys(problems))
+    told = ConfigError(
+        at_caller(f"{model.__name__}: {'; '.join(problems)}"), hint=f"{model.__name__} takes: {options}."
     )
+    told.problems = tuple(problems)
+    return told
 
 
 def options_of(data: Mapping[str, Any]) -> dict[str, Any]:

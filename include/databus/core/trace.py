@@ -28,9 +28,16 @@ class TraceQueryError(TraceError):
 
 
 class TraceNotRecordedError(TraceError):
-    """No recorded batch moved it: it lies before the first batch, behind the last one, or is not the flow's."""
+    """No recorded batch moved it: it lies before the first batch, behind the last one, or is not the flow's.
+
+    Attributes:
+        flow: the flow that was asked, "" for none of them alone.
+        recorded: what it has recorded of the log or topic that was asked for, in words; "" where nothing of it.
+    """
 
     code = "trace_not_recorded"
+    flow: str = ""
+    recorded: str = ""
 
 
 class TraceExpiredError(TraceError):

@@ -28,6 +28,7 @@ from databus.ops.backfill_range import Places, standing
 from databus.ops.backfill_status import BackfillState, piece_state, state_of
 from databus.ops.ends import Ends, opened_ends
 from databus.ops.mirror_duties import throttled
+from databus.ops.place_words import place_word
 from databus.runtime.backfill import locating, piece_flow, piece_session, require_ranged
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.drain import Drain
@@ -174,7 +175,8 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
             raise BackfillOpenError(
                 f"flow {flow.name}: what is missing up to {wanted.end} ({span.end}) cannot be told yet: the live flow "
                 f"stands at {checkpoint.offset} and moves what follows by itself",
-                hint="Let the live flow run up to there first.",
+                hint="Let the live flow run up to there first, or end the range where it stands: --to "
+                f"{place_word(checkpoint.offset)} (in Airflow `to`).",
             )
         pieces = missing_pieces(flow, services, span)
     backfill = Backfill(flow.name, wanted.aim, span, (wanted.start, wanted.end), pieces, who, services.clock.now())

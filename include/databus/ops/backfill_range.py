@@ -20,6 +20,7 @@ from databus.core.flow import Flow
 from databus.core.offset_ranges import earlier, later
 from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering
 from databus.ops.backfill_places import moment, require_one_meaning
+from databus.ops.place_words import require_place
 from databus.ops.targets import Target, on_timeline, resolve
 from databus.runtime.context import Services
 
@@ -55,8 +56,10 @@ class Places:
             BackfillFutureError: it ends in the future.
             BackfillOpenError: its end has only just been, and may still come to hold more.
             OffsetPurgedError: the server has deleted the log that would tell where it begins.
-            ConfigError, SourceError: a word names no place of the source's log.
+            PlaceError, SourceError: a word names no place of the source's log.
         """
+        require_place(self.flow, start, "from")
+        require_place(self.flow, end, "to")
         began, ended = moment(start), moment(end)
         if began is not None and ended is not None and began >= ended:
             raise BackfillRangeError(
@@ -125,7 +128,8 @@ class Places:
             raise BackfillOpenError(
                 f"flow {self.flow.name}: {when.isoformat()} is {(now - when).total_seconds():.0f} s ago, and no change "
                 "has come since: some may still come that say an earlier time",
-                hint=f"It is closed by the next change, or {CLOSED_AFTER.total_seconds():.0f} s after it.",
+                hint=f"It is closed by the next change, or {CLOSED_AFTER.total_seconds():.0f} s after it: try again "
+                "then, or name an earlier time (--to).",
             )
         return found.offset
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from databus.core.amounts import counted
 from databus.core.backfill import Backfill
 from databus.core.counts import SinkCounts, TableCounts, by_sink
 from databus.core.flow import Flow
@@ -106,8 +107,9 @@ class BackfillState:
         rows = self.rows
         size, batches = sum(p.bytes for p in self.pieces), sum(p.batches for p in self.pieces)
         return (
-            f"{batches} batches, {rows.read} rows ({rows.dispatched} dispatched, {rows.filtered} filtered, "
-            f"{rows.quarantined} quarantined; {by_sink(self.sinks) or 'no sink took any'}), {size} bytes"
+            f"{counted(batches, 'batch', 'batches')}, {counted(rows.read, 'row')} ({rows.dispatched} dispatched, "
+            f"{rows.filtered} filtered, "
+            f"{rows.quarantined} quarantined; {by_sink(self.sinks) or 'no sink took any'}), {counted(size, 'byte')}"
         )
 
     def left(self) -> str:

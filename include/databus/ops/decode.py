@@ -67,10 +67,12 @@ class Decoded:
     Attributes:
         files: in the order given.
         seconds: wall time.
+        unmatched: patterns of tables that nothing in the files matches.
     """
 
     files: list[DecodedFile] = field(default_factory=list)
     seconds: float = 0.0
+    unmatched: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -211,6 +213,7 @@ def decode_files(
         SourceError: a file cannot be read.
         ConfigError: a pattern is not one.
     """
+    from databus.binlog.capture import means
     from databus.binlog.log_file import PIECE_BYTES
     from databus.binlog.log_files import LogFiles
     from databus.binlog.reader import wanted_tables
@@ -229,6 +232,8 @@ def decode_files(
             _note(log, file)
         logs.close()
     output.close()
+    names = {name for file in decoded.files for name in file.changes}
+    decoded.unmatched = tuple(p for p in tables if not any(means(p, name) for name in names))
     decoded.seconds = time.perf_counter() - began
     return decoded
 

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import databus
+from databus.core.amounts import counted
 from databus.core.errors import ConfigError, DatabusError
 from databus.core.flow import Flow
 from databus.core.flows_only import given_flows, without_dags
@@ -173,7 +174,7 @@ def _known(wanted: str, names: Sequence[str], broken: Sequence[BrokenFile]) -> s
     told = f"{meant}Known: {', '.join(names[:_NAMED]) or 'none'}{more}."
     if not broken:
         return told
-    those = f"{broken[0].file}" + (f" and {len(broken) - 1} more files" if len(broken) > 1 else "")
+    those = f"{broken[0].file}" + (f" and {counted(len(broken) - 1, 'more file')}" if len(broken) > 1 else "")
     return f"{told} Not readable: {those}; `databus flows validate` says why."
 
 

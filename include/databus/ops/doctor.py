@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from databus.checkpoints.access import examine_access
 from databus.core.connections import ConnectionSource
-from databus.core.errors import DatabusError
+from databus.core.errors import ConnectionMissingError, DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.ops.alerts import channels_of
@@ -61,26 +61,30 @@ def examine_environment() -> list[Finding]:
 
 
 def examine_flow(flow: Flow, connections: ConnectionSource) -> list[Finding]:
-    """Look at every connection, server, setting and grant a flow needs."""
+    """Look at every connection, server, setting and grant a flow needs.
+
+    A connection that is missing hides nothing of the others, unless it is ZooKeeper's.
+    """
     findings: list[Finding] = []
     sinks = (pair for sink in flow.sinks for pair in sink.conn_ids())
     told = (pair for channel in channels_of(flow) for pair in channel.conn_ids())
     pairs = [*flow.source.conn_ids(), *sinks, (flow.zookeeper, "zookeeper"), *told]
-    missing = False
     for conn_id, wanted in dict.fromkeys(pairs):
         finding = _connection(connections, conn_id, wanted)
-        missing = missing or finding.level is Level.ERROR
         findings.append(finding)
         if finding.level is not Level.ERROR:
             findings += examine_security(connections.get(conn_id))
-    if missing:
+    wrong = [finding for finding in findings if finding.level is Level.ERROR]
+    here = f"connection {flow.zookeeper}"
+    if any(finding.code != ConnectionMissingError.code or finding.subject == here for finding in wrong):
         return findings
+    already = {(finding.code, finding.message) for finding in wrong}
     try:
         with open_services(flow, connections) as services:
             findings.append(Finding(f"zookeeper {flow.zookeeper}", Level.OK, "reachable"))
             findings.append(examine_access(connections.get(flow.zookeeper)))
             findings.append(examine_private_data(services.settings))
-            findings += preflight(flow, services)
+            findings += (f for f in preflight(flow, services) if (f.code, f.message) not in already)
     except DatabusError as error:
         findings.append(Finding.of(f"zookeeper {flow.zookeeper}", error))
     return findings

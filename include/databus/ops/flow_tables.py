@@ -8,27 +8,41 @@ stops by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from databus.binlog.capture import is_name
+from databus.core.amounts import counted
 from databus.core.errors import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
+from databus.core.flow_specs import TransformSpec
 from databus.core.protocols import DefinedSource, Source
 from databus.core.tables import TableSchema
 from databus.core.wanted import TablesNow
+from databus.ops.assumed_columns import (
+    Lack,
+    any_assumed,
+    columns_there,
+    either,
+    has,
+    replaced,
+    with_assumed,
+    without_assumed,
+)
 from databus.ops.flow_wants import Asked, asked_by, asked_by_checks, row_filters_want, table_want, want, wants_of
 from databus.rows.changes import Changes
 from databus.rows.fields import fields_of
 from databus.rows.selection import EVERY_TABLE, matches
 from databus.runtime.context import Services
 from databus.runtime.routing import route_of, takes
+from databus.transforms.rename import RenameColumns
 
 TABLE_MISSING, COLUMN_UNKNOWN, NO_KEY = "source_table_missing", "column_unknown", "sink_no_primary_key"
 PARTLY_SHOWN = "source_partly_shown"
 _SHOWN = 20
+_NARROWER = "Correct the name, or narrow `tables` to those that have it."
 
 
 def accepted_of(flow: Flow, services: Services) -> frozenset[str]:
@@ -85,8 +99,9 @@ class _Comparison:
         found = [*self._missing(), *self._partly_shown(), *self._row_filters(), *self._columns(), *self._keys()]
         yield from found
         if all(f.level is Level.OK for f in found):
-            count = f"{len(self._now.captured)} {self._flow.source.noun}s"
-            text = f"{count} have what the flow asks for ({self._compared} columns compared)"
+            count = len(self._now.captured)
+            told = f"{counted(count, self._flow.source.noun)} {'has' if count == 1 else 'have'}"
+            text = f"{told} what the flow asks for ({counted(self._compared, 'column')} compared)"
             yield Finding(f"{self._now.place}: {self._flow.source.noun}s of the flow", Level.OK, text)
 
     def _missing(self) -> Iterator[Finding]:
@@ -120,7 +135,8 @@ class _Comparison:
         for table in self._told:
             for label, why in self._flow.source.refusals(table):
                 message = f"{table.full_name} {why}"
-                hint = f"{_columns_of(table)} Correct the filter, or narrow its `tables` to those that have it."
+                names = [column.name for column in table.columns]
+                hint = f"{_columns_of(table, names)} Correct the filter, or narrow its `tables` to those that have it."
                 yield self._of_table(table, f"row filter {label}", message, hint, "row_filter", wanted)
 
     def _columns(self) -> Iterator[Finding]:
@@ -132,46 +148,66 @@ class _Comparison:
                 yield from self._patterns(asked)
             if changes is None:
                 continue
-            wrong = [] if asked is None else list(self._unknown(asked, changes))
-            yield from (finding for _, finding in wrong)
-            changes = _without(changes, {number for number, _ in wrong})
-            try:
-                changes = spec.columns_after(changes)  # type: ignore[assignment] # the only implementation
-            except Exception as error:  # noqa: BLE001 - of any user's transform, which does not say what it leaves
-                if asked is not None and isinstance(error, DatabusError):
-                    finding = Finding.of(asked.label, error, self._level(asked.want))
-                    yield replace(finding, message=finding.message.removeprefix(f"{spec.label()}: "))
-                changes = None  # what comes after it cannot be told
+            lacks = [] if asked is None else list(self._unknown(asked, changes))
+            yield from (lack.finding for lack in lacks)
+            changes = yield from self._left_by(spec, asked, changes, lacks)
         for asked in asked_by_checks(self._flow):
             if asked.told:
                 continue
             yield from self._patterns(asked)
             left = plain if asked.columns.at_source else changes
             if left is not None:
-                yield from (finding for _, finding in self._unknown(asked, left))
+                yield from (lack.finding for lack in self._unknown(asked, left))
 
-    def _unknown(self, asked: Asked, changes: Changes) -> Iterator[tuple[int | None, Finding]]:
-        """Yield a finding per table that lacks a column, with the table's number; None where no table has it."""
+    def _left_by(
+        self, spec: TransformSpec, asked: Asked | None, changes: Changes, lacks: Sequence[Lack]
+    ) -> Generator[Finding, None, Changes | None]:
+        """Yield what else a transform refuses; return what it leaves, None where it does not say.
+
+        What comes after it is judged as if its columns were there: a fault hides no other, and brings none about.
+        """
+        assumed = with_assumed(changes, lacks)
+        wrong = {table.schema_id for lack in lacks for table in lack.tables}
+        for table in assumed.tables:
+            if asked is not None and not matches(table.full_name, asked.columns.tables):
+                continue
+            one = replace(assumed, tables=(table,))
+            try:
+                left = _left_of(spec, one)
+            except Exception as error:  # noqa: BLE001 - of any user's transform, which does not say what it leaves
+                if asked is None or not isinstance(error, DatabusError):
+                    return None  # what comes after it cannot be told
+                renames = isinstance(spec, RenameColumns)
+                if not (renames and any_assumed(one)):
+                    finding = Finding.of(asked.label, error, self._level(asked.want))
+                    yield replace(finding, message=finding.message.removeprefix(f"{spec.label()}: "))
+                if renames:  # which names there would be cannot be told
+                    assumed = replace(assumed, tables=tuple(t for t in assumed.tables if t != table))
+                continue
+            assumed = replaced(assumed, either(one, left) if table.schema_id in wrong else left)
+        return assumed
+
+    def _unknown(self, asked: Asked, changes: Changes) -> Iterator[Lack]:
+        """Yield a column that a table lacks; one that no table has once."""
         meant = [t for t in changes.tables if matches(t.full_name, asked.columns.tables)]
         for name in asked.columns.names:
-            have = [t for t in meant if _has(changes, t, name, exactly=asked.columns.at_source)]
+            have = [t for t in meant if has(changes, t, name, exactly=asked.columns.at_source)]
             self._compared += len(meant)
             if not asked.columns.in_every:
                 if meant and not have and self._all_told(asked.columns.tables, changes):
-                    known = sorted({column.name for table in meant for column in table.columns})
+                    known = sorted({column for table in meant for column in columns_there(changes, table)})
                     message = f"no table of the flow has a column {name!r}"
                     hint = f"{_near(name, known)}Correct the name, or take it out."
-                    yield None, Finding(asked.label, self._level(asked.want), message, hint, COLUMN_UNKNOWN)
+                    finding = Finding(asked.label, self._level(asked.want), message, hint, COLUMN_UNKNOWN)
+                    yield Lack(finding, name, tuple(meant))
                 continue
             for table in meant:
                 if table not in have:
-                    near = _near(name, [column.name for column in table.columns])
-                    hint = f"{near}{_columns_of(table)} Correct the name, or narrow `tables` to those that have it."
+                    there = columns_there(changes, table)
+                    hint = f"{_near(name, there)}{_columns_of(table, there)} {_NARROWER}"
                     message = f"{table.full_name} has no column {name!r}"
-                    yield (
-                        table.schema_id,
-                        self._of_table(table, asked.label, message, hint, COLUMN_UNKNOWN, asked.want),
-                    )
+                    finding = self._of_table(table, asked.label, message, hint, COLUMN_UNKNOWN, asked.want)
+                    yield Lack(finding, name, (table,))
 
     def _patterns(self, asked: Asked) -> Iterator[Finding]:
         """Name the tables that a transform or check means and the flow does not have."""
@@ -189,7 +225,7 @@ class _Comparison:
             yield Finding(asked.label, level, f"there is no table {pattern!r}", hint, TABLE_MISSING)
 
     def _all_told(self, patterns: Sequence[str], changes: Changes) -> bool:
-        """Tell whether no table that is meant may be hidden from the account, come later, or was found wrong before."""
+        """Tell whether no table that is meant may be hidden from the account, come later, or have names left open."""
         if len(changes.tables) < len(self._told) or any(matches(name, patterns) for name in self._now.partly_shown):
             return False
         later = bool(self._now.unmatched) and self._tables_may_come()
@@ -226,15 +262,18 @@ class _Comparison:
         return Level.WARN if wanted in self._accepted else Level.ERROR
 
 
-def _has(changes: Changes, table: TableSchema, name: str, *, exactly: bool) -> bool:
-    if exactly:
-        return any(column.name == name for column in table.columns)
-    return changes.field(name, table) is not None
+def _left_of(spec: TransformSpec, one: Changes) -> Changes:
+    """Return what a transform leaves of one table; where an assumed column has the name that it gives, without those.
 
-
-def _without(changes: Changes, numbers: set[int | None]) -> Changes:
-    """Return the changes without tables that a transform cannot treat: the next ones are not judged by them."""
-    return replace(changes, tables=tuple(t for t in changes.tables if t.schema_id not in numbers))
+    Raises:
+        Exception: of any user's transform.
+    """
+    try:
+        return spec.columns_after(one)  # type: ignore[return-value] # the only implementation
+    except DatabusError:
+        if not (any_assumed(one) and isinstance(spec, RenameColumns)):
+            raise
+        return spec.columns_after(without_assumed(one))  # type: ignore[return-value]
 
 
 def _near(name: str, known: Sequence[str]) -> str:
@@ -244,7 +283,6 @@ def _near(name: str, known: Sequence[str]) -> str:
     return f"Did you mean {' or '.join(by_case[each] for each in near)}? " if near else ""
 
 
-def _columns_of(table: TableSchema) -> str:
-    names = [column.name for column in table.columns]
+def _columns_of(table: TableSchema, names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"Columns of {table.full_name}: {', '.join(names[:_SHOWN])}{more}."

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from databus.core.amounts import counted
 from databus.core.trace import Change, RecordPlace, Sighting
 from databus.records.batch_record import BatchRecord
 
@@ -102,7 +103,7 @@ def lines(journey: Journey) -> Iterator[tuple[str, str]]:
     told = [place, change.gtid, number, change.op, change.table, change.key or ""]
     yield "source", "  ".join(part for part in told if part)
     for batch in journey.batches:
-        moved = f"{batch.batch} ({batch.mode})  ({batch.start}, {batch.end}]  {batch.rows} rows"
+        moved = f"{batch.batch} ({batch.mode})  {batch.start} → {batch.end}  {counted(batch.rows, 'row')}"
         yield "batch", f"{moved}  committed {batch.committed_at.isoformat()}"
         yield "run", f"{batch.run_id}  {batch.run_url}".rstrip()
         if batch.merged:
@@ -113,7 +114,7 @@ def lines(journey: Journey) -> Iterator[tuple[str, str]]:
     for hop in journey.hops:
         one, other = (f"{place.site} {place}" if place else "?" for place in (hop.source, hop.target))
         yield hop.mirror, f"{one} → {other}  {hop.state}".rstrip()
-        moved = f"{hop.batch.batch} ({hop.batch.mode})  {hop.batch.rows} records"
+        moved = f"{hop.batch.batch} ({hop.batch.mode})  {counted(hop.batch.rows, 'record')}"
         yield "batch", f"{moved}  committed {hop.batch.committed_at.isoformat()}"
         yield "run", f"{hop.batch.run_id}  {hop.batch.run_url}".rstrip()
         if hop.batch.merged:

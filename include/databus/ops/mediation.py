@@ -29,17 +29,17 @@ class Said:
         who: user; in Airflow the one who is signed in.
         why: reason, not empty.
         consents: whether the user agrees to what a sink would refuse.
+        what: what is done, for the error of one who does not say why.
     """
 
     who: str
     why: str
     consents: bool = False
+    what: str = "a change of a checkpoint"
 
     def __post_init__(self) -> None:
         if not self.why.strip() or not self.who.strip():
-            raise ConfigError(
-                "a change of a checkpoint needs who and why", hint="Give --reason.", code="reason_missing"
-            )
+            raise ConfigError(f"{self.what} needs who and why", hint="Give --reason.", code="reason_missing")
 
 
 def preview(flow: Flow, services: Services, action: Action, target: Target) -> Move:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.amendments import Action, SinkEffect
+from databus.core.amounts import counted
 from databus.core.checkpoint import Checkpoint, HistoryEntry
 from databus.core.errors import CheckpointConflictError, DatabusError, OffsetPurgedError
 from databus.core.flow import Flow
@@ -179,8 +180,9 @@ def _effect(name: str, ends: Ends, passed: Passed, *, back: bool) -> SinkEffect:
     effect = ends.sinks[name].effect_of(passed.outputs.get(name, ()), back=back)
     if not back:
         return effect
-    count = f"up to {passed.written.get(name, 0)}" + ("" if passed.complete else " and more (history was trimmed)")
-    return SinkEffect(name, f"{count} records again: {effect.effect}", effect.refused)
+    more = "" if passed.complete else " and more (history was trimmed)"
+    count = f"up to {counted(passed.written.get(name, 0), 'record')}{more}"
+    return SinkEffect(name, f"{count} again: {effect.effect}", effect.refused)
 
 
 def _bytes(source: Source, start: Offset, end: Offset) -> int | None:

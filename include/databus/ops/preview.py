@@ -14,6 +14,7 @@ from databus.core.plan import SourcePlan
 from databus.core.protocols import Source
 from databus.core.resuming import resumed
 from databus.ops.row_lines import plain_rows
+from databus.ops.targets import named
 from databus.runtime.context import Services
 from databus.runtime.routing import outputs_of
 
@@ -57,17 +58,19 @@ def preview(flow: Flow, services: Services) -> Preview:
 
 
 def peek(flow: Flow, services: Services, start: str | None, rows: int) -> Iterator[dict[str, Any]]:
-    """Yield up to `rows` decoded row changes as plain JSON, from a position, a time, "earliest" or the checkpoint.
+    """Yield up to `rows` decoded row changes as plain JSON, from a place in any form or the checkpoint.
 
     Raises:
+        PlaceError: the text is no place.
         OffsetInvalidError: the position is not one of this server's log.
     """
-    chosen = flow
-    if start is not None:
-        chosen = flow.model_copy(update={"source": flow.source.model_copy(update={"start": start})})
-    with _opened(chosen, services) as source:
+    with _opened(flow, services) as source:
         checkpoint = services.store.load(flow.name)
-        at: Offset = checkpoint.offset if checkpoint and start is None else source.start_offset()
+        at: Offset
+        if start is not None:
+            at = named(flow, services, source, start)
+        else:
+            at = checkpoint.offset if checkpoint else source.start_offset()
         left = rows
         while left > 0:
             proposed = source.plan(at, flow.batching)

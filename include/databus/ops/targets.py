@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from databus.core.amounts import counted
 from databus.core.backfill import FailoverSource
 from databus.core.checkpoint import Checkpoint, HistoryEntry
-from databus.core.errors import (
-    CheckpointFormatError,
-    ConfigError,
-    OffsetInvalidError,
-    OffsetPurgedError,
-    SourceDivergedError,
-)
+from databus.core.errors import ConfigError, OffsetInvalidError, OffsetPurgedError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
-from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, Ordering, offset_from_json
+from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, Ordering
 from databus.core.protocols import Source
+from databus.ops.place_words import is_json, offset_of, require_place
 from databus.registry import flow_from_json
 from databus.runtime.context import Services
 
@@ -55,7 +50,8 @@ def resolve(flow: Flow, services: Services, source: Source, checkpoint: Checkpoi
     """Return the offset that a target names, checked against the source's log.
 
     Raises:
-        ConfigError: it cannot be understood, or the history does not reach so far.
+        PlaceError: it cannot be understood.
+        ConfigError: the history does not reach so far.
         OffsetInvalidError, OffsetPurgedError, SourceDivergedError: it is no place of the source's log.
     """
     if target.past_gap:
@@ -66,7 +62,7 @@ def resolve(flow: Flow, services: Services, source: Source, checkpoint: Checkpoi
             found = source.located(given, checkpoint.offset)
             if found != given:
                 return found
-        return on_timeline(flow, _named(flow, services, source, target.place), checkpoint.offset)
+        return on_timeline(flow, named(flow, services, source, target.place), checkpoint.offset)
     history = services.store.history(flow.name, ALL_HISTORY)
     if target.batches:
         found = batches_back(flow.name, history, checkpoint.offset, target.batches)
@@ -99,7 +95,7 @@ def batches_back(flow: str, history: Sequence[HistoryEntry], place: Offset, coun
         )
         if entry is None or entry.previous is None:
             raise ConfigError(
-                f"flow {flow}: {count} batches back is asked for, but only {done} committed batches led to its place",
+                f"flow {flow}: {counted(count, 'batch', 'batches')} back is asked for, and {done} led to its place",
                 hint=f"See `databus checkpoint history {flow}`; older places can be named by time or position.",
             )
         place = entry.previous
@@ -127,12 +123,19 @@ def _past_gap(flow: Flow, source: Source, checkpoint: Checkpoint) -> Offset:
     return error.missing.end
 
 
-def _named(flow: Flow, services: Services, source: Source, place: str) -> Offset:
+def named(flow: Flow, services: Services, source: Source, place: str) -> Offset:
+    """Return the place of a source's log that a text names.
+
+    Raises:
+        PlaceError: it is no place in any form.
+        SourceError: it is no place of this log.
+    """
+    require_place(flow, place)
     if place == "earliest":
         return source.earliest_offset()
     if place == "latest":
         return _start(flow, services, place)
-    if place.lstrip().startswith("{"):
+    if is_json(place):
         return _from_json(flow, services, source, place)
     try:
         when = datetime.fromisoformat(place)
@@ -155,12 +158,12 @@ def _start(flow: Flow, services: Services, place: str) -> Offset:
 
 def _of_a_server(flow: Flow, place: str) -> BinlogOffset | None:
     """Return the offset that a place in JSON is when it names the server whose log it is of."""
-    given = _parsed(flow, place) if place.lstrip().startswith("{") else None
+    given = offset_of(flow, place) if is_json(place) else None
     return given if isinstance(given, BinlogOffset) and given.server else None
 
 
 def _from_json(flow: Flow, services: Services, source: Source, text: str) -> Offset:
-    given = _parsed(flow, text)
+    given = offset_of(flow, text)
     if not isinstance(given, BinlogOffset):
         source.lag(given)
         return given
@@ -171,16 +174,6 @@ def _from_json(flow: Flow, services: Services, source: Source, text: str) -> Off
             hint="The offset is of another server, or was edited.",
         )
     return replace(found, prepared=given.prepared) if isinstance(found, BinlogOffset) else found
-
-
-def _parsed(flow: Flow, text: str) -> Offset:
-    try:
-        return offset_from_json(json.loads(text))
-    except (ValueError, CheckpointFormatError, OffsetInvalidError) as error:
-        raise ConfigError(
-            f"flow {flow.name}: {text} is not an offset: {error}",
-            hint=f"See `databus checkpoint show {flow.name} -o json`.",
-        ) from None
 
 
 def _not_lower(found: Offset, standing: Offset) -> Offset:

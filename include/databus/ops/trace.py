@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
+from databus.core.amounts import counted
 from databus.core.connections import ConnectionSource
 from databus.core.errors import DatabusError
 from databus.core.flow import Flow
@@ -23,6 +24,9 @@ from databus.ops.trace_query import Kind, Query
 from databus.ops.trace_sites import Sites
 from databus.records.provenance import Provenance
 from databus.records.reader import RecordReader
+
+_MOST_TOLD = 5
+"""Flows whose records are named where none has what is asked for."""
 
 
 def trace(
@@ -65,7 +69,24 @@ def trace(
         raise TraceNotRecordedError(
             f"no flow has recorded anything that could hold {query.text}", hint="Check --dags and DATABUS_RECORDS_URL."
         )
-    raise next((p for p in tracing.problems if not isinstance(p, TraceNotRecordedError)), tracing.problems[0])
+    raise _told(query.text, tracing.problems)
+
+
+def _told(text: str, problems: Sequence[DatabusError]) -> DatabusError:
+    """Return the most telling of some problems; where no flow has recorded it, one that speaks for all of them."""
+    unknown = [problem for problem in problems if isinstance(problem, TraceNotRecordedError)]
+    if len(unknown) < len(problems) or len(problems) == 1:
+        return next((p for p in problems if not isinstance(p, TraceNotRecordedError)), problems[0])
+    near = [problem for problem in unknown if problem.recorded]
+    told = [f"{problem.flow} {problem.recorded}" for problem in near[:_MOST_TOLD]]
+    told += [f"and {counted(len(near) - _MOST_TOLD, 'more flow')}"] if len(near) > _MOST_TOLD else []
+    others = len(unknown) - len(near)
+    told += [f"{counted(others, 'other flow' if near else 'flow')} never read or wrote there"] if others else []
+    return TraceNotRecordedError(
+        f"no flow has recorded {text}: {'; '.join(told)}",
+        hint="It is not committed yet (`databus lag`), before a flow's start, or of another server. --flow asks one "
+        "flow alone.",
+    )
 
 
 class _Tracing:

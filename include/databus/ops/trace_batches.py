@@ -16,10 +16,11 @@ class BatchFinder:
     Args:
         flow: flow name.
         provenance: the records.
+        counted_file: the one log file of a source that counts; "" where its places may be of any.
     """
 
-    def __init__(self, flow: str, provenance: Provenance) -> None:
-        self._flow, self._provenance = flow, provenance
+    def __init__(self, flow: str, provenance: Provenance, counted_file: str = "") -> None:
+        self._flow, self._provenance, self._counted_file = flow, provenance, counted_file
 
     def wrote(self, place: str) -> list[BatchRecord]:
         """Return the batches that wrote "topic:partition:offset".
@@ -40,10 +41,13 @@ class BatchFinder:
         output = f"{topic}[{partition}]"
         bounds = self._provenance.bounds(self._flow, OUTPUT, output)
         known = f"its recorded batches wrote {bounds[0] + 1} to {bounds[1]}" if bounds else "it never wrote there"
-        return TraceNotRecordedError(
+        error = TraceNotRecordedError(
             f"flow {self._flow}: no recorded batch wrote {place}; {known}",
             hint="A control record, another producer's, or a report that is not stored yet: the next run fills it in.",
         )
+        error.flow = self._flow
+        error.recorded = f"wrote {_records(output, *bounds)}" if bounds else ""
+        return error
 
     def read(self, change: Change) -> list[BatchRecord]:
         """Return the batches that read a change, oldest first: by its place in the log, else by its GTID."""
@@ -52,7 +56,7 @@ class BatchFinder:
         for stream in self._provenance.streams(self._flow, SOURCE):
             at = number
             if stream == SEQUENCE:
-                at = change.position
+                at = change.position if self._may_hold(change, stream) else None
             elif number is not None and not _is_of(change.file, stream):
                 continue
             elif number is None and change.gtid:
@@ -66,23 +70,35 @@ class BatchFinder:
             ]
         return found
 
-    def not_recorded(self, text: str) -> TraceNotRecordedError:
-        """Return the error that says what is recorded instead."""
+    def not_recorded(self, text: str, change: Change) -> TraceNotRecordedError:
+        """Return the error that says what is recorded instead, of a log that may hold the change."""
         told = []
-        for stream in self._provenance.streams(self._flow, SOURCE):
+        streams = self._provenance.streams(self._flow, SOURCE)
+        near = [stream for stream in streams if self._may_hold(change, stream)]
+        for stream in near or streams:
             after, upto = self._provenance.bounds(self._flow, SOURCE, stream) or (0, 0)
             if stream == SEQUENCE:
-                told.append(f"{after} to {upto}")
+                file = f"{self._counted_file}:" if self._counted_file else ""
+                told.append(f"{file}{after + 1} to {file}{upto}")
             elif "/" not in stream:  # a topic's partition
-                told.append(f"{stream}: {after + 1} to {upto}")
+                told.append(_records(stream, after, upto))
             else:
-                first, last = (f"file {file} at {position}" for file, position in map(log_place, (after, upto)))
-                told.append(f"{stream}: {first} to {last}")
-        return TraceNotRecordedError(
+                server, _, stem = stream.split("/", 2)
+                last = _typed(stem, upto)
+                told.append(f"{f'{_typed(stem, after)} to {last}' if after else f'up to {last}'} of server {server}")
+        error = TraceNotRecordedError(
             f"flow {self._flow}: no recorded batch read {text}; recorded is {'; '.join(told) or 'nothing'}",
             hint=f"It is not committed yet (see `databus lag {self._flow}`), before the flow's start, or of another "
             "server.",
         )
+        error.flow, error.recorded = self._flow, f"read {', '.join(told)}" if near else ""
+        return error
+
+    def _may_hold(self, change: Change, stream: str) -> bool:
+        """Tell whether a change may lie in a log, by its names alone."""
+        if stream == SEQUENCE:
+            return not (change.file and self._counted_file) or change.file == self._counted_file
+        return "/" in stream and _is_of(change.file, stream)
 
 
 def number_of(change: Change) -> int | None:
@@ -103,3 +119,14 @@ def holds(offset: Offset, gtid: str) -> bool:
 def _is_of(file: str, stream: str) -> bool:
     stem = file.rpartition(".")[0]
     return not stem or stream.rpartition("/")[2] == stem
+
+
+def _typed(stem: str, number: int) -> str:
+    file, position = log_place(number)
+    return f"{stem}.{file:06d}:{position}"
+
+
+def _records(output: str, after: int, upto: int) -> str:
+    """Return the records of "topic[partition]" behind one offset, up to another, as places."""
+    topic, _, partition = output.rstrip("]").rpartition("[")
+    return f"{topic}:{partition}:{after + 1} to {topic}:{partition}:{upto}"

@@ -30,6 +30,8 @@ from databus.ops.trace_query import Kind, Query
 from databus.ops.trace_sinks import TracedSinks, judged, sought_for
 from databus.records.batch_record import BatchRecord
 from databus.records.provenance import Provenance
+from databus.sources.mock import LOG_FILE as MOCK_FILE
+from databus.sources.mock import Mock
 
 _DOCUMENTS = 50
 """Changes of one transaction that are compared with a document's id."""
@@ -51,7 +53,7 @@ class FlowTrace:
     ) -> None:
         self.flow, self.table, self.provenance = flow, table, provenance
         self._connections, self._settings = connections, settings
-        self._finder = BatchFinder(flow.name, provenance)
+        self._finder = BatchFinder(flow.name, provenance, MOCK_FILE if isinstance(flow.source, Mock) else "")
         self._sinks = TracedSinks(flow, connections)
         self._held: dict[str, list[dict[str, Any]]] = {}
         self._logs: dict[tuple[object, ...], list[Change] | SourceError] = {}
@@ -107,7 +109,7 @@ class FlowTrace:
             kept = copy()
             if kept is None or not self._in(batches, kept.change):
                 told = "; ".join(
-                    f"batch {b.batch} of run {b.run_id} wrote it from ({b.start}, {b.end}]" for b in batches
+                    f"batch {b.batch} of run {b.run_id} wrote it, from {b.start} to {b.end}" for b in batches
                 )
                 raise TraceExpiredError(f"{error.message}. By the records, {told}", hint=error.hint) from None
             site = self._sinks.conn_id(sink)
@@ -184,7 +186,7 @@ class FlowTrace:
             told = Change(file=file, position=int(position))
         batches = self._finder.read(told)
         if not batches:
-            raise self._finder.not_recorded(query.text)
+            raise self._finder.not_recorded(query.text, told)
         notes: list[str] = []
         groups: dict[str, list[Sighting]] = {}
         for sighting in self._sinks.seen(batches, replace(sought_for(told), table=self.table), notes):
@@ -195,8 +197,8 @@ class FlowTrace:
         rows = self._rows(batches[0], told, notes)
         if rows is None:
             raise TraceLogPurgedError(
-                f"flow {self.flow.name}: batch {batches[0].batch} of run {batches[0].run_id} read {query.text} in "
-                f"({batches[0].start}, {batches[0].end}], but neither a sink nor the log shows it: {'; '.join(notes)}",
+                f"flow {self.flow.name}: batch {batches[0].batch} of run {batches[0].run_id} read {query.text} between "
+                f"{batches[0].start} and {batches[0].end}, but neither a sink nor the log shows it: {'; '.join(notes)}",
                 hint="Segments that are kept longer let a trace reach further back than the server's log.",
             )
         # The position was inside of a transaction: what its end and ids are, the log has told.

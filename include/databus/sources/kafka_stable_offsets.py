@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from databus.core.amounts import counted
 from databus.kafka.cluster import KafkaCluster, Place
 from databus.sources.kafka_rows import log_name
 
@@ -80,9 +81,10 @@ class StableOffsets:
         still = {place: found for place, found in self.standing(ends).items() if found.seconds >= STILL_S}
         if new := sorted(still.keys() - self._told):
             named = ", ".join(
-                f"{still[p].records} records of {log_name(*p)} from {still[p].offset} on" for p in new[:_NAMED]
+                f"{counted(still[p].records, 'record')} of {log_name(*p)} from {still[p].offset} on"
+                for p in new[:_NAMED]
             )
-            more = f", and {len(new) - _NAMED} more partitions" if len(new) > _NAMED else ""
+            more = f", and {counted(len(new) - _NAMED, 'more partition')}" if len(new) > _NAMED else ""
             client = self._cluster.settings
             log.warning(
                 "flow %s: nothing can be read of %s (%s) for %.0f s: %s%s are kept back by a transaction that is still "

@@ -91,6 +91,10 @@ class KafkaTopics(SourceSpec):
     direct: ClassVar[bool] = True
     ranged: ClassVar[bool] = True
     login_in_splits: ClassVar[bool] = True
+    places: ClassVar[tuple[str, ...]] = (
+        "offsets:TOPIC:PARTITION:NEXT,… (offsets:orders:0:1200)",
+        "group:NAME (group:billing)",
+    )
 
     conn_id: str
     topics: tuple[str, ...] = Field(min_length=1)

@@ -9,6 +9,7 @@ from copy import copy
 from datetime import UTC, datetime
 from math import ceil
 
+from databus.core.amounts import counted
 from databus.core.backfill import LogMoment
 from databus.core.batching import Batching
 from databus.core.connections import Connection
@@ -84,7 +85,7 @@ class KafkaTopicsSource:
             places = places_of(found)
             if places:
                 self._cluster.ends(places[:1])
-            findings = [Finding(name, Level.OK, f"{len(found)} topics, {len(places)} partitions")]
+            findings = [Finding(name, Level.OK, f"{counted(len(found), 'topic')}, {counted(len(places), 'partition')}")]
             if start is not None:
                 self._gaps.refuse(kafka_offsets(start), self._logs.state(found))
         except DatabusError as error:

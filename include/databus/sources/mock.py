@@ -14,6 +14,7 @@ from databus.core.flow_specs import FlowContext, SourceSpec
 if TYPE_CHECKING:
     from databus.core.protocols import Source
 
+LOG_FILE = "mock.000001"
 COLUMN_TYPES = re.compile(r"^(bigint|int|double|varchar|date|datetime\([0-6]\)|decimal\(\d{1,2},\d{1,2}\))$")
 DEFAULT_COLUMNS = {
     "customer_id": "int",

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, Transactions
 from databus.core.tables import ColumnSchema, TableSchema
+from databus.sources.mock import LOG_FILE
 
-LOG_FILE = "mock.000001"
 # Ten changes of a table: six inserts, three updates of the first three rows, the sixth row deleted.
 _CYCLE, _INSERTS, _UPDATES = 10, 6, 3
 _WORDS = pa.array(["new", "paid", "packed", "shipped", "café", "returned", "a much longer state than the others", ""])

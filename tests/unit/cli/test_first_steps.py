@@ -54,7 +54,7 @@ def test_a_preview_shows_the_first_rows_and_the_count(capsys: pytest.CaptureFixt
     assert "e20" not in shown.out
     told = " ".join(shown.err.split())
     assert "The first 20 of 1000; `databus quarantine list orders --limit 1000` shows all." in told
-    assert "1000 rows are meant" in " ".join(shown.err.split())
+    assert "1,000 rows are meant" in " ".join(shown.err.split())
     quarantine._preview(rows, "orders", Format.JSON)
     assert len(json.loads(capsys.readouterr().out)) == 1000
 
@@ -107,6 +107,32 @@ def test_validate_asks_no_server_unless_told_to(tmp_path: Path, monkeypatch: pyt
     lost = CliRunner().invoke(app, [*words, "--connect"])
     assert lost.exit_code == 2
     assert any("lost" in str(row["problem"]) for row in json.loads(lost.stdout))
+
+
+def test_validate_prints_a_line_per_flow_that_is_well_and_counts_them(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(FLOW.format(name=name))
+    words = ["flows", "validate", "--dags", str(tmp_path)]
+    well = CliRunner().invoke(app, words)
+    assert well.stdout == f"ok     one  {tmp_path / 'one.py'}\nok     two  {tmp_path / 'two.py'}\n"
+    assert well.stderr == "2 flows: 2 well, 0 with faults\n"
+    (tmp_path / "two.py").write_text(
+        "from databus import Flow, MysqlBinlog, Noop\n"
+        "flow = Flow(name='two', source=MysqlBinlog(conn_id='nowhere', tables=('a.b',)), sinks=(Noop(),))\n"
+    )
+    (tmp_path / "bad.py").write_text("from databus import Kafka\nKafka(topc='x')\n")
+    faulty = CliRunner().invoke(app, [*words, "--connect"])
+    assert faulty.exit_code == 2
+    lines = faulty.stdout.splitlines()
+    assert [line for line in lines if not line.startswith("  ")] == [
+        f"ok     one  {tmp_path / 'one.py'}",
+        f"error  two  {tmp_path / 'two.py'}",
+        f"error  {tmp_path / 'bad.py'}",
+    ]
+    assert "no connection 'nowhere'" in lines[2]
+    assert faulty.stderr.endswith("2 flows: 1 well, 1 with faults, 1 file not readable\n")
+    rows = json.loads(CliRunner().invoke(app, [*words, "-o", "json"]).stdout)
+    assert [row["state"] for row in rows] == ["ok", "ok", "error"]
 
 
 def test_lag_says_which_connection_is_missing_once_for_all_flows_and_what_cannot_be_read(

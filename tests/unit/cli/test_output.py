@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from databus.cli.cells import told, wrapped
-from databus.cli.output import OUT, Format, show_one, show_rows
+from databus.cli.output import ERR, OUT, Format, show_one, show_rows
 
 
 @pytest.mark.parametrize(
@@ -126,3 +126,10 @@ def test_parts_of_a_field_stand_on_lines_of_their_own(capsys: pytest.CaptureFixt
         ["problems", "one"],
         ["other"],
     ]
+
+
+def test_a_place_with_a_short_topic_is_no_picture(capsys: pytest.CaptureFixture[str]) -> None:
+    ERR.print("offsets:a:0:1", markup=False)
+    OUT.print("offsets:a:0:1", markup=False)
+    shown = capsys.readouterr()
+    assert (shown.err, shown.out) == ("offsets:a:0:1\n", "offsets:a:0:1\n")

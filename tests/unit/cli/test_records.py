@@ -45,7 +45,7 @@ def test_prune_merges_what_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert prune("--keep", "30d", "--merge", "0s", "--execute") == shown
         assert pages() == 1_051 - 47
         told = CliRunner().invoke(app, ["records", "prune", "--keep", "0s"])
-        assert "1 batches older than" in told.stderr
+        assert "1 batch older than" in told.stderr
         refused = CliRunner().invoke(app, ["records", "prune", "--merge", "5GB"])
         assert refused.exit_code != 0
 

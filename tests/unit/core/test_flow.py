@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -172,3 +176,30 @@ def test_building_a_flow_opens_nothing() -> None:
     assert built.source.conn_ids() == ()
     assert built.sinks[0].datasets() == ()
     assert issubclass(Flow, Spec)
+
+
+def test_the_line_of_a_bad_option_is_one_of_a_flow_file_and_none_of_a_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library, program = tmp_path / "lib", tmp_path / "bin"
+    made = "from databus import Mock\ndef make():\n    Mock(rows=1, bad=1)\n"
+    for folder in (library, program):
+        folder.mkdir()
+    (library / "typer_like.py").write_text(made)
+    (library / "installed_flows.py").write_text("from databus import Mock\nMock(rows=1, bad=1)\n")
+    (tmp_path / "flow.py").write_text("from typer_like import make\n\nmake()\n")
+    monkeypatch.syspath_prepend(str(library))
+    paths = {"purelib": str(library), "platlib": str(library), "stdlib": str(library), "scripts": str(program)}
+    monkeypatch.setattr("sysconfig.get_paths", lambda *_, **__: paths)
+    with pytest.raises(ConfigError) as by_a_library:
+        runpy.run_path(str(tmp_path / "flow.py"))
+    assert by_a_library.value.message == f"{tmp_path / 'flow.py'}:3: Mock: unknown option 'bad'"
+    with pytest.raises(ConfigError) as installed:
+        runpy.run_path(str(library / "installed_flows.py"))
+    assert installed.value.message.startswith(f"{library / 'installed_flows.py'}:2: ")
+    command = program / "command"
+    patched = f"import sysconfig\nsysconfig.get_paths = lambda *_, **__: {paths!r}\n"
+    command.write_text(f"{patched}from typer_like import make\nmake()\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(library), *sys.path])}
+    done = subprocess.run([sys.executable, str(command)], env=environment, capture_output=True, text=True, check=False)
+    assert "ConfigError: [config_invalid] Mock: unknown option 'bad' Hint" in done.stderr

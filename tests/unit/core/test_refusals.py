@@ -45,7 +45,7 @@ def test_refusals_are_counted_by_sink_and_table_with_the_most_frequent_causes_fi
     items, orders = refusals(receipts)
     assert (items.table, items.rows, orders.table, orders.rows) == ("shop.items", 1, "shop.orders", 7)
     assert orders.causes[:2] == (("b", 3), ("d", 2))
-    assert str(orders) == "sink search refused 7 rows of shop.orders: 3 × b; 2 × d; 1 × a; and 1 other causes"
+    assert str(orders) == "sink search refused 7 rows of shop.orders: 3 × b; 2 × d; 1 × a; and 1 other cause"
     assert refusals(receipts[:1]) == []
 
 
@@ -58,7 +58,7 @@ def test_a_batch_that_stops_says_how_many_rows_of_which_tables_why_and_where_the
     error = stopped([*(row(n, "shop.orders") for n in range(6)), row(6, "shop.items")], "search:9200: 'orders'", "mend")
     cause = "mapper_parsing_exception: field [note] of type [integer]"
     assert error.message == (
-        f"search:9200: 'orders': sink search refused 1 rows of shop.items: 1 × {cause}; "
+        f"search:9200: 'orders': sink search refused 1 row of shop.items: 1 × {cause}; "
         f"sink search refused 6 rows of shop.orders: 6 × {cause} (event ids: e0, e1, e2, e3, e4, …)"
     )
     assert (error.hint, error.sink, error.retryable) == ("mend", "search", False)

@@ -67,7 +67,7 @@ def test_pruning_shows_and_deletes_old_claims(tmp_path: Path) -> None:
     run = ["segments", "--prune", "--keep", "1d"]
     assert "claims" not in CliRunner().invoke(app, run).stdout
     os.utime(claim, (time.time() - 8 * 86_400,) * 2)
-    assert "1 claims, 0.0 MB would be deleted" in CliRunner().invoke(app, run).stdout
+    assert "1 claim, 0.0 MB would be deleted" in CliRunner().invoke(app, run).stdout
     assert claim.exists()
-    assert "1 claims, 0.0 MB deleted" in CliRunner().invoke(app, [*run, "--execute"]).stdout
+    assert "1 claim, 0.0 MB deleted" in CliRunner().invoke(app, [*run, "--execute"]).stdout
     assert not claim.exists()

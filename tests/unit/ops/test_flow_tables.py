@@ -377,3 +377,55 @@ def test_the_new_option_changes_no_hash_where_it_says_nothing() -> None:
     assert "on_missing_table" not in plain.to_json()
     waits = MysqlBinlog(conn_id="m", tables=("shop.*",), on_missing_table="wait")
     assert waits.to_json()["on_missing_table"] == "wait"
+
+
+def messages(spec: Flow, told: TablesNow | None = None) -> list[tuple[str, str]]:
+    return [(f.subject.partition(" ")[0], f.message) for f in wrong(spec, told)]
+
+
+def test_all_independent_faults_are_told_at_once() -> None:
+    here = ("shop.orders",)
+    spec = flow(
+        Filter("stauts = 'paid'", tables=here),
+        Mask("emial", tables=here),
+        Mask("id", tables=here),
+        Hash("phnoe", tables=("shop.*",)),
+        Mask("scan", keep_last=2),
+        checks=(NotNull("amuont", tables=here), NotNull("emial", tables=here)),
+        tables=("shop.*", "shop.custmers"),
+    )
+    found = wrong(spec, now(ORDERS, CUSTOMERS, unmatched=("shop.custmers",)))
+    assert [(f.subject.split()[0], f.message) for f in found] == [
+        ("shop", "the table does not exist"),
+        ("transform", "shop.orders has no column 'stauts'"),
+        ("transform", "shop.orders has no column 'emial'"),
+        ("transform", "id is part of the primary key of shop.orders, which stands in every record"),
+        ("transform", "shop.orders has no column 'phnoe'"),
+        ("transform", "shop.customers has no column 'phnoe'"),
+        ("transform", "scan of shop.customers is binary and has no last characters"),
+        ("check", "shop.orders has no column 'amuont'"),
+        ("check", "shop.orders has no column 'emial'"),
+    ]
+    assert all(f.level is Level.ERROR and f.hint for f in found)
+    assert all("emial" not in f.hint for f in found)
+    with pytest.raises(ConfigError) as refused:
+        require_passed(spec, found)
+    assert all(f.message in refused.value.message for f in found)
+
+
+@pytest.mark.parametrize(
+    ("transforms", "told"),
+    [
+        ((RenameColumns({"emial": "mail"}, tables=("shop.o*",)), Mask("mail", tables=("shop.orders",))), ["emial"]),
+        ((RenameColumns({"emial": "mail"}), Mask("mail"), Hash("mail")), ["emial"]),
+        ((Project("emial", tables=("shop.o*",)), Mask("email", tables=("shop.orders",))), ["emial"]),
+        ((Project("emial", tables=("shop.o*",)), Mask("amuont", tables=("shop.orders",))), ["emial", "amuont"]),
+        ((Project("emial"), Mask("email", "phone")), ["emial"]),
+        ((RenameColumns({"emial": "Amount"}, tables=("shop.o*",)), Mask("phnoe")), ["emial"]),
+        ((Mask("mail", tables=("shop.o*",)), RenameColumns({"email": "mail"}), Hash("sum")), ["mail", "sum"]),
+        ((Mask("mail", tables=("shop.o*",)), RenameColumns({"email": "mail"}), Hash("mail")), ["mail"]),
+        ((DropColumns("emial", tables=("shop.o*",)), Mask("email")), ["emial"]),
+    ],
+)
+def test_a_fault_brings_no_other_about(transforms: tuple[Any, ...], told: list[str]) -> None:
+    assert [m.partition("column ")[2].strip("'") for _, m in messages(flow(*transforms))] == told

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from databus.core.errors import SandboxError
+from databus.core.errors import ConfigError
 from databus.sandbox.accounts import SQL_ACCOUNTS, account_statements
 from databus.sandbox.servers.airflow import AIRFLOW, unhealthy_components
 from databus.sandbox.servers.catalog import SERVERS, in_order, server_named
@@ -36,7 +36,7 @@ def context_of(server: Server, folder: Path, **options: object) -> Context:
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(SandboxError) as caught:
+    with pytest.raises(ConfigError) as caught:
         server_named("oracle")
     assert all(name in caught.value.hint for name in ("kafka", "mysql", "airflow"))
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from databus.core.alerts import AlertKind, AlertSpec
+from databus.core.amounts import counted
 from databus.core.figures import FlowFigures
 from databus.core.flow import Flow
 from databus.observe.alerts.hysteresis import Patience, Verdict, above, below, worst
@@ -216,7 +217,8 @@ def _quarantine(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:
     yield Observation(
         AlertKind.QUARANTINE,
         above(f.quarantine_new, when.quarantine_rows, 1.0),
-        f"{f.quarantine_new} rows held back in {when.quarantine_minutes:g} minutes, {f.quarantine_rows} in all",
+        f"{counted(f.quarantine_new or 0, 'row')} held back in {when.quarantine_minutes:g} minutes, "
+        f"{f.quarantine_rows} in all",
         figures={"quarantine_new_rows": f.quarantine_new, "quarantine_rows": f.quarantine_rows},
         range=f.quarantine_range or (f.plan_range if f.quarantine_new else ""),
         run_id=f.quarantine_run if held else f.committed_run,
@@ -230,8 +232,8 @@ def _rejected(f: FlowFigures, when: AlertWhen) -> Iterator[Observation]:
         yield Observation(
             AlertKind.REJECTED,
             above(rows.new, when.rejected_rows, 1.0),
-            f"sink {sink} refused {rows.new} rows in {when.quarantine_minutes:g} minutes; it lacks {rows.held} in all, "
-            "which are in quarantine",
+            f"sink {sink} refused {counted(rows.new, 'row')} in {when.quarantine_minutes:g} minutes; "
+            f"it lacks {rows.held} in all, which are in quarantine",
             sink,
             {"rejected_new_rows": rows.new, "rejected_rows": rows.held},
             rows.range or (f.plan_range if rows.new else ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from databus.core.errors import SandboxError
+from databus.core.errors import ServerUnknownError
 from databus.sandbox.servers.airflow import AIRFLOW
 from databus.sandbox.servers.apicurio import APICURIO
 from databus.sandbox.servers.debezium import DEBEZIUM
@@ -51,13 +51,13 @@ def server_named(name: str) -> Server:
     """The server of this name.
 
     Raises:
-        SandboxError: there is none; the hint lists them.
+        ServerUnknownError: there is none; the hint lists them.
     """
     try:
         return SERVERS[name]
     except KeyError:
-        raise SandboxError(
-            f"no server is called {name!r}", hint=f"Known servers: {', '.join(SERVERS)}.", code="sandbox_server_unknown"
+        raise ServerUnknownError(
+            f"no server is called {name!r}", hint=f"Known servers: {', '.join(SERVERS)}."
         ) from None
 
 

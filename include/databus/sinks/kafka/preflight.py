@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
+from databus.core.amounts import counted
 from databus.core.errors import SinkError
 from databus.core.findings import Finding, Level
 from databus.core.tables import TableSchema
@@ -56,7 +57,7 @@ def _topics(spec: Kafka, flow: str, topics: Topics, metadata: Any) -> Iterator[F
         subject = f"{spec.conn_id}: topic {MARKER_TOPIC if name == MARKER_TOPIC else spec.topic}"
         known = metadata.topics.get(name)
         if known is not None and known.error is None:
-            yield Finding(subject, Level.OK, f"exists with {len(known.partitions)} partitions")
+            yield Finding(subject, Level.OK, f"exists with {counted(len(known.partitions), 'partition')}")
             if name != MARKER_TOPIC:
                 limit = topics.max_message_bytes([name])[name]
                 yield Finding(

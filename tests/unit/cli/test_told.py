@@ -1,0 +1,130 @@
+"""Small things that commands say: whose reason is missing, what is one and what are several, which flow is away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from databus.cli import main
+from databus.cli.main import app
+from databus.connections.chain import ChainedConnections
+from databus.core.amounts import counted
+from databus.core.errors import ConfigError, ConnectionMissingError
+from databus.core.offsets import BinlogOffset, KafkaOffsets
+from databus.core.refusals import Refusals
+from databus.ops.discovery import find_flow
+from databus.ops.mediation import Said
+from databus.ops.place_words import place_word, require_place
+from tests.unit.binlog.test_reader import write
+from tests.unit.ops.test_decode import small_log
+
+FLOW = "from databus import Flow, Mock, Noop\nflow = Flow(name={name!r}, source=Mock(rows=1), sinks=(Noop(),){more})\n"
+
+
+def test_one_of_a_thing_is_not_several() -> None:
+    assert [counted(n, "row") for n in (0, 1, 2, 1_000)] == ["0 rows", "1 row", "2 rows", "1,000 rows"]
+    assert [counted(n, "batch", "batches") for n in (1, 2)] == ["1 batch", "2 batches"]
+    assert str(Refusals("search", "shop.orders", 1, (("mapper_parsing", 1),))).startswith(
+        "sink search refused 1 row of"
+    )
+    assert str(KafkaOffsets({"t": dict.fromkeys(range(17), 0)})).endswith(",1 more partition")
+
+
+def test_a_wrong_name_beside_one_unreadable_file(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.py").write_text("from databus import Kafka\nKafka(topc='x')\n")
+    with pytest.raises(ConfigError) as refused:
+        find_flow("orders", tmp_path)
+    assert "a.py and 1 more file; " in refused.value.hint
+
+
+def test_a_place_that_a_hint_names_can_be_typed(tmp_path: Path) -> None:
+    (tmp_path / "flows.py").write_text(
+        "from databus import Flow, KafkaTopics, MysqlBinlog, Noop\n"
+        "flow = Flow(name='log', source=MysqlBinlog(conn_id='m', tables=('a.b',)), sinks=(Noop(),))\n"
+        "other = Flow(name='topics', source=KafkaTopics(conn_id='k', topics=('a',)), sinks=(Noop(),))\n"
+    )
+    few, many = (KafkaOffsets({"a": dict.fromkeys(range(count), 7)}) for count in (2, 300))
+    for name, place in (("log", BinlogOffset("bin.000001", 4)), ("topics", few), ("topics", many)):
+        require_place(find_flow(name, tmp_path).flow, place_word(place))
+    assert place_word(few) == "offsets:a:0:7,a:1:7"
+
+
+def test_the_reason_of_a_discard_is_not_one_of_a_checkpoint() -> None:
+    with pytest.raises(ConfigError, match="a change of a checkpoint needs who and why"):
+        Said("ada", "")
+    with pytest.raises(ConfigError, match="rows held back are discarded needs") as refused:
+        Said("ada", " ", what="the decision that rows held back are discarded")
+    assert refused.value.code == "reason_missing"
+
+
+@pytest.mark.parametrize("words", [["up", "nosuch"], ["down", "nosuch"], ["logs", "nosuch"], ["restart", "nosuch"]])
+def test_a_server_that_the_sandbox_does_not_know_is_a_wrong_argument(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["databus", "sandbox", *words, "--home", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert "no server is called 'nosuch'" in told
+    assert "(sandbox_server_unknown)" in told
+
+
+def test_a_missing_connection_is_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "connections.yaml"
+    path.write_text("a: mysql://db\n")
+    with pytest.raises(ConnectionMissingError) as caught:
+        ChainedConnections.from_environment({"DATABUS_CONNECTIONS": str(path)}).get("b")
+    assert caught.value.message == f"no connection 'b': none in the environment; none in {path}"
+
+
+def test_prune_says_when_there_is_nothing_to_prune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABUS_RECORDS_URL", f"sqlite:///{tmp_path / 'records.db'}")
+    for words in ([], ["--execute"]):
+        told = " ".join(CliRunner().invoke(app, ["records", "prune", *words]).stderr.split())
+        assert told.startswith("nothing to delete is older than ")
+        assert "--execute" not in told
+        assert "stay single" not in told
+
+
+def test_decode_names_patterns_that_nothing_in_the_file_matches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, small_log())
+    words = ["decode", str(path), "--tables", "shop.b", "--tables", "shop.x*", "--tables", "re:shop[.]y"]
+    monkeypatch.setattr("sys.argv", ["databus", *words])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 2
+    shown = capsys.readouterr()
+    assert [json.loads(line)["table"] for line in shown.out.splitlines()] == ["b"]
+    told = " ".join(shown.err.split())
+    assert f"--tables shop.x*, re:shop[.]y: no change of such a table is in {path.name}" in told
+    assert "Others matched shop.b." in told
+    assert "1 row in" in told
+    assert CliRunner().invoke(app, ["decode", str(path), "--tables", "shop.?"]).exit_code == 0
+
+
+def test_alerts_of_the_other_flows_are_listed_beside_one_that_cannot_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("DATABUS_SANDBOX", "DATABUS_CONNECTIONS", "AIRFLOW_CONN_ZOOKEEPER_DEFAULT"):
+        monkeypatch.delenv(name, raising=False)
+    nobody = {"conn_type": "zookeeper", "host": "127.0.0.1", "port": 1}
+    nobody["extra"] = json.dumps({"connect_timeout_s": 1, "operation_timeout_s": 1})
+    monkeypatch.setenv("AIRFLOW_CONN_ZK_AWAY", json.dumps(nobody))
+    for name, more in (("one", ""), ("two", ""), ("way", ", zookeeper='zk_away'")):
+        (tmp_path / f"{name}.py").write_text(FLOW.format(name=name, more=more))
+    done = CliRunner().invoke(app, ["alerts", "list", "--dags", str(tmp_path)])
+    assert done.exit_code == 4
+    assert "one, two: no connection 'zookeeper_default': " in done.stderr
+    assert "way: " in done.stderr
+    assert "127.0.0.1:1" in done.stderr
+    assert "no alerts that can be told" in done.stderr
+    (tmp_path / "way.py").unlink()
+    assert CliRunner().invoke(app, ["alerts", "list", "--dags", str(tmp_path)]).exit_code == 2

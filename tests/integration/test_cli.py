@@ -231,6 +231,7 @@ def test_a_run_that_holds_rows_back_is_not_told_as_well(cli: Cli, shop: Shop, wo
             done = cli(*words, code=0 if state == "ok" else 7)
             shown = json.loads(done.stdout)
             assert (shown["state"], shown["quarantined"] > 0) == (state, state != "ok")
+            assert shown["rows"] == sum(shown[name] for name in ("filtered", "quarantined", "dispatched"))
             assert (f"`databus quarantine list cli_{state}`" in done.stderr) is (state != "ok")
     finally:
         held.unlink()

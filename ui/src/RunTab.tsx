@@ -33,8 +33,8 @@ export function RunTab({ dagId, runId }: { dagId: string; runId: string }) {
           rows={run.inputs.map((i) => [i.table, i.read, i.filtered, i.quarantined, i.dispatched])} />
       </Part>
       <Part title="Sinks">
-        <Table head={["", "sink", "dispatched", "rejected"]}
-          rows={run.sinks.map((s) => [s.rejected ? "✗ refused rows" : "✓ took all", s.sink, s.dispatched, s.rejected])} />
+        <Table head={["", "sink", "dispatched", "statements", "rejected"]}
+          rows={run.sinks.map((s) => [s.rejected ? "✗ refused rows" : "✓ took all", s.sink, s.dispatched, s.statements ?? 0, s.rejected])} />
       </Part>
       <Part title="Outputs">
         <Table head={["sink", "output", "written"]}

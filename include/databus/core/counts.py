@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,6 +93,12 @@ class TableCounts:
         """Whether every row read is accounted for."""
         return self.read == self.filtered + self.quarantined + self.dispatched
 
+    def __str__(self) -> str:
+        """Return the sum as every summary tells it: "read 12 = filtered 1 + quarantined 1 + dispatched 10"."""
+        equals = "=" if self.reconciled else "≠"
+        parts = f"filtered {self.filtered} + quarantined {self.quarantined} + dispatched {self.dispatched}"
+        return f"read {self.read} {equals} {parts}"
+
     def plus(self, other: TableCounts) -> TableCounts:
         """Return the sum."""
         return TableCounts(
@@ -112,6 +118,14 @@ class TableCounts:
                 RowState.DISPATCHED: self.dispatched,
             }
         )
+
+    @classmethod
+    def total(cls, counts: Iterable[TableCounts]) -> TableCounts:
+        """Return the sum over tables, or batches."""
+        total = cls()
+        for each in counts:
+            total = total.plus(each)
+        return total
 
     @classmethod
     def from_json(cls, data: Mapping[str, int]) -> TableCounts:

@@ -229,11 +229,7 @@ class _Chain:
             self._wrong(entry, f"commits ({before}, {entry.offset}], which goes back")
         for table, counts in sorted(entry.counts.items()):
             if not counts.reconciled:
-                self._wrong(
-                    entry,
-                    f"table {table}: read {counts.read} ≠ filtered {counts.filtered} + quarantined "
-                    f"{counts.quarantined} + dispatched {counts.dispatched}",
-                )
+                self._wrong(entry, f"table {table}: {counts}")
         self._compare_receipts(entry)
         self._shares.commit(entry)
         state, first = _state(entry.counts), entry.merged.batch if entry.merged else 0

@@ -38,19 +38,19 @@ class AuditResult:
     @property
     def problems(self) -> tuple[str, ...]:
         """A line for each disagreement between reports and history; empty when all adds up."""
-        unbalanced = () if self.summary.reconciled else ("read ≠ filtered + quarantined + dispatched",)
-        return self.compared.problems + unbalanced
+        unbalanced = (
+            f"the reports of {table} do not add up: {counts}"
+            for table, counts in self.summary.tables.items()
+            if not counts.reconciled
+        )
+        return (*self.compared.problems, *unbalanced)
 
     def lines(self) -> list[str]:
         """Return what an operator reads in the task's log."""
-        total = self.summary.total
         moved = f"{self.summary.start} → {self.summary.end}" if self.summary.start else "nothing"
         lines = [
             f"run {self.summary.run_id}: {len(self.summary.batches)} batches, {moved}",
-            (
-                f"read {total.read} = filtered {total.filtered} + quarantined {total.quarantined}"
-                f" + dispatched {total.dispatched}: {'adds up' if self.summary.reconciled else 'DOES NOT ADD UP'}"
-            ),
+            f"{self.summary.total}: {'adds up' if self.summary.reconciled else 'DOES NOT ADD UP'}",
             (
                 f"history: {self.compared.batches} of {len(self.summary.batches)} batches compared, in"
                 f" {self.compared.entries} entries: {'DISAGREES' if self.compared.problems else 'agrees'}"

@@ -73,7 +73,7 @@ class RunSummary:
     @property
     def total(self) -> TableCounts:
         """Counts over all tables."""
-        return _sum(self.tables.values())
+        return TableCounts.total(self.tables.values())
 
     @property
     def state(self) -> str:
@@ -109,13 +109,6 @@ def summarize(flow: str, run_id: str, batches: Sequence[BatchRecord]) -> RunSumm
         sinks=_sinks(receipt for batch in batches for receipt in batch.receipts),
         checks=_checks(result for batch in batches for result in batch.checks),
     )
-
-
-def _sum(counts: Iterable[TableCounts]) -> TableCounts:
-    total = TableCounts()
-    for each in counts:
-        total = total.plus(each)
-    return total
 
 
 def _checks(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:

@@ -65,7 +65,12 @@ function Header({ run, dagId, runId }: { run: Run; dagId: string; runId: string 
       <p data-testid="counts">
         {reconciled ? "✓ adds up" : "✗ does not add up"}: read {n} = {f} filtered + {q} quarantined + {d} dispatched
       </p>
-      {run.state === "rejected" ? (
+      {run.gaps_passed.length ? (
+        <p role="alert" data-testid="lost">
+          ✗ not well: a gap was passed over: {run.gaps_passed.join("; ")}; `databus gaps {run.flow}` names what is lost
+        </p>
+      ) : null}
+      {run.sinks.some((s) => s.rejected) ? (
         <p role="alert" data-testid="rejected">
           ✗ not well: {run.sinks.filter((s) => s.rejected).map((s) => `sink ${s.sink} refused ${s.rejected.toLocaleString("en")} rows`).join(", ")}; they are in quarantine
         </p>

@@ -61,14 +61,17 @@ def by_sink(sinks: Mapping[str, SinkCounts]) -> str:
     )
 
 
-def state_of(rejected: int, quarantined: int, lost: int = 0) -> str:
+def state_of(sinks: Iterable[SinkCounts], quarantined: int, lost: int) -> str:
     """Say whether all rows of a run went where they were to go: "lost", "rejected", "quarantined" or "ok".
 
+    A run is told by this alone, by its window, its audit and its page.
+
     Args:
-        rejected: rows that a sink refused: "rejected", also where checks held back others.
+        sinks: what each sink took and refused: "rejected" where one refused a row, also where checks held back others.
         quarantined: rows held back, by a check or by a sink: "quarantined" where no sink refused any.
         lost: ranges that were passed over unread: "lost", whatever else, for no quarantine has these rows.
     """
+    rejected = any(counts.rejected for counts in sinks)
     return "lost" if lost else "rejected" if rejected else "quarantined" if quarantined else "ok"
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from databus.core.offsets import Offset, offset_from_json
+from databus.core.errors import SourceDivergedError
+from databus.core.offset_ranges import overlap
+from databus.core.offsets import Offset, OffsetRange, offset_from_json
 from databus.core.stored_form import Form
 
 GAP = Form("gap", "number from to cause decision who why at run_url")
@@ -77,6 +79,13 @@ class Gap:
             datetime.fromisoformat(data["at"]),
             data.get("run_url", ""),
         )
+
+    def within(self, moved: OffsetRange) -> bool:
+        """Tell whether a batch over this range passed over the gap, by the source's own policy."""
+        try:
+            return self.decision == SKIPPED and overlap(moved, OffsetRange(self.start, self.end))
+        except SourceDivergedError:
+            return False  # of another log
 
     def __str__(self) -> str:
         return f"({self.start}, {self.end}] {self.cause}, {self.decision}"

@@ -81,7 +81,7 @@ class WindowResult:
     @property
     def state(self) -> str:
         """State, the worst first: rows "lost" to a gap, "rejected" by a sink, "quarantined" by checks, else "ok"."""
-        return state_of(sum(counts.rejected for counts in self.sinks.values()), self.quarantined, len(self.lost))
+        return state_of(self.sinks.values(), self.quarantined, len(self.lost))
 
     def summary(self) -> dict[str, Any]:
         """Return the figures as plain JSON."""

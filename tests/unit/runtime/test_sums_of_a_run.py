@@ -19,7 +19,7 @@ from databus.core.counts import APPLIED, STATEMENTS, TableCounts
 from databus.core.events import RowState
 from databus.core.ledger import build
 from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SourcePlan
+from databus.core.plan import LostRange, Plan, SourcePlan
 from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.core.report import BatchReport
 from databus.core.settings import Settings
@@ -49,10 +49,11 @@ ENDS = [
 
 @dataclass(frozen=True)
 class Moved:
-    """A batch: table → how each of its rows ended; the number of TRUNCATEs and DDL statements."""
+    """A batch: table → how each of its rows ended; the number of TRUNCATEs and DDL statements; what it passed over."""
 
     rows: dict[str, list[str]]
     statements: int
+    lost: str
 
     @property
     def counts(self) -> dict[str, TableCounts]:
@@ -92,7 +93,8 @@ class Moved:
 
 ROWS = st.lists(st.sampled_from(ENDS), max_size=8)
 OF_TABLES = st.fixed_dictionaries({"shop.items": ROWS, "shop.orders": ROWS})
-BATCHES = st.lists(st.builds(Moved, OF_TABLES, st.integers(0, 2)), max_size=4)
+LOST = st.sampled_from(("", "", "on_gap=earliest"))
+BATCHES = st.lists(st.builds(Moved, OF_TABLES, st.integers(0, 2), LOST), max_size=4)
 
 
 def report(moved: Moved, batch: int, run_id: str) -> BatchReport:
@@ -114,6 +116,7 @@ def report(moved: Moved, batch: int, run_id: str) -> BatchReport:
         bytes=100,
         watermark=None,
         committed_at=NOON,
+        lost=LostRange(planned.range, moved.lost) if moved.lost else None,
     )
 
 
@@ -174,6 +177,8 @@ def test_all_tell_the_same_numbers_and_they_add_up(records_url: str, batches: li
     assert of_log["rows"] == expected.to_json()
     assert told["sinks"] == of_log["sinks"] == {sink.sink: sink.counts.to_json() for sink in audited.sinks}
     assert told["state"] == audited.state
+    assert (told["state"] == "lost") is any(moved.lost for moved in batches)
+    assert (told["state"] == "ok") is not bool(expected.quarantined or any(moved.lost for moved in batches))
     assert audited.reconciled
     for sink in told["sinks"].values():
         assert sum(sink.values()) <= expected.read - expected.filtered - ends.count(HELD)

@@ -63,9 +63,16 @@ def cli(world: World, shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> C
     return Cli(world, folder)
 
 
-def test_before_the_first_run(cli: Cli) -> None:
+def test_before_the_first_run(cli: Cli, shop: Shop) -> None:
     assert cli.json("checkpoint", "show", "cli_shop")["checkpoint"] is None
-    assert cli.json("lag", "cli_shop")[0]["committed"] is None
+    (lag,) = cli.json("lag", "cli_shop")
+    start = shop.flow.to_json()["source"]["start"]
+    assert (lag["committed"], lag["not_started"]) == (None, {"start": start, "at": start})
+    assert lag["head"].startswith("mysql-bin.")
+    assert lag["head"] != start
+    shown = " ".join(cli("lag", "cli_shop").stdout.split())
+    assert f"not started: begins at {start} (start={start})" in shown
+    assert lag["head"] in shown
 
 
 @pytest.mark.parametrize("words", [("checkpoint", "show"), ("lag",), ("plan",)], ids=" ".join)

@@ -197,9 +197,11 @@ def test_validate_with_connect_and_run_find_what_is_not_there(cli: Cli, world: W
         assert missing.endswith("table shop.order: the table does not exist")
         assert unknown.endswith("shop.orders has no column 'card_nummer'")
         assert ["shop.orders" in found[0]["hint"], "card_number" in found[1]["hint"]] == [True, True]
-        spark = f"sc://{world.sandbox.address('spark')}"
-        refused = cli("run", "cli_wrong", "--until-caught-up", "--spark", spark, code=2)
+        # Refused before Spark is looked for: there is none at this address.
+        refused = cli("run", "cli_wrong", "--until-caught-up", "--spark", "sc://127.0.0.1:1", code=2)
         assert "(source_table_missing)" in refused.stderr
+        refused = cli("run", "cli_wrong", "--until-caught-up", code=2)
+        assert refused.stderr.startswith("error: flow cli_wrong: ")
         assert cli.json("checkpoint", "show", "cli_wrong")["checkpoint"] is None
         levels = {f["code"]: f["level"] for f in cli.json("doctor", "cli_wrong", code=1)}
         assert (levels["source_table_missing"], levels["column_unknown"]) == ("error", "error")

@@ -159,6 +159,7 @@ def test_sparks_workers_run_by_the_interpreter_of_the_command(cli: Cli, shop: Sh
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert sum(json.loads(done.stdout)["tables"].values()) > 0
+    assert "rdkafka" not in done.stderr  # neither the clients here nor those of Spark's workers
 
 
 def test_flows_list_show_graph_validate(cli: Cli) -> None:

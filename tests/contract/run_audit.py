@@ -147,6 +147,7 @@ class RunAuditContract:
         gone = Gap(0, place(1), place(2), "purged", SKIPPED, "killed", "on_gap=earliest: t[0]", NOON)
         services.store.note_gap(NAME, lease, gone)
         services.store.note_gap(NAME, lease, replace(gone, start=place(2), end=place(3), decision=OPEN))
+        services.store.note_gap(NAME, lease, replace(gone, cause="skip", why="by a person, and set back since"))
         assert all(report.refilled for report in Reports(services.recorder.store).batches(NAME, "killed"))
         for _ in range(2):
             found = audit_run(FLOW, services, "killed", at(1))

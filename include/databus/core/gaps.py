@@ -14,6 +14,9 @@ from databus.core.stored_form import Form
 
 GAP = Form("gap", "number from to cause decision who why at run_url")
 
+PURGED = "purged"
+"""Cause of a gap of what the source's log has no more; others were skipped by a person."""
+
 OPEN, SKIPPED = "open", "skipped"
 """Decisions: none yet (the flow stands before the gap and stops there); passed over by a person."""
 
@@ -81,9 +84,10 @@ class Gap:
         )
 
     def within(self, moved: OffsetRange) -> bool:
-        """Tell whether a batch over this range passed over the gap, by the source's own policy."""
+        """Tell whether a batch over this range passed over the gap: it was read past, and the log had it no more."""
+        passed = (self.cause, self.decision) == (PURGED, SKIPPED)
         try:
-            return self.decision == SKIPPED and overlap(moved, OffsetRange(self.start, self.end))
+            return passed and overlap(moved, OffsetRange(self.start, self.end))
         except SourceDivergedError:
             return False  # of another log
 

@@ -130,9 +130,10 @@ class MergedPagesContract:
         with recorder.store.transaction() as connection:
             connection.execute(t.batches.update().where(b.batch == 5).values(bytes=7))
             connection.execute(t.batches.delete().where(b.batch == 9))
+            connection.execute(t.batches.update().where(b.batch == 12).values(lost="on_gap=earliest: wide[0]"))
         MergedPages(recorder.store, newest_kept=5).merge(LATER)
         numbers = [page.number for page in LedgerPages(recorder.store).pages(FLOW)]
-        assert numbers == [1, 5, 6, 9, 10, 16, 17, 18, 19, 20, 21]
+        assert numbers == [1, 5, 6, 9, 10, 12, 13, 16, 17, 18, 19, 20, 21]
 
     def test_a_batch_that_was_in_flight_when_a_topic_was_accepted_stays_single(self, recorder: SqlRecorder) -> None:
         entries = history(20, 50)

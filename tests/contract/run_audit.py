@@ -14,12 +14,14 @@ from databus.connections.environment import EnvironmentConnections
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.checkpoint_store import CheckpointStore, Lease
 from databus.core.errors import ReconciliationError
+from databus.core.gaps import OPEN, SKIPPED, Gap
 from databus.core.offsets import OffsetRange
 from databus.core.plan import Plan, SinkPlan
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.ops.audit import audit_run
 from databus.ops.run_history import AuditedRun, Compared, compare
+from databus.ops.run_view import run_view
 from databus.records import tables as t
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
@@ -137,6 +139,25 @@ class RunAuditContract:
             connection.execute(t.batches.update().where(t.batches.c.batch < 3).values(mode="replay"))
         found = self.compared(services, "again", 1)
         assert (found.problems, found.batches) == ((), 3)
+
+    def test_a_run_that_was_killed_over_a_gap_is_not_told_as_well(self, services: Any) -> None:
+        """No entry tells what a batch passed over; the gap is named before it is passed, and the audit looks there."""
+        windows = Windows(services.store, services.recorder)
+        lease = windows.run("killed", 3)
+        gone = Gap(0, place(1), place(2), "purged", SKIPPED, "killed", "on_gap=earliest: t[0]", NOON)
+        services.store.note_gap(NAME, lease, gone)
+        services.store.note_gap(NAME, lease, replace(gone, start=place(2), end=place(3), decision=OPEN))
+        services.store.note_gap(NAME, lease, replace(gone, cause="skip", why="by a person, and set back since"))
+        assert all(report.refilled for report in Reports(services.recorder.store).batches(NAME, "killed"))
+        for _ in range(2):
+            found = audit_run(FLOW, services, "killed", at(1))
+            assert (found.summary.state, found.to_json()["gaps_passed"]) == ("lost", ["on_gap=earliest: t[0]"])
+            assert "a gap was passed over: on_gap=earliest: t[0]: NOT WELL" in found.lines()
+            viewed = run_view(NAME, "killed", services.settings)
+            assert viewed is not None
+            assert (viewed["state"], viewed["gaps_passed"]) == ("lost", ["on_gap=earliest: t[0]"])
+        windows.run("next", 1)
+        assert audit_run(FLOW, services, "next", at(4)).summary.state == "quarantined"
 
     def test_a_run_that_moved_nothing_reads_no_more_than_it_lasted(self, services: Any, windows: Windows) -> None:
         found = self.compared(services, "idle", BEFORE + BATCHES + AFTER - 5)

@@ -19,7 +19,8 @@ BATCH_LINE = re.compile(
     r"\(\d+ dispatched, \d+ filtered, \d+ quarantined\), \d+ bytes in \d+ ms"
 )
 WINDOW_LINE = re.compile(
-    r"window over: \d+ batches, \d+ rows, \d+ bytes, \d+ quarantined; at \S+; lag \d+ bytes, [\d.]+ s"
+    r"window over: \d+ batches, read \d+ = filtered \d+ \+ quarantined \d+ \+ dispatched \d+; "
+    r"\d+ bytes; at \S+; lag \d+ bytes, [\d.]+ s"
 )
 
 

@@ -90,7 +90,7 @@ def test_the_tab_shows_what_the_run_did(airflow: AirflowWorld, till: Till, page:
         "visits": (len(VISITS), len(VISITS), 0, 0),
     }
     assert rows(page, "Inputs") == [[f"{till.name}.{t}", *map(str, n)] for t, n in numbers.items()]
-    assert rows(page, "Sinks") == [["✓ took all", "kafka", str(moved), "0"]]
+    assert rows(page, "Sinks") == [["✓ took all", "kafka", str(moved), "0", "0"]]
     outputs = rows(page, "Outputs")
     assert [row[:2] for row in outputs] == [["kafka", f"{till.name}[{partition}]"] for partition in (0, 1)]
     assert sum(int(row[2].rpartition("records ")[2]) for row in outputs) == moved

@@ -63,9 +63,16 @@ def cli(world: World, shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> C
     return Cli(world, folder)
 
 
-def test_before_the_first_run(cli: Cli) -> None:
+def test_before_the_first_run(cli: Cli, shop: Shop) -> None:
     assert cli.json("checkpoint", "show", "cli_shop")["checkpoint"] is None
-    assert cli.json("lag", "cli_shop")[0]["committed"] is None
+    (lag,) = cli.json("lag", "cli_shop")
+    start = shop.flow.to_json()["source"]["start"]
+    assert (lag["committed"], lag["not_started"]) == (None, {"start": start, "at": start})
+    assert lag["head"].startswith("mysql-bin.")
+    assert lag["head"] != start
+    shown = " ".join(cli("lag", "cli_shop").stdout.split())
+    assert f"not started: begins at {start} (start={start})" in shown
+    assert lag["head"] in shown
 
 
 @pytest.mark.parametrize("words", [("checkpoint", "show"), ("lag",), ("plan",)], ids=" ".join)
@@ -157,6 +164,7 @@ def test_sparks_workers_run_by_the_interpreter_of_the_command(cli: Cli, shop: Sh
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert sum(json.loads(done.stdout)["tables"].values()) > 0
+    assert "rdkafka" not in done.stderr  # neither the clients here nor those of Spark's workers
 
 
 def test_flows_list_show_graph_validate(cli: Cli) -> None:
@@ -195,9 +203,11 @@ def test_validate_with_connect_and_run_find_what_is_not_there(cli: Cli, world: W
         assert missing.endswith("table shop.order: the table does not exist")
         assert unknown.endswith("shop.orders has no column 'card_nummer'")
         assert ["shop.orders" in found[0]["hint"], "card_number" in found[1]["hint"]] == [True, True]
-        spark = f"sc://{world.sandbox.address('spark')}"
-        refused = cli("run", "cli_wrong", "--until-caught-up", "--spark", spark, code=2)
+        # Refused before Spark is looked for: there is none at this address.
+        refused = cli("run", "cli_wrong", "--until-caught-up", "--spark", "sc://127.0.0.1:1", code=2)
         assert "(source_table_missing)" in refused.stderr
+        refused = cli("run", "cli_wrong", "--until-caught-up", code=2)
+        assert refused.stderr.startswith("error: flow cli_wrong: ")
         assert cli.json("checkpoint", "show", "cli_wrong")["checkpoint"] is None
         levels = {f["code"]: f["level"] for f in cli.json("doctor", "cli_wrong", code=1)}
         assert (levels["source_table_missing"], levels["column_unknown"]) == ("error", "error")
@@ -264,6 +274,7 @@ def test_a_run_that_holds_rows_back_is_not_told_as_well(cli: Cli, shop: Shop, wo
             done = cli(*words, code=0 if state == "ok" else 7)
             shown = json.loads(done.stdout)
             assert (shown["state"], shown["quarantined"] > 0) == (state, state != "ok")
+            assert shown["rows"] == sum(shown[name] for name in ("filtered", "quarantined", "dispatched"))
             assert (f"`databus quarantine list cli_{state}`" in done.stderr) is (state != "ok")
     finally:
         held.unlink()

@@ -8,6 +8,8 @@ import pytest
 
 from databus import Flow
 from databus.core.errors import OffsetPurgedError, PlanChangedError
+from databus.ops.audit import audit_run
+from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.half_written import half_written
 from tests.integration.kafka_world import KafkaWorld, caught_up
@@ -43,6 +45,9 @@ def test_a_plan_in_flight_goes_on_over_what_retention_took(world: KafkaWorld, po
     ((decision, why),) = gaps_of(world, flow)
     assert decision == "skipped"
     assert f"on_gap={policy}: {topic}[0]: records 0 to 29 were deleted (retention); {topic}[1]: records 0 to 4" in why
+    with open_services(flow, world.connections, world.settings) as services:
+        audit = audit_run(flow, services, f"run of {flow.name}")
+    assert (audit.summary.state, audit.summary.gaps_passed, audit.problems) == ("lost", (why,), ())
     logs.write(topic, written(1))
     assert world.run(flow).rows == 2
 

@@ -164,6 +164,8 @@ def test_the_ledger_of_a_flow_adds_up(place: Place) -> None:
     assert start.file == end.file
     assert shown["bytes"] == end.pos - start.pos
     assert sum(shown["bytes_by_state"].values()) == shown["bytes"]
+    (holds,) = (s for s in found.state.ledger.spans if any(c.quarantined for c in s.tables.values()))
+    assert shown["bytes_by_state"]["partly_quarantined"] == holds.bytes
     assert (shown["entries_not_paged"], shown["gaps"], shown["pending"]) == (0, [], [])
     batches = [e.batch for e in found.state.entries if e.action == "commit"]
     looked_at = dict(found.looked_at)

@@ -174,6 +174,7 @@ def test_two_sinks_with_filter_mask_and_route(world: World) -> None:
     assert report.tables["shop.orders"].filtered > 0
     assert report.tables["shop.order_items"].quarantined == result.quarantined > 0
     assert all(c.reconciled for c in report.tables.values())
+    assert result.counts == TableCounts.total(report.tables.values())
     # Airflow is told of each output, so that DAGs that wait for one start.
     told = OutletEvents()
     assert emit(shop.flow, world.settings.records_url, report.run_id, None, told) == len(told.rows) == 3
@@ -215,6 +216,7 @@ def test_rows_that_leave_a_filter_leave_the_sinks(world: World, database: str) -
         report = Reports(store).newest(flow.name)[0]
     assert report.tables[f"{database}.t"] == TableCounts(read=13, filtered=4, quarantined=1, dispatched=8)
     assert result.quarantined == 1
+    assert result.counts == TableCounts(read=14, filtered=4, quarantined=1, dispatched=9)  # the CREATE TABLE too
     with open_services(flow, world.connections, world.settings) as services:
         (held,) = quarantine.select(flow, services, Selection(HeldState.HELD))
     assert (held.key, held.cause) == ('{"id":6}', "filter_lacks(v)")

@@ -33,8 +33,8 @@ export function RunTab({ dagId, runId }: { dagId: string; runId: string }) {
           rows={run.inputs.map((i) => [i.table, i.read, i.filtered, i.quarantined, i.dispatched])} />
       </Part>
       <Part title="Sinks">
-        <Table head={["", "sink", "dispatched", "rejected"]}
-          rows={run.sinks.map((s) => [s.rejected ? "✗ refused rows" : "✓ took all", s.sink, s.dispatched, s.rejected])} />
+        <Table head={["", "sink", "dispatched", "statements", "rejected"]}
+          rows={run.sinks.map((s) => [s.rejected ? "✗ refused rows" : "✓ took all", s.sink, s.dispatched, s.statements ?? 0, s.rejected])} />
       </Part>
       <Part title="Outputs">
         <Table head={["sink", "output", "written"]}
@@ -65,7 +65,12 @@ function Header({ run, dagId, runId }: { run: Run; dagId: string; runId: string 
       <p data-testid="counts">
         {reconciled ? "✓ adds up" : "✗ does not add up"}: read {n} = {f} filtered + {q} quarantined + {d} dispatched
       </p>
-      {run.state === "rejected" ? (
+      {run.gaps_passed.length ? (
+        <p role="alert" data-testid="lost">
+          ✗ not well: a gap was passed over: {run.gaps_passed.join("; ")}; `databus gaps {run.flow}` names what is lost
+        </p>
+      ) : null}
+      {run.sinks.some((s) => s.rejected) ? (
         <p role="alert" data-testid="rejected">
           ✗ not well: {run.sinks.filter((s) => s.rejected).map((s) => `sink ${s.sink} refused ${s.rejected.toLocaleString("en")} rows`).join(", ")}; they are in quarantine
         </p>

@@ -18,8 +18,10 @@ export type Batch = {
 export type Run = {
   flow: string; run_id: string; from: string | null; to: string | null; watermark: string | null; bytes: number;
   counts: Counts & { reconciled: boolean };
-  state: "ok" | "quarantined" | "rejected";
-  sinks: { sink: string; dispatched: number; rejected: number }[];
+  state: "ok" | "quarantined" | "rejected" | "lost";
+  gaps_passed: string[];
+  /** Statements (TRUNCATE, DDL) that became no document stand apart from the rows; where there are none, they are left out. */
+  sinks: { sink: string; dispatched: number; statements?: number; rejected: number }[];
   inputs: (Counts & { table: string })[];
   outputs: Output[];
   expectations: Expectation[];

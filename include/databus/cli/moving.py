@@ -16,7 +16,7 @@ from databus.cli.output import ERR, Format, show_one
 from databus.cli.places import place
 from databus.core.errors import FlowPausedError
 from databus.ops.mirror_loops import findings_beside
-from databus.ops.preflight import require_passed
+from databus.ops.preflight import refuse_what_is_not_there, require_passed
 
 if TYPE_CHECKING:
     from databus.core.report import BatchReport
@@ -74,6 +74,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     identity = RunIdentity(f"local:{socket.gethostname()}:{os.getpid()}", "", __version__)
     with opened(flow, dags) as (spec, services):
         require_passed(spec, findings_beside(spec, dags))
+        refuse_what_is_not_there(spec, services)
         session = connect_session(spark, f"cli/{os.getpid()}") if spark.startswith("sc://") else classic_session(spark)
         if dry:
             show_one(dry_run(spec, services, session, identity).to_json(), output)

@@ -30,7 +30,7 @@ def lag(
     dags: Dags = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show how far flows are behind their sources.
+    """Show how far flows are behind their sources, and where one that never ran would begin (`not_started` in JSON).
 
     A flow that cannot be measured is named with its cause, and hides no other: exit code 2 for a missing connection
     or a file that is not readable, 4 for a server that does not answer. --watch goes on while a flow can be measured.
@@ -49,18 +49,19 @@ def lag(
         rows = [
             {
                 "flow": m.flow,
-                "committed": m.committed,
-                "head": m.lag.head if m.lag else None,
+                "committed": str(m.beginning) if m.beginning and output is Format.TABLE else m.committed,
+                "head": m.lag.head if m.lag else m.beginning.head if m.beginning else None,
                 "lag_bytes": m.lag.bytes if m.lag else None,
                 "lag_seconds": m.lag.seconds if m.lag else None,
                 "eta_seconds": None if m.eta_s is None else round(m.eta_s, 1),
                 "headroom_seconds": m.headroom.seconds if m.headroom else None,
                 "headroom_bytes": m.headroom.bytes if m.headroom else None,
+                "not_started": None if not m.beginning else {"start": m.beginning.start, "at": m.beginning.at},
                 "error": m.error.message if m.error else None,
             }
             for m in measured
         ]
-        columns = tuple(name for name in rows[0] if name != "error") if rows else ()
+        columns = tuple(name for name in rows[0] if name not in ("not_started", "error")) if rows else ()
         if watch is not None and output is Format.TABLE and OUT.is_terminal:
             OUT.clear()
         show_rows(rows, columns, output, empty="no flows", head=look == 0 or OUT.is_terminal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,14 +61,17 @@ def by_sink(sinks: Mapping[str, SinkCounts]) -> str:
     )
 
 
-def state_of(rejected: int, quarantined: int, lost: int = 0) -> str:
+def state_of(sinks: Iterable[SinkCounts], quarantined: int, lost: int) -> str:
     """Say whether all rows of a run went where they were to go: "lost", "rejected", "quarantined" or "ok".
 
+    A run is told by this alone, by its window, its audit and its page.
+
     Args:
-        rejected: rows that a sink refused: "rejected", also where checks held back others.
+        sinks: what each sink took and refused: "rejected" where one refused a row, also where checks held back others.
         quarantined: rows held back, by a check or by a sink: "quarantined" where no sink refused any.
         lost: ranges that were passed over unread: "lost", whatever else, for no quarantine has these rows.
     """
+    rejected = any(counts.rejected for counts in sinks)
     return "lost" if lost else "rejected" if rejected else "quarantined" if quarantined else "ok"
 
 
@@ -93,6 +96,12 @@ class TableCounts:
         """Whether every row read is accounted for."""
         return self.read == self.filtered + self.quarantined + self.dispatched
 
+    def __str__(self) -> str:
+        """Return the sum as every summary tells it: "read 12 = filtered 1 + quarantined 1 + dispatched 10"."""
+        equals = "=" if self.reconciled else "≠"
+        parts = f"filtered {self.filtered} + quarantined {self.quarantined} + dispatched {self.dispatched}"
+        return f"read {self.read} {equals} {parts}"
+
     def plus(self, other: TableCounts) -> TableCounts:
         """Return the sum."""
         return TableCounts(
@@ -112,6 +121,14 @@ class TableCounts:
                 RowState.DISPATCHED: self.dispatched,
             }
         )
+
+    @classmethod
+    def total(cls, counts: Iterable[TableCounts]) -> TableCounts:
+        """Return the sum over tables, or batches."""
+        total = cls()
+        for each in counts:
+            total = total.plus(each)
+        return total
 
     @classmethod
     def from_json(cls, data: Mapping[str, int]) -> TableCounts:

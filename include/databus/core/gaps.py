@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from databus.core.offsets import Offset, offset_from_json
+from databus.core.errors import SourceDivergedError
+from databus.core.offset_ranges import overlap
+from databus.core.offsets import Offset, OffsetRange, offset_from_json
 from databus.core.stored_form import Form
 
 GAP = Form("gap", "number from to cause decision who why at run_url")
+
+PURGED = "purged"
+"""Cause of a gap of what the source's log has no more; others were skipped by a person."""
 
 OPEN, SKIPPED = "open", "skipped"
 """Decisions: none yet (the flow stands before the gap and stops there); passed over by a person."""
@@ -77,6 +82,14 @@ class Gap:
             datetime.fromisoformat(data["at"]),
             data.get("run_url", ""),
         )
+
+    def within(self, moved: OffsetRange) -> bool:
+        """Tell whether a batch over this range passed over the gap: it was read past, and the log had it no more."""
+        passed = (self.cause, self.decision) == (PURGED, SKIPPED)
+        try:
+            return passed and overlap(moved, OffsetRange(self.start, self.end))
+        except SourceDivergedError:
+            return False  # of another log
 
     def __str__(self) -> str:
         return f"({self.start}, {self.end}] {self.cause}, {self.decision}"

@@ -23,12 +23,16 @@ _FIRST = ("start", "adopt")
 class SpanState(enum.StrEnum):
     """What became of the log bytes of a span; exactly one holds for each byte.
 
-    A batch's bytes count under the furthest that any of its rows got; `Span.tables` tells its rows apart. Bytes of XA
-    transactions that are prepared and not resolved are PENDING, wherever they lie (`Ledger.pending`).
+    A batch's bytes are told as one, for the log is not counted row by row; `Span.tables` tells its rows apart. Bytes of
+    XA transactions that are prepared and not resolved are PENDING, wherever they lie (`Ledger.pending`).
     """
 
     DISPATCHED = "dispatched"
+    """All that is not filtered went on."""
+    PARTLY_QUARANTINED = "partly_quarantined"
+    """Some rows are held back, the others went on."""
     QUARANTINED = "quarantined"
+    """All that is not filtered is held back."""
     FILTERED = "filtered"
     GAP = "gap"
     PENDING = "pending"
@@ -229,11 +233,7 @@ class _Chain:
             self._wrong(entry, f"commits ({before}, {entry.offset}], which goes back")
         for table, counts in sorted(entry.counts.items()):
             if not counts.reconciled:
-                self._wrong(
-                    entry,
-                    f"table {table}: read {counts.read} ≠ filtered {counts.filtered} + quarantined "
-                    f"{counts.quarantined} + dispatched {counts.dispatched}",
-                )
+                self._wrong(entry, f"table {table}: {counts}")
         self._compare_receipts(entry)
         self._shares.commit(entry)
         state, first = _state(entry.counts), entry.merged.batch if entry.merged else 0
@@ -312,11 +312,10 @@ class _Chain:
 
 
 def _state(tables: Mapping[str, TableCounts]) -> SpanState:
-    if any(counts.dispatched for counts in tables.values()):
-        return SpanState.DISPATCHED
-    if any(counts.quarantined for counts in tables.values()):
-        return SpanState.QUARANTINED
-    return SpanState.FILTERED
+    total = TableCounts.total(tables.values())
+    if total.quarantined:
+        return SpanState.PARTLY_QUARANTINED if total.dispatched else SpanState.QUARANTINED
+    return SpanState.DISPATCHED if total.dispatched else SpanState.FILTERED
 
 
 def _named(gaps: Sequence[Gap], start: Offset, end: Offset) -> Gap | None:

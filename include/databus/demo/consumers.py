@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 
+from databus.kafka.client_log import ClientLog
+
 
 def topic_records(
     bootstrap: str, topic: str, security: Mapping[str, Any] | None = None
@@ -30,7 +32,8 @@ def topic_records(
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             **(security or {}),
-        }
+        },
+        logger=ClientLog("consumer of the demonstration", str),
     )
     try:
         known = consumer.list_topics(topic, timeout=30).topics[topic]

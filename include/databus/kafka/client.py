@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,14 +20,13 @@ from databus.core.errors import (
 )
 from databus.core.secrets import redacted, secret_values
 from databus.kafka import inherited
+from databus.kafka.client_log import ClientLog
 from databus.kafka.client_settings import merged, of_connection, servers_of
 from databus.kafka.consumer import GrouplessConsumer
 from databus.kafka.refusals import SASL_MISSING, check_files, missing_mechanism, only_closed, refusal
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
-
-log = logging.getLogger(__name__)
 
 
 class _Producer(Producer):
@@ -185,23 +183,28 @@ class ClientSettings:
 
     def producer(self, settings: Mapping[str, Any], on_error: LastError) -> Producer:
         """Open a producer, which makes no topics."""
-        producer: Producer = self._open(_Producer, {}, {**_PRODUCER, **settings}, on_error)
+        producer: Producer = self._open("producer", _Producer, {}, {**_PRODUCER, **settings}, on_error)
         return producer
 
     def consumer(self, settings: Mapping[str, Any], on_error: LastError) -> Consumer:
         """Open a consumer that joins no group."""
-        consumer: Consumer = self._open(GrouplessConsumer, _CONSUMER, settings, on_error)
+        consumer: Consumer = self._open("consumer", GrouplessConsumer, _CONSUMER, settings, on_error)
         return consumer
 
     def admin(self, on_error: LastError) -> AdminClient:
         """Open an admin client."""
         from confluent_kafka.admin import AdminClient  # a reader of records needs none
 
-        admin: AdminClient = self._open(AdminClient, {}, {}, on_error)
+        admin: AdminClient = self._open("admin client", AdminClient, {}, {}, on_error)
         return admin
 
     def _open(
-        self, client: Callable[..., Any], defaults: Mapping[str, Any], settings: Mapping[str, Any], on_error: LastError
+        self,
+        kind: str,
+        client: Callable[..., Any],
+        defaults: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        on_error: LastError,
     ) -> Any:
         password = self.password.get_secret_value()
         login = {"sasl.password": password} if password else {}
@@ -209,7 +212,7 @@ class ClientSettings:
         fixed = {"bootstrap.servers": self.servers, "error_cb": on_error}
         config = merged(defaults, self.values, settings, login, fixed)
         try:
-            opened = client(config, logger=log)
+            opened = client(config, logger=self._log(kind, config))
         except (KafkaException, ValueError, TypeError) as error:
             # Without the cause: a traceback would print its text, which may quote a value.
             raise SinkSettingError(
@@ -218,6 +221,10 @@ class ClientSettings:
             ) from None
         inherited.note(opened)
         return opened
+
+    def _log(self, kind: str, config: Mapping[str, Any]) -> ClientLog:
+        known_as = next((f" {config[name]}" for name in ("transactional.id", "group.id") if config.get(name)), "")
+        return ClientLog(f"{kind}{known_as} of connection {self.conn_id}", self.redacted)
 
     def redacted(self, text: str) -> str:
         """Return a text without the secrets among these settings."""

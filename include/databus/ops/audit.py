@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from databus.core.errors import QualityGateError, ReconciliationError
 from databus.core.flow import Flow
+from databus.core.offsets import OffsetRange
 from databus.core.settings import Settings
 from databus.ops.expectations import judge_of
 from databus.ops.run_history import AuditedRun, Compared, compare
+from databus.records.batch_record import BatchRecord
 from databus.records.data_docs import DataDocs
+from databus.records.entry_reports import tell_lost
 from databus.records.quality import QualityResult, evaluate_run
 from databus.records.reports import Reports
 from databus.records.run_rows import run_number
@@ -38,19 +41,19 @@ class AuditResult:
     @property
     def problems(self) -> tuple[str, ...]:
         """A line for each disagreement between reports and history; empty when all adds up."""
-        unbalanced = () if self.summary.reconciled else ("read ≠ filtered + quarantined + dispatched",)
-        return self.compared.problems + unbalanced
+        unbalanced = (
+            f"the reports of {table} do not add up: {counts}"
+            for table, counts in self.summary.tables.items()
+            if not counts.reconciled
+        )
+        return (*self.compared.problems, *unbalanced)
 
     def lines(self) -> list[str]:
         """Return what an operator reads in the task's log."""
-        total = self.summary.total
         moved = f"{self.summary.start} → {self.summary.end}" if self.summary.start else "nothing"
         lines = [
             f"run {self.summary.run_id}: {len(self.summary.batches)} batches, {moved}",
-            (
-                f"read {total.read} = filtered {total.filtered} + quarantined {total.quarantined}"
-                f" + dispatched {total.dispatched}: {'adds up' if self.summary.reconciled else 'DOES NOT ADD UP'}"
-            ),
+            f"{self.summary.total}: {'adds up' if self.summary.reconciled else 'DOES NOT ADD UP'}",
             (
                 f"history: {self.compared.batches} of {len(self.summary.batches)} batches compared, in"
                 f" {self.compared.entries} entries: {'DISAGREES' if self.compared.problems else 'agrees'}"
@@ -62,6 +65,7 @@ class AuditResult:
             + f"{sink.rejected} rejected{': NOT WELL' if sink.rejected else ''}"
             for sink in self.summary.sinks
         ]
+        lines += [f"a gap was passed over: {why}: NOT WELL" for why in self.summary.gaps_passed]
         lines += [
             f"check {m.check} ({m.severity}) on {m.table}: {m.violations} of {m.evaluated} violate"
             for m in self.quality.metrics
@@ -80,6 +84,7 @@ class AuditResult:
             "rows": self.summary.total.to_json(),
             "state": self.summary.state,
             "sinks": {s.sink: s.counts.to_json() for s in self.summary.sinks},
+            "gaps_passed": list(self.summary.gaps_passed),
             "quality": self.quality.success,
             "problems": list(self.problems),
             "data_docs": self.quality.data_docs,
@@ -117,12 +122,26 @@ def audit_run(
     with RecordStore(services.settings.records_url) as records:
         with records.transaction() as connection:
             run_number(records, connection, flow.name, run_id, run_url)
-        reports = Reports(records).batches(flow.name, run_id)
+        reports = [_with_gap(report, services, records) for report in Reports(records).batches(flow.name, run_id)]
         summary = summarize(flow.name, run_id, reports)
         compared = compare(flow, services, records, AuditedRun(run_id, started or now, reports))
         docs = data_docs(services.settings)
         quality = evaluate_run(records, flow.name, run_id, now, judge_of(flow, services), docs)
     return AuditResult(summary, quality, compared)
+
+
+def _with_gap(report: BatchRecord, services: Services, records: RecordStore) -> BatchRecord:
+    """Return a report; one that was filled in, since a run was killed, with the gap that its batch passed over."""
+    if not report.refilled or report.lost:
+        return report
+    moved = OffsetRange(report.start, report.end)
+    why = "; ".join(gap.why for gap in services.store.gaps(report.flow) if gap.within(moved))
+    if not why:
+        return report
+    told = replace(report, lost=why)
+    with records.transaction() as connection:
+        tell_lost(connection, told)
+    return told
 
 
 def data_docs(settings: Settings) -> DataDocs | None:

@@ -17,7 +17,7 @@ from databus.ops.backfill_status import PieceState, piece_state
 from databus.ops.ledger_range import spans_over
 from databus.runtime.context import Services
 
-_DELIVERED = {SpanState.DISPATCHED, SpanState.QUARANTINED, SpanState.FILTERED}
+_DELIVERED = {SpanState.DISPATCHED, SpanState.PARTLY_QUARANTINED, SpanState.QUARANTINED, SpanState.FILTERED}
 """States of a span of which nothing is missing: it was moved, held back in the quarantine, or is not for this flow."""
 
 _Taken = tuple[Backfill, OffsetRange, PieceState | None]

@@ -20,6 +20,24 @@ from databus.runtime.context import Services
 
 
 @dataclass(frozen=True)
+class Beginning:
+    """Where a flow that never ran would begin if it ran now.
+
+    Attributes:
+        start: the source's option `start`, "" for a source without.
+        at: the place that it names now, in text form.
+        head: the head of the source's log in text form.
+    """
+
+    start: str
+    at: str
+    head: str
+
+    def __str__(self) -> str:
+        return f"not started: begins at {self.at}" + (f" (start={self.start})" if self.start else "")
+
+
+@dataclass(frozen=True)
 class FlowLag:
     """A flow's lag.
 
@@ -30,6 +48,7 @@ class FlowLag:
         headroom: distance to what the source's server deletes, None before the first run or where nothing is deleted.
         eta_s: seconds in which the flow is at the head at the rate of its last batches, None when unknown.
         error: why it could not be measured; then nothing else is known.
+        beginning: where a flow that never ran would begin; None for one that ran.
     """
 
     flow: str
@@ -38,6 +57,7 @@ class FlowLag:
     headroom: Headroom | None
     eta_s: float | None = None
     error: DatabusError | None = None
+    beginning: Beginning | None = None
 
 
 def measure_each(flows: Iterable[Flow], connections: ConnectionSource) -> list[FlowLag]:
@@ -74,13 +94,16 @@ def measure(flow: Flow, services: Services) -> FlowLag:
     Raises:
         ConnectionMissingError: a connection of the source is unknown, also before the first run.
         SourceUnavailableError: the source does not answer.
+        SourceError: a flow that never ran cannot begin where its `start` says.
     """
     for conn_id, _ in flow.source.conn_ids():
         services.connections.get(conn_id)
     offset = _standing(flow, services)
-    if offset is None:
-        return FlowLag(flow.name, None, None, None)
     with closing(_source(flow, services)) as source:
+        if offset is None:
+            start, head = source.start_offset(), source.latest_offset()
+            option = str(getattr(flow.source, "start", ""))
+            return FlowLag(flow.name, None, None, None, beginning=Beginning(option, str(start), str(head)))
         lag = source.lag(offset)
         eta = eta_s(lag.bytes, *_recent(services.store.history(flow.name, _BATCHES + 1)))
         return FlowLag(flow.name, str(offset), lag, source.headroom(offset), eta)

@@ -110,9 +110,6 @@ def begins_anew(history: Sequence[HistoryEntry], pages: Sequence[Page]) -> bool:
 def summary(state: LedgerState) -> dict[str, Any]:
     """Return the coverage as plain JSON: from, to, bytes and rows by state, sinks, tables, spans, gaps, pending."""
     ledger = state.ledger
-    total = TableCounts()
-    for counts in ledger.tables.values():
-        total = total.plus(counts)
     sizes = ledger.bytes_by_state
     return {
         "flow": state.flow,
@@ -123,7 +120,7 @@ def summary(state: LedgerState) -> dict[str, Any]:
         "entries_not_paged": state.unpaged,
         "bytes": sum(sizes.values()),
         "bytes_by_state": {str(name): size for name, size in sizes.items() if size},
-        "rows": total.to_json(),
+        "rows": TableCounts.total(ledger.tables.values()).to_json(),
         "sinks": {name: counts.to_json() for name, counts in ledger.sinks.items()},
         "tables": {name: counts.to_json() for name, counts in ledger.tables.items()},
         "rows_replayed": ledger.replayed,
@@ -149,10 +146,7 @@ def _alike(spans: Sequence[Span]) -> list[list[Span]]:
 def _span(spans: Sequence[Span]) -> Mapping[str, Any]:
     first, last = spans[0], spans[-1]
     known = [span.bytes for span in spans if span.bytes is not None]
-    rows = TableCounts()
-    for span in spans:
-        for counts in span.tables.values():
-            rows = rows.plus(counts)
+    rows = TableCounts.total(counts for span in spans for counts in span.tables.values())
     begins = first.first_batch or first.batch
     batches = f"{begins}–{last.batch}" if len(spans) > 1 or begins != last.batch else str(begins)
     kind = str(first.state) if first.state in (SpanState.GAP, SpanState.UNKNOWN) else "read"

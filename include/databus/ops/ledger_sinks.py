@@ -166,11 +166,7 @@ class _Chain:
         for table, counts in sorted(entry.counts.items()):
             self._counts[table] = self._counts.get(table, TableCounts()).plus(counts)
             if not counts.reconciled:
-                self._wrong(
-                    entry,
-                    f"table {table}: read {counts.read} ≠ filtered {counts.filtered} + quarantined "
-                    f"{counts.quarantined} + dispatched {counts.dispatched}",
-                )
+                self._wrong(entry, f"table {table}: {counts}")
 
     def _compare(self, end: Offset) -> None:
         if self._began is not None:

@@ -10,7 +10,7 @@ from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import ConfigError, LeaseBusyError, SinkSettingError
 from databus.core.flow import Flow
-from databus.core.gaps import SKIPPED, Gap
+from databus.core.gaps import PURGED, SKIPPED, Gap
 from databus.core.plan import Plan
 from databus.ops.ends import Ends, opened_ends
 from databus.ops.moves import Move, look
@@ -71,7 +71,7 @@ def execute(flow: Flow, services: Services, action: Action, target: Target, said
             _require_consent(move, said)
             slots = _closed(flow, ends, move.pending)
             now = services.clock.now()
-            cause = "purged" if target.past_gap else action
+            cause = PURGED if target.past_gap else action
             gap = None if move.back else Gap(0, move.start, move.end, cause, SKIPPED, said.who, said.why, now)
             gone = {name: {output.output: output.found for output in found} for name, found in move.changed.items()}
             made = Amendment(action, said.who, said.why, move.end, move.pending, slots, gap, gone)

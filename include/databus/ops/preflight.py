@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +53,22 @@ def _of_source(flow: Flow, services: Services, source: Source, start: Offset | N
     except DatabusError as error:
         told = any(f.level is Level.ERROR and f.code == error.code for f in findings)
         return findings if told else [*findings, Finding.of(f"{flow.source.kind}: tables of the flow", error)]
+
+
+def refuse_what_is_not_there(flow: Flow, services: Services) -> None:
+    """Refuse what `require_tables` refuses, before Spark is started for it; changes nothing, and logs nothing.
+
+    A flow that is paused, or of which all that it asks for was found already, is not compared.
+
+    Raises:
+        ConfigError: of the first finding's code; names each table and column that is not there.
+        SourceUnavailableError, SourceAccessError: the source cannot be asked.
+    """
+    accepted = services.accepted.load(flow.name) if services.accepted is not None else None
+    if accepted == wants_of(flow) or services.store.paused(flow.name):
+        return
+    with closing(flow.source.open(services.connections, FlowContext(flow.name, services.settings))) as source:
+        require_passed(flow, compare(flow, source, accepted_of(flow, services)).findings)
 
 
 def require_tables(flow: Flow, services: Services, source: Source, *, hands_over: bool = False) -> MissingTables:

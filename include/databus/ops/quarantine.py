@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -16,6 +16,9 @@ from databus.ops.mediation import Said
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
+
+_MOST_NAMED = 5
+"""Unknown events that are named."""
 
 
 @contextmanager
@@ -40,24 +43,25 @@ def require_known(flow: Flow, services: Services, wanted: Selection) -> None:
     Raises:
         ConfigError: an unknown stage, table or event; names those that there are.
     """
-    if wanted.stage is None and wanted.table is None and not wanted.event_ids:
-        return  # a large quarantine is not read for nothing
+    stages = {CHECK, *(sink.sink_name for sink in flow.sinks)}
+    # A large quarantine is not read for nothing: all its stages and tables are looked for once one is refused.
     with held_rows(flow, services) as rows:
-        places = rows.places() if wanted.stage is not None or wanted.table is not None else []
-        ids = wanted.event_ids
-        events = {row.event_id for row in rows.select(Selection(None, event_ids=ids))} if ids else frozenset[str]()
-    stages = sorted({CHECK, *(sink.sink_name for sink in flow.sinks), *(stage for stage, _ in places)})
-    if wanted.stage is not None and wanted.stage not in stages:
+        stage, table = wanted.stage, wanted.table
+        if stage is not None and stage not in stages and not rows.any_of(stage=stage):
+            stages |= {known for known, _ in rows.places()}
+            raise ConfigError(
+                f"flow {flow.name} has no stage {stage!r} that holds rows back",
+                hint=f"Known: {', '.join(sorted(stages))}.",
+            )
+        if table is not None and not _is_of(flow, table) and not rows.any_of(table=table):
+            held = sorted({known for _, known in rows.places()})
+            named = [*(f"{known} (in quarantine)" for known in held), *flow.source.datasets()]
+            raise ConfigError(f"flow {flow.name} has no table {table!r}", hint=f"Known: {', '.join(named)}.")
+        events = rows.known_events(wanted.event_ids)
+    if unknown := [event for event in dict.fromkeys(wanted.event_ids) if event not in events]:
+        more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
         raise ConfigError(
-            f"flow {flow.name} has no stage {wanted.stage!r} that holds rows back", hint=f"Known: {', '.join(stages)}."
-        )
-    tables = sorted({table for _, table in places})
-    if wanted.table is not None and wanted.table not in tables and not _is_of(flow, wanted.table):
-        known = [*(f"{table} (in quarantine)" for table in tables), *flow.source.datasets()]
-        raise ConfigError(f"flow {flow.name} has no table {wanted.table!r}", hint=f"Known: {', '.join(known)}.")
-    if unknown := [event for event in wanted.event_ids if event not in events]:
-        raise ConfigError(
-            f"flow {flow.name} has no row {', '.join(unknown)} in quarantine",
+            f"flow {flow.name} has no row {', '.join(unknown[:_MOST_NAMED])}{more} in quarantine",
             hint=f"`databus quarantine list {flow.name}` names those that it has.",
         )
 
@@ -89,12 +93,15 @@ def discard(flow: Flow, services: Services, wanted: Selection, said: Said) -> in
         raise LeaseBusyError(f"a replay of flow {flow.name} runs: {error.message}", hint=error.hint) from error
     try:
         with held_rows(flow, services) as rows:
-            found = rows.select(replace(wanted, state=HeldState.HELD))
-            _refuse_taken(flow, services.store.pending_plan(name), found)
-            rows.discard(found, (said.who, said.why, services.clock.now()))
+            held, pending, discarded = replace(wanted, state=HeldState.HELD), services.store.pending_plan(name), 0
+            if pending is not None:
+                _refuse_taken(flow, pending, (row for page in rows.pages(held) for row in page))
+            for page in rows.pages(held):
+                rows.discard(page, (said.who, said.why, services.clock.now()))
+                discarded += len(page)
     finally:
         lease.release()
-    return len(found)
+    return discarded
 
 
 def replays_of(flow: Flow) -> str:
@@ -102,9 +109,9 @@ def replays_of(flow: Flow) -> str:
     return f"{flow.name}.quarantine"
 
 
-def _refuse_taken(flow: Flow, pending: Plan | None, found: Sequence[HeldRow]) -> None:
-    taken = [row for row in found if pending is not None and row.replay == pending.batch]
-    if pending is not None and taken:
+def _refuse_taken(flow: Flow, pending: Plan, found: Iterable[HeldRow]) -> None:
+    taken = [row for row in found if row.replay == pending.batch]
+    if taken:
         raise CheckpointConflictError(
             f"flow {flow.name}: replay {pending.batch} has taken up {len(taken)} of these rows and is not finished, "
             f"first {taken[0].event_id}",

@@ -99,8 +99,8 @@ def replay_rows(
         with open_session(flow, services, spark, identity) as session, held_rows(flow, services) as rows:
             work = _Replays(session, services, lease, rows, said)
             done = work.finish()
-            for number, batch in _by_batch(rows.select(replace(wanted, state=HeldState.HELD))):
-                done.append(work.begin(number, batch))
+            for page in rows.pages(replace(wanted, state=HeldState.HELD)):
+                done += [work.begin(number, batch) for number, batch in _by_batch(page)]
             return done
     finally:
         lease.release()

@@ -36,12 +36,11 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
         result.headroom = session.source.headroom(result.checkpoint.offset)
         result.missing_tables = missing.names
     log.info(
-        "flow %s: window over: %d batches, %d rows, %d bytes, %d quarantined; at %s; lag %s bytes, %s s%s",
+        "flow %s: window over: %d batches, %s; %d bytes; at %s; lag %s bytes, %s s%s",
         flow.name,
         result.batches,
-        result.rows,
+        result.counts,
         result.bytes,
-        result.quarantined,
         result.checkpoint.offset,
         "?" if lag.bytes is None else lag.bytes,
         "?" if lag.seconds is None else f"{lag.seconds:.1f}",

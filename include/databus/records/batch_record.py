@@ -42,6 +42,7 @@ class BatchRecord:
         refilled: filled in from history after a kill: durations and checks are not known.
         spec_hash: hash of the flow's definition and the code's version; "" when refilled.
         code_version: version of this package that moved it; "" when not known.
+        lost: why a part of its range, which it passed over, is gone; "" where nothing is.
         first_batch: number of the first of several batches that were merged, the last of which is `batch`; else None.
     """
 
@@ -65,6 +66,7 @@ class BatchRecord:
     refilled: bool = False
     spec_hash: str = ""
     code_version: str = ""
+    lost: str = ""
     first_batch: int | None = None
 
     @property
@@ -107,6 +109,7 @@ def batch_record(row: Row, counts: Iterable[Row], receipts: Iterable[Row], check
         watermark=row["watermark"],
         committed_at=row["committed_at"],
         refilled=row["refilled"],
+        lost=row["lost"] or "",
         first_batch=row["first_batch"],
         tables={
             c["table_name"]: TableCounts(c["read"], c["filtered"], c["quarantined"], c["dispatched"]) for c in counts

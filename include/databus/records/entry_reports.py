@@ -13,6 +13,7 @@ from databus.core.errors import RecordingError
 from databus.core.offset_ranges import moved_part
 from databus.core.offsets import OffsetRange
 from databus.records import tables as t
+from databus.records.batch_record import BatchRecord
 from databus.records.ranges import ranges_of_batch
 
 
@@ -33,6 +34,13 @@ def put_report(connection: sa.Connection, flow: str, entry: HistoryEntry, known:
     for table, rows in _report_children(flow, entry):
         if rows:
             connection.execute(table.insert(), [{**child, "batch": number} for child in rows])
+
+
+def tell_lost(connection: sa.Connection, report: BatchRecord) -> None:
+    """Store what a batch passed over in the report that was filled in of it: no entry tells that, a named gap does."""
+    b = t.batches.c
+    mine = (b.flow == report.flow) & (b.batch == report.batch) & (b.plan_hash == report.plan_hash)
+    connection.execute(t.batches.update().where(mine & b.lost.is_(None)).values(lost=report.lost))
 
 
 def _report_row(flow: str, entry: HistoryEntry) -> dict[str, Any]:

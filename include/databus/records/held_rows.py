@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,6 +16,9 @@ from databus.records.store import RecordStore
 
 _CHUNK_ROWS = 300
 """Rows per statement: two values select a row, and SQLite takes 32,766 parameters."""
+
+_CHUNK_IDS = 10_000
+"""Ids per statement, and rows per page: a person may name more rows than SQLite (32,766) takes parameters."""
 
 Identity = tuple[str, str]
 """(event id, stage) of a row."""
@@ -97,7 +100,7 @@ class Selection:
         table: `database.table`.
         event_ids: ids of rows.
         cause: text that the cause contains.
-        limit: at most so many, oldest first.
+        limit: at most so many, oldest first; None for all.
     """
 
     state: HeldState | None = HeldState.HELD
@@ -105,7 +108,7 @@ class Selection:
     table: str | None = None
     event_ids: tuple[str, ...] = ()
     cause: str | None = None
-    limit: int = 10_000
+    limit: int | None = None
 
 
 class HeldRows:
@@ -122,6 +125,34 @@ class HeldRows:
 
     def select(self, wanted: Selection) -> list[HeldRow]:
         """Return the rows that are meant, oldest first."""
+        return [row for page in self.pages(wanted) for row in page]
+
+    def pages(self, wanted: Selection) -> Iterator[list[HeldRow]]:
+        """Yield the rows that are meant, oldest first, some at a time; which they are is settled by the first look."""
+        keys = sorted(self._keys(wanted))[: wanted.limit]
+        for first in range(0, len(keys), _CHUNK_IDS):
+            numbers = [number for _, number in keys[first : first + _CHUNK_IDS]]
+            yield self._rows(t.quarantine.c.id.in_(numbers))
+
+    def known_events(self, event_ids: Sequence[str]) -> set[str]:
+        """Return those of some event ids of which there is a row, whatever became of it."""
+        q, known = t.quarantine.c, set[str]()
+        with self._store.transaction() as connection:
+            for ids in _chunks(event_ids):
+                wanted = sa.select(q.event_id).where((q.flow == self._flow) & q.event_id.in_(ids))
+                known.update(connection.execute(wanted).scalars())
+        return known
+
+    def any_of(self, *, stage: str | None = None, table: str | None = None) -> bool:
+        """Tell whether there is a row of a stage, or a table, whatever became of it."""
+        q = t.quarantine.c
+        asked = [column == value for column, value in ((q.stage, stage), (q.table_name, table)) if value is not None]
+        with self._store.transaction() as connection:
+            there = sa.select(q.id).where(q.flow == self._flow, *asked).limit(1)
+            return connection.execute(there).first() is not None
+
+    def _keys(self, wanted: Selection) -> set[tuple[int, int]]:
+        """Return (batch, number) of the rows that are meant."""
         q, d = t.quarantine.c, t.quarantine_decisions.c
         conditions: list[Any] = []
         if wanted.state is HeldState.HELD:
@@ -133,13 +164,23 @@ class HeldRows:
         ]
         if wanted.cause:
             conditions.append(q.cause.contains(wanted.cause, autoescape=True))
-        if wanted.event_ids:
-            conditions.append(q.event_id.in_(wanted.event_ids))
-        return self._rows(sa.and_(sa.true(), *conditions), wanted.limit)
+        found = (
+            sa.select(q.batch, q.id)
+            .select_from(t.quarantine.outerjoin(t.quarantine_decisions, _same(t.quarantine, t.quarantine_decisions)))
+            .where(q.flow == self._flow, *conditions)
+        )
+        keys = set[tuple[int, int]]()
+        with self._store.transaction() as connection:
+            if not wanted.event_ids:
+                rows = found.order_by(q.batch, q.id).limit(wanted.limit)
+                return {(batch, number) for batch, number in connection.execute(rows)}
+            for ids in _chunks(wanted.event_ids):
+                keys.update((batch, number) for batch, number in connection.execute(found.where(q.event_id.in_(ids))))
+        return keys
 
     def of_replay(self, number: int) -> list[HeldRow]:
         """Return the rows that a replay took up, whatever became of them since."""
-        return self._rows(t.quarantine_decisions.c.replay == number, None)
+        return self._rows(t.quarantine_decisions.c.replay == number)
 
     def tally(self) -> dict[str, dict[str, int]]:
         """Return the number of rows by state and, in it, by stage: "check" or a sink's name."""
@@ -222,17 +263,23 @@ class HeldRows:
                 update = [name for name in chunk[0] if name not in key]
                 connection.execute(self._store.upsert(t.quarantine_decisions, chunk, key, update))
 
-    def _rows(self, condition: Any, limit: int | None) -> list[HeldRow]:
+    def _rows(self, condition: Any) -> list[HeldRow]:
         q, d = t.quarantine, t.quarantine_decisions
         wanted = (
             sa.select(q, d.c.state, d.c.replay, d.c.origin, d.c.who, d.c.why, d.c.at)
             .select_from(q.outerjoin(d, _same(q, d)))
             .where((q.c.flow == self._flow) & condition)
             .order_by(q.c.batch, q.c.id)
-            .limit(limit)
         )
         with self._store.transaction() as connection:
             return [_held(row) for row in connection.execute(wanted).mappings()]
+
+
+def _chunks(event_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield ids, each once, as many at a time as one statement takes."""
+    distinct = list(dict.fromkeys(event_ids))
+    for first in range(0, len(distinct), _CHUNK_IDS):
+        yield distinct[first : first + _CHUNK_IDS]
 
 
 def _same(q: sa.Table, d: sa.Table) -> Any:

@@ -32,6 +32,7 @@ class ReportFact:
         tables: counts by table.
         receipts: (sink, slot) → (records written, rows by table, rows rejected).
         earlier_life: a page of an earlier generation stands for it.
+        lost: it passed over a range that is gone, which no entry tells.
     """
 
     batch: int
@@ -44,6 +45,7 @@ class ReportFact:
     tables: Mapping[str, TableCounts]
     receipts: Mapping[tuple[str, int], tuple[int, Mapping[str, int], int]]
     earlier_life: bool
+    lost: bool = False
 
     def compared(self, entry: HistoryEntry, others: Collection[str] = ()) -> list[tuple[str, Any, Any]]:
         """Return (name, here, there) of each fact that differs from an entry's.
@@ -113,6 +115,7 @@ class LedgerReports:
                 tables=counts.get(row["id"], {}),
                 receipts=receipts.get(row["id"], {}),
                 earlier_life=(row["batch"], row["plan_hash"]) in earlier,
+                lost=bool(row["lost"]),
             )
             for row in batches
         ]

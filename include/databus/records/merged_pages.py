@@ -1,8 +1,8 @@
 """Merging old ledger pages and reports: one part stands for many batches, and proves their range and their sums.
 
 Before anything is merged it is proved: pages that go on from one another, each with a report that says the same. What
-does not, what holds rows back, what no batch moved (amendments, gaps), and what a sink that was behind moved by itself
-stays as it is. So does what ZooKeeper may still hold. A part may become part of another.
+does not, what holds rows back or passed over what is gone, what no batch moved (amendments, gaps), and what a sink that
+was behind moved by itself stays as it is. So does what ZooKeeper may still hold. A part may become part of another.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class MergedPages:
         found = set()
         for entry in commits:
             mine = facts.get((entry.batch, entry.plan_hash), [])
-            if len(mine) == 1 and mine[0].mode == "live" and not mine[0].compared(entry):
+            if len(mine) == 1 and mine[0].mode == "live" and not mine[0].lost and not mine[0].compared(entry):
                 found.add(entry.number)
         return found
 

@@ -209,6 +209,7 @@ def _batch_row(report: BatchReport, run: int) -> dict[str, Any]:
         "watermark": report.watermark,
         "committed_at": report.committed_at,
         "code_version": report.code_version,
+        "lost": report.lost.why if report.lost else None,
     }
 
 

@@ -55,6 +55,7 @@ class RunSummary:
         tables: counts by table.
         sinks: totals of each sink.
         checks: results of each check and table over all batches; `observed` is the last batch's.
+        gaps_passed: why ranges that its batches passed over unread are gone, each once.
     """
 
     flow: str
@@ -69,16 +70,17 @@ class RunSummary:
     tables: Mapping[str, TableCounts]
     sinks: tuple[SinkTotal, ...]
     checks: tuple[CheckResult, ...]
+    gaps_passed: tuple[str, ...] = ()
 
     @property
     def total(self) -> TableCounts:
         """Counts over all tables."""
-        return _sum(self.tables.values())
+        return TableCounts.total(self.tables.values())
 
     @property
     def state(self) -> str:
-        """State: "rejected" when a sink refused rows, "quarantined" when checks held some back, else "ok"."""
-        return state_of(sum(sink.rejected for sink in self.sinks), self.total.quarantined)
+        """State, the worst first: rows "lost" to a gap, "rejected" by a sink, "quarantined" by checks, else "ok"."""
+        return state_of((sink.counts for sink in self.sinks), self.total.quarantined, len(self.gaps_passed))
 
     @property
     def reconciled(self) -> bool:
@@ -108,14 +110,8 @@ def summarize(flow: str, run_id: str, batches: Sequence[BatchRecord]) -> RunSumm
         tables=dict(sorted(tables.items())),
         sinks=_sinks(receipt for batch in batches for receipt in batch.receipts),
         checks=_checks(result for batch in batches for result in batch.checks),
+        gaps_passed=tuple(dict.fromkeys(batch.lost for batch in batches if batch.lost)),
     )
-
-
-def _sum(counts: Iterable[TableCounts]) -> TableCounts:
-    total = TableCounts()
-    for each in counts:
-        total = total.plus(each)
-    return total
 
 
 def _checks(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:

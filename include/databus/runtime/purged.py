@@ -7,7 +7,7 @@ from datetime import datetime
 
 from databus.core.checkpoint_store import CheckpointStore, Lease
 from databus.core.errors import DatabusError, OffsetPurgedError
-from databus.core.gaps import OPEN, SKIPPED, Gap
+from databus.core.gaps import OPEN, PURGED, SKIPPED, Gap
 from databus.core.offsets import Ordering
 from databus.core.plan import LostRange
 
@@ -32,7 +32,7 @@ def note_purged(
     if error.missing is None:
         return None
     who, address, at = said
-    found = Gap(0, error.missing.start, error.missing.end, "purged", OPEN, who, error.message, at, address)
+    found = Gap(0, error.missing.start, error.missing.end, PURGED, OPEN, who, error.message, at, address)
     try:
         gap = store.note_gap(flow, lease, found)
     except DatabusError as trouble:
@@ -53,7 +53,7 @@ def note_passed(store: CheckpointStore, flow: str, lease: Lease, lost: LostRange
         said: run id and time.
     """
     who, at = said
-    found = Gap(0, lost.range.start, lost.range.end, "purged", SKIPPED, who, lost.why, at)
+    found = Gap(0, lost.range.start, lost.range.end, PURGED, SKIPPED, who, lost.why, at)
     for known in store.gaps(flow):
         same = known.start.compare(found.start), known.end.compare(found.end)
         if known.decision == SKIPPED and same == (Ordering.EQUAL, Ordering.EQUAL):

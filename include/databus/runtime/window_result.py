@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from databus.core.checkpoint import Checkpoint
-from databus.core.counts import SinkCounts, state_of
+from databus.core.counts import SinkCounts, TableCounts, state_of
 from databus.core.lag import Headroom, eta_s
 from databus.core.plan import LostRange
 from databus.core.report import BatchReport
@@ -23,9 +23,11 @@ class WindowResult:
     Attributes:
         flow: flow name.
         batches: number of committed batches.
-        rows: rows read.
+        rows: rows read; always filtered + quarantined + dispatched, as `TableCounts` tells them.
         bytes: log bytes read.
+        filtered: rows that a filter left out, or that no sink takes.
         quarantined: rows held back by a check or refused by at least one sink, each counted once.
+        dispatched: rows that every sink confirmed that takes them, but for sinks behind.
         checkpoint: where it stands now.
         drained: a stop was asked for.
         paused: who paused the flow, and why, when that ended the window; else "".
@@ -49,7 +51,9 @@ class WindowResult:
     batches: int = 0
     rows: int = 0
     bytes: int = 0
+    filtered: int = 0
     quarantined: int = 0
+    dispatched: int = 0
     drained: bool = False
     paused: str = ""
     tables: dict[str, int] = field(default_factory=dict)
@@ -65,6 +69,11 @@ class WindowResult:
     lost: list[LostRange] = field(default_factory=list)
 
     @property
+    def counts(self) -> TableCounts:
+        """Rows over all tables by where they ended."""
+        return TableCounts(self.rows, self.filtered, self.quarantined, self.dispatched)
+
+    @property
     def eta_s(self) -> float | None:
         """Seconds in which the rest is moved at this window's rate, None when unknown."""
         return eta_s(self.lag_bytes, self.bytes, self.seconds)
@@ -72,7 +81,7 @@ class WindowResult:
     @property
     def state(self) -> str:
         """State, the worst first: rows "lost" to a gap, "rejected" by a sink, "quarantined" by checks, else "ok"."""
-        return state_of(sum(counts.rejected for counts in self.sinks.values()), self.quarantined, len(self.lost))
+        return state_of(self.sinks.values(), self.quarantined, len(self.lost))
 
     def summary(self) -> dict[str, Any]:
         """Return the figures as plain JSON."""
@@ -81,8 +90,10 @@ class WindowResult:
             "state": self.state,
             "batches": self.batches,
             "rows": self.rows,
-            "bytes": self.bytes,
+            "filtered": self.filtered,
             "quarantined": self.quarantined,
+            "dispatched": self.dispatched,
+            "bytes": self.bytes,
             "tables": dict(self.tables),
             "sinks": {name: counts.to_json() for name, counts in sorted(self.sinks.items())},
             "offset": str(self.checkpoint.offset),
@@ -110,7 +121,9 @@ class WindowResult:
         self.seconds += sum(report.durations_ms.values()) / 1000
         for table, counts in report.tables.items():
             self.tables[table] = self.tables.get(table, 0) + counts.read
+            self.filtered += counts.filtered
             self.quarantined += counts.quarantined
+            self.dispatched += counts.dispatched
         for result in report.checks:
             if result.kind == PARTITION_DDL:
                 self.unlogged.setdefault(result.table, []).append(result.observed.removeprefix(NO_EVENT))

@@ -55,7 +55,12 @@ class Log:
         self.batch += 1 + burnt
         read = dispatched + filtered + quarantined
         counts = {TABLE: TableCounts(read, filtered, quarantined, dispatched)} if read else {}
-        state = SpanState.DISPATCHED if dispatched else SpanState.QUARANTINED if quarantined else SpanState.FILTERED
+        state = {
+            (True, False): SpanState.DISPATCHED,
+            (True, True): SpanState.PARTLY_QUARANTINED,
+            (False, True): SpanState.QUARANTINED,
+            (False, False): SpanState.FILTERED,
+        }[dispatched > 0, quarantined > 0]
         for position in range(self.at + 1, self.at + size + 1):
             self.states[position] = (state, len(self.entries) + 1)
         receipts = (receipt(self.batch, dispatched),)

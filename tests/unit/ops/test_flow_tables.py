@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from databus import (
     Route,
     Schema,
 )
+from databus.cli import moving
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import ConfigError
 from databus.core.findings import Finding, Level
@@ -303,6 +305,31 @@ def test_a_flow_is_compared_again_only_where_it_asks_for_something_else() -> Non
         require_tables(flow(Mask("mail")), services(store, kept), source)
     assert refused.value.code == "column_unknown"
     assert kept.wants == wants_of(flow(Mask("email")))
+
+
+def test_a_run_from_the_desk_refuses_before_it_starts_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, source, started_spark = Kept(), Told(now(ORDERS, unmatched=("shop.log",))), []
+    spec = flow(tables=("shop.orders", "shop.log"))
+
+    @contextmanager
+    def opened(*_: object) -> Iterator[tuple[Flow, Services]]:
+        yield spec, services(MemoryCheckpoints(), kept)
+
+    def spark(_: object) -> None:
+        started_spark.append("started")
+        raise ConfigError("the run goes on")
+
+    monkeypatch.setattr(moving, "opened", opened)
+    monkeypatch.setattr(moving, "findings_beside", lambda *_: [])
+    monkeypatch.setattr("databus.runtime.engine.classic_session", spark)
+    monkeypatch.setattr(MysqlBinlog, "open", lambda *_: source)
+    with pytest.raises(ConfigError, match=r"table shop\.log: the table does not exist"):
+        moving.run("shop", spark="local[1]")
+    assert (started_spark, kept.wants) == ([], None)
+    source.now = now(ORDERS)
+    with pytest.raises(ConfigError, match="the run goes on"):
+        moving.run("shop", spark="local[1]")
+    assert started_spark == ["started"]
 
 
 def test_what_was_found_once_stops_no_flow_later(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from databus import Flow, MysqlBinlog, Noop
+from databus.cli.main import app
 from databus.connections.environment import EnvironmentConnections
 from databus.core.connections import Connection
 from databus.core.errors import ConnectionMissingError
 from databus.core.offsets import SequenceOffset
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
-from databus.ops.lag import measure, measure_each
+from databus.ops.lag import Beginning, measure, measure_each
 from databus.runtime.context import Services
 from databus.sources.mock import Mock
 from databus.testing.memory_store import MemoryCheckpoints
@@ -36,6 +40,27 @@ def test_the_sink_furthest_behind_counts() -> None:
 
     assert store.load(FLOW).offset == SequenceOffset(5)
     assert measure(flow, services).committed == str(SequenceOffset(0))
+
+
+@pytest.mark.parametrize(("start", "at"), [("earliest", "0"), ("latest", "1")])
+def test_a_flow_that_never_ran_is_told_as_such_with_its_beginning_and_the_head(
+    start: Any, at: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    flow = Flow(name=FLOW, source=Mock(rows=10, start=start), sinks=(Noop(),))
+    found = measure(flow, services_of(MemoryCheckpoints()))
+    assert (found.committed, found.lag, found.error) == (None, None, None)
+    assert found.beginning == Beginning(start, at, "1")
+
+    (tmp_path / "flow.py").write_text(
+        f"from databus import Flow, Mock, Noop\n"
+        f"flow = Flow(name={FLOW!r}, source=Mock(rows=10, start={start!r}), sinks=(Noop(),))\n"
+    )
+    monkeypatch.setattr("databus.ops.lag.measure_each", lambda *_: [found])
+    table = CliRunner().invoke(app, ["lag", FLOW, "--dags", str(tmp_path)], terminal_width=200)
+    assert f"not started: begins at {at} (start={start})" in " ".join(table.stdout.split())
+    assert "head 1" in " ".join(table.stdout.split())
+    (row,) = json.loads(CliRunner().invoke(app, ["lag", FLOW, "--dags", str(tmp_path), "-o", "json"]).stdout)
+    assert (row["committed"], row["head"], row["not_started"]) == (None, "1", {"start": start, "at": at})
 
 
 def test_a_missing_connection_of_the_source_is_named_before_the_first_run_too() -> None:

@@ -82,6 +82,15 @@ def test_the_summary_adds_up() -> None:
     assert (span["from"], span["to"], span["batches"], span["bytes"], span["read"]) == ("0", "6", "1–6", 6, 18)
 
 
+def test_bytes_of_a_batch_that_holds_rows_back_are_not_told_as_dispatched() -> None:
+    held = TableCounts(3, 0, 1, 2)
+    chain = [replace(e, counts={"shop.orders": held}) if e.number == 4 else e for e in CHAIN]
+    chain[2] = replace(chain[2], counts={"shop.orders": TableCounts(2, 1, 1, 0)}, receipts=())
+    shown = summary(state(chain, pages(chain)))
+    assert shown["bytes_by_state"] == {"dispatched": 4, "partly_quarantined": 1, "quarantined": 1}
+    assert shown["rows"] == {"read": 17, "filtered": 5, "quarantined": 2, "dispatched": 10}
+
+
 def test_a_gap_stands_for_itself() -> None:
     skip = replace(entry(8, "skip"), counts={}, receipts=(), bytes=None)
     after = replace(entry(9), batch=8, receipts=({"sink": "kafka", "batch": 8, "rows": {"shop.orders": 2}},))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,18 @@ from databus.core.events import RowState
 from databus.core.receipts import RejectedRow
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
+from databus.ops.mediation import Said
 from databus.ops.mirror_groups import require_known as require_groups
-from databus.ops.quarantine import require_known
+from databus.ops.quarantine import discard, require_known
+from databus.ops.quarantine import tally as quarantine_tally
 from databus.ops.quarantine_replay import ReplayResult
 from databus.ops.replay_outcome import outcome, tally
-from databus.records.held_rows import HeldRow, HeldState, Selection
+from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
 from databus.runtime.replay import Replayed
+from databus.testing.memory_store import MemoryCheckpoints
 
 SINKS = (Kafka(conn_id="k", topic="t"), Elasticsearch(conn_id="e", name="search"))
 FLOW = Flow(name="orders", source=MysqlBinlog(conn_id="m", tables=("shop.*", "re:crm\\.c.*")), sinks=SINKS)
@@ -40,6 +44,28 @@ def services(tmp_path: Path) -> Iterator[Services]:
         recorder.quarantine("orders", 1, rows)
         nothing: Any = None
         yield Services(Settings("t", "", url), EnvironmentConnections({}), nothing, nothing, recorder, SystemClock())
+
+
+def test_more_events_than_a_database_takes_parameters_may_be_named(services: Services) -> None:
+    rows = [RejectedRow(f"m{n}", "shop.orders", None, "a cause", "check", "b.1:4", "{}") for n in range(11_000)]
+    services.recorder.quarantine("orders", 2, rows)
+    ids = tuple(row.event_id for row in rows)
+    require_known(FLOW, services, Selection(event_ids=ids))
+    others = tuple(f"x{number}" for number in range(40_000))
+    with pytest.raises(ConfigError, match=r"no row x0, x1, x2, x3, x4 and 39995 more in quarantine"):
+        require_known(FLOW, services, Selection(event_ids=(*ids, *others)))
+    store = MemoryCheckpoints()
+    discarding: Any = replace(services, store=store)
+    assert discard(FLOW, discarding, Selection(event_ids=ids), Said("ada", "test data")) == 11_000
+    assert quarantine_tally(FLOW, services) == {"discarded": {"check": 11_000}, "held": {"check": 1, "former": 1}}
+
+
+def test_a_known_name_is_asked_for_without_reading_the_quarantine(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HeldRows, "places", lambda _: pytest.fail("all stages and tables were looked for"))
+    for wanted in (Selection(stage="former"), Selection(table="old.table"), Selection(stage="search", table="shop.x")):
+        require_known(FLOW, services, wanted)
 
 
 @pytest.mark.parametrize(

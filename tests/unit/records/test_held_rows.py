@@ -48,6 +48,28 @@ def test_what_nobody_decided_is_held_oldest_batch_first(rows: HeldRows) -> None:
     assert held(rows, limit=1) == [("e3", "check")]
 
 
+def test_rows_beyond_a_statements_parameters_are_found_each_once_and_in_order(rows: HeldRows) -> None:
+    with SqlRecorder(rows._store) as recorder:
+        for batch in (8, 7):
+            recorder.quarantine(
+                "orders", batch, [row(number) for number in range(batch * 10_000, batch * 10_000 + 6_000)]
+            )
+    ids = tuple(f"e{batch * 10_000 + number}" for number in range(6_000) for batch in (8, 7))
+    unknown = tuple(f"x{number}" for number in range(25_000))
+    found = held(rows, event_ids=(*ids, *unknown, "e1", *ids[:2_000]))
+    assert len(found) == len(set(found)) == 12_001
+    assert (found[0], found[1], found[6_001]) == (("e1", "check"), ("e70000", "check"), ("e80000", "check"))
+    assert len(held(rows)) == 12_004
+    assert list(map(len, rows.pages(Selection()))) == [10_000, 2_004]
+    assert held(rows, event_ids=ids, limit=2) == [("e70000", "check"), ("e70001", "check")]
+    assert rows.known_events((*ids, *unknown)) == set(ids)
+    assert (rows.any_of(stage="index"), rows.any_of(stage="none"), rows.any_of(table="shop.orders")) == (
+        True,
+        False,
+        True,
+    )
+
+
 def test_a_replay_takes_rows_up_and_settles_them(rows: HeldRows) -> None:
     first, second = rows.select(Selection(event_ids=("e2",)))
     rows.take_up([first], 1, 5, SAID)

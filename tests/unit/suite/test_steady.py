@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.suite.steady import AT_MOST, FAILURES, ROOT, steady
+from tests.suite.steady import AT_MOST, FAILURES, REPORT, ROOT, steady
 
 
 class Runs:
@@ -144,11 +144,12 @@ def test_a_run_that_was_not_whole_is_not_saved_by_its_unsteady_test(
 
 _ONCE = "from pathlib import Path\ndef first():\n    was = Path(__file__).with_name('was')\n"
 _ONCE += "    now = not was.exists(); was.touch(); return now\n"
+_PLUGINS = ("steady", "groups", "report")
 
 
 def run_steady(folder: Path, processes: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the tests of a folder as `make test RERUN=1` does."""
-    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     code = (
         "import sys; from pathlib import Path; from tests.suite import steady\n"
         f"steady.ROOT = Path({str(folder)!r}); steady.LIST = steady.ROOT / 'list.md'\n"
@@ -156,9 +157,9 @@ def run_steady(folder: Path, processes: str, **environment: str) -> subprocess.C
     )
     return subprocess.run(
         [sys.executable, "-c", code, "-p", "tests.suite.steady", "-n", processes, "--dist=loadscope",
-         "--no-loadscope-reorder", "--max-worker-restart=0", str(folder)],
+         "--no-loadscope-reorder", "--max-worker-restart=0"],
         cwd=ROOT, check=False, capture_output=True, text=True, timeout=120, errors="backslashreplace",
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p tests.suite.steady -p tests.suite.groups"}
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": " ".join(f"-p tests.suite.{p}" for p in _PLUGINS)}
         | environment,
     )  # fmt: skip
 
@@ -209,3 +210,13 @@ def test_whatever_was_said_an_unsteady_test_is_listed(tmp_path: Path, said: str,
     assert done.returncode == 0, done.stdout + done.stderr
     assert "UNSTEADY test_x.py::test_one" in done.stdout
     assert "test_x.py::test_one" in (tmp_path / "list.md").read_text()
+
+
+def test_a_report_is_of_the_whole_run_and_not_of_what_runs_again(tmp_path: Path) -> None:
+    (tmp_path / "test_x.py").write_text(_ONCE + "def test_one():\n    assert not first()\ndef test_two(): pass\n")
+    report = tmp_path / "report.md"
+    done = run_steady(tmp_path, "0", **{REPORT: str(report)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "UNSTEADY test_x.py::test_one" in done.stdout
+    assert "no report into" not in done.stdout
+    assert "* 1 passed, 1 failed," in report.read_text()

@@ -210,11 +210,11 @@ class KafkaOffsets:
 
     def places(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Return (topic, partition) → (generation, next offset); the greater lies later."""
-        return {
-            (topic, partition): (self.generations.get(topic, {}).get(partition, 0), offset)
-            for topic, partitions in self.positions.items()
-            for partition, offset in partitions.items()
-        }
+        found: dict[tuple[str, int], tuple[int, int]] = {}
+        for topic, partitions in self.positions.items():
+            generations = self.generations.get(topic, {})
+            found |= {(topic, partition): (generations.get(partition, 0), at) for partition, at in partitions.items()}
+        return found
 
     def lives_of(self, topic: str) -> Lives:
         """Return the lives of a topic; an offset written before they were known has one for each replaced log."""
@@ -245,11 +245,13 @@ class KafkaOffsets:
         """Order when every shared partition agrees on the direction; a partition that only one side has counts as 0."""
         if not isinstance(other, KafkaOffsets):
             return Ordering.DIVERGED
-        mine, theirs, zero = self.places(), other.places(), (0, 0)
-        signs = {
-            (mine.get(k, zero) > theirs.get(k, zero)) - (mine.get(k, zero) < theirs.get(k, zero))
-            for k in {*mine, *theirs}
-        }
+        if self.generations or other.generations:
+            signs = _signs(self.places(), other.places(), (0, 0))
+        else:  # tens of thousands of partitions are compared several times a batch
+            both = {*self.positions, *other.positions}
+            signs = set[int]().union(
+                *(_signs(self.positions.get(topic, {}), other.positions.get(topic, {}), 0) for topic in both)
+            )
         if signs <= {0}:
             return Ordering.EQUAL
         if signs <= {0, 1}:
@@ -260,6 +262,13 @@ class KafkaOffsets:
         named = [f"{t}:{p}:{o}" for t, ps in sorted(self.positions.items()) for p, o in sorted(ps.items())]
         more = [f"{len(named) - _MOST_NAMED} more partitions"] if len(named) > _MOST_NAMED else []
         return ",".join([*named[:_MOST_NAMED], *more])
+
+
+def _signs(mine: Mapping[Any, Any], theirs: Mapping[Any, Any], zero: Any) -> set[int]:
+    """Return the directions, 1 for later, in which places differ; one that only one side has counts as zero there."""
+    if mine == theirs:
+        return {0}
+    return {(a > b) - (a < b) for a, b in ((mine.get(k, zero), theirs.get(k, zero)) for k in {*mine, *theirs})}
 
 
 def _by_text(values: Mapping[Any, Mapping[int, int]]) -> dict[str, dict[str, int]]:

@@ -97,6 +97,19 @@ def test_mariadb_and_mysql_never_compare() -> None:
     assert here.compare(there) is Ordering.BEFORE
 
 
+_POSITIONS = st.dictionaries(
+    st.sampled_from("tuv"), st.dictionaries(st.integers(0, 3), st.integers(0, 2), max_size=3), max_size=3
+)
+
+
+@given(_POSITIONS, _POSITIONS)
+def test_places_without_generations_are_ordered_as_those_with_some(
+    left: dict[str, dict[int, int]], right: dict[str, dict[int, int]]
+) -> None:
+    plain = KafkaOffsets(left).compare(KafkaOffsets(right))
+    assert plain is KafkaOffsets(left, generations={"other": {0: 1}}).compare(KafkaOffsets(right))
+
+
 def test_kafka_partitions_that_disagree_have_no_order() -> None:
     offset = KafkaOffsets({"t": {0: 5, 1: 5}})
     assert offset.compare(KafkaOffsets({"t": {0: 4, 1: 5}})) is Ordering.AFTER

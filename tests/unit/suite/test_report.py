@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.suite.report import HALVES, KINDS, code, outcome, page
 from tests.suite.steady import REPORT, ROOT
+from tests.unit.suite.inner_run import PYTEST, environment
 
 _TESTS = """
 import pytest
@@ -81,9 +80,9 @@ def run(folder: Path, *arguments: str) -> tuple[str, str]:
     (folder / "pytest.ini").write_text("[pytest]\ntestpaths = .\nmarkers = full: f\nfilterwarnings = error\n")
     file = folder / "report.md"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.suite.report", *arguments],
+        [*PYTEST, "-p", "tests.suite.report", *arguments],
         cwd=folder, check=False, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), REPORT: str(file)}, timeout=240,
+        env=environment(**{REPORT: str(file)}), timeout=240,
     )  # fmt: skip
     return done.stdout + done.stderr, file.read_text() if file.exists() else ""
 

@@ -17,7 +17,8 @@ def fatal_error_raised() -> Iterator[None]:
     line for the log, then fails with "SystemError: … returned a result with an exception set", which hides it.
 
     It also never frees what a callback raised (2.16): with its traceback each fence kept the producer, its threads and
-    the rows that were written for as long as the process lived. So another exception is raised in its place.
+    the rows that were written for as long as the process lived. So another exception is raised in its place. Where an
+    exception is being handled already, the call belongs into a thread (`bounded`): it would be kept as the context.
 
     Raises:
         KafkaException: the error that was hidden.

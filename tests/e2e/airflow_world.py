@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from databus.observe.clock import SystemClock
 from databus.sandbox import Sandbox
 from databus.sandbox.accounts import ROOT
 from databus.sandbox.connections import airflow_connections
-from tests.integration.shop_flow import assert_arrived_once
+from tests.integration.shop_flow import assert_arrived_once, writing
 
 FLOW_FILE = """
 from datetime import timedelta
@@ -183,23 +182,9 @@ class AirflowWorld:
         found = [t for run in self.runs(dag) for t in self.api.tasks(dag, run["dag_run_id"]).values()]
         return [t for t in found if not names or t["task_id"] in names]
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> AbstractContextManager[None]:
         """Change the shop until the block ends."""
-        stop = threading.Event()
-
-        def write() -> None:
-            while not stop.is_set():
-                self.writer.run(5, stop.is_set)
-                stop.wait(0.5)
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+        return writing(self.writer, 5, 0.5)
 
     @contextmanager
     def store(self) -> Iterator[ZooKeeperCheckpoints]:

@@ -20,6 +20,7 @@ from databus.core.settings import Settings
 from databus.sources.mysql_binlog import MysqlBinlog
 from databus.sources.mysql_binlog_source import MysqlBinlogSource
 from tests.contract.source_contract import EVERYTHING, Row, changes, rows_of
+from tests.integration.statements import run_sql
 
 _NUMBERS = itertools.count(1)
 
@@ -65,12 +66,7 @@ class Shop:
         return pymysql.connect(host=host, port=port, user="root", autocommit=True, charset="utf8mb4")
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
-        rows: tuple[tuple[Any, ...], ...] = ()
-        with self._sql.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-                rows = cursor.fetchall()
-        return list(rows)
+        return run_sql(self._sql, *statements)
 
     def connect(self) -> pymysql.connections.Connection[Any]:
         """Return one more connection to the database; the caller closes it."""

@@ -37,6 +37,13 @@ class KafkaAdapter(SinkAdapter):
         self.flow = f"flow_{uuid.uuid4().hex[:12]}"
         self.topic = f"test.{self.flow}"
         self.options: dict[str, Any] = {"topic": self.topic, "tombstones": False, "timeout_s": 20.0, **options}
+        self._sinks: list[KafkaSink] = []
+
+    def close(self) -> None:
+        """Close the sinks, and what this process keeps of their writers."""
+        forget_kept()
+        while self._sinks:
+            self._sinks.pop().close()
 
     def make_sink(self, **options: Any) -> KafkaSink:
         return self._open({"bootstrap.servers": self.servers}, **options)
@@ -48,7 +55,8 @@ class KafkaAdapter(SinkAdapter):
         spec = Kafka(conn_id="kafka_test", **{**self.options, **options})
         connection = Connection(conn_id="kafka_test", conn_type="kafka", extra=extra)
         context = FlowContext(self.flow, Settings("contract", "", ""))
-        return KafkaSink(spec, connection, context)
+        self._sinks.append(KafkaSink(spec, connection, context))
+        return self._sinks[-1]
 
     def encode(self, changes: Sequence[Change], plan: Plan) -> list[pa.RecordBatch]:
         count = plan.sinks[self.name].partitions[self.topic]

@@ -13,6 +13,7 @@ import pytest
 
 from databus.core.connections import Connection
 from databus.sandbox import Sandbox, SandboxOptions
+from tests.integration.statements import run_sql
 from tests.ports import ports_from
 
 DEADLINE_S = 30.0
@@ -35,12 +36,7 @@ class Server:
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
         if self._sql is None:
             self._sql = self.session()
-        rows: Any = ()
-        with self._sql.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-                rows = cursor.fetchall()
-        return list(rows)
+        return run_sql(self._sql, *statements)
 
     def close(self) -> None:
         if self._sql is not None:

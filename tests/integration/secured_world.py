@@ -20,10 +20,11 @@ from kazoo.client import KazooClient
 from databus import Batching, DropColumns, Elasticsearch, Flow, Kafka, MysqlBinlog, NotNull
 from databus.connections.environment import EnvironmentConnections
 from databus.core.settings import Settings
-from databus.demo.shop import ShopWriter, create_shop
+from databus.demo.shop import ShopWriter
 from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.certificates import Authority, authority
 from databus.sandbox.connections import airflow_connections, secured_connections
+from tests.integration.statements import fresh_shop
 from tests.ports import ports_from
 
 SERVERS = ("zookeeper-tls", "kafka-tls", "mysql-tls", "mariadb-tls", "opensearch-tls", "spark")
@@ -162,13 +163,8 @@ class SecuredShop:
     def __init__(self, world: SecuredWorld, name: str):
         self.world = world
         self.connection = world.sql()
-        with self.connection.cursor() as cursor:
-            cursor.execute("DROP DATABASE IF EXISTS shop")
-            cursor.execute("SHOW MASTER STATUS")
-            file, position = cursor.fetchone()[:2]
-        create_shop(self.connection)
+        self.start = fresh_shop(self.connection)
         self.writer = ShopWriter(self.connection, seed=11)
-        self.start = f"{file}:{position}"
         self.name = name
 
     def flow(self, name: str = "", **conn_ids: str) -> Flow:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from databus import Batching, DropColumns, Flow, Kafka, MysqlBinlog, NotNull, __version__
 from databus.demo.consumers import topic_records
 from databus.demo.oracle import Seen, fold, mismatches, source_state
-from databus.demo.shop import ShopWriter, Written, create_shop
+from databus.demo.shop import ShopWriter, Written
 from databus.ops.ledger_verify import verify
 from databus.ops.services import open_services
 from tests.integration.conftest import World
+from tests.integration.statements import fresh_shop
 
 KEYS = {
     "customers": ("customer_id",),
@@ -22,6 +26,25 @@ KEYS = {
 }
 
 
+@contextmanager
+def writing(writer: ShopWriter, rows: int, pause_s: float) -> Iterator[None]:
+    """Change the shop until the block ends: so many rows, and a pause."""
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            writer.run(rows, stop.is_set)
+            stop.wait(pause_s)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
 class Shop:
     """A fresh database `shop`, its writer, and a flow of all its tables into one topic."""
 
@@ -29,15 +52,11 @@ class Shop:
         self.world = world
         self.name = name
         self.connection = world.sql()
-        with self.connection.cursor() as cursor:
-            cursor.execute("DROP DATABASE IF EXISTS shop")
-            cursor.execute("SHOW MASTER STATUS")
-            file, position = cursor.fetchone()[:2]
-        create_shop(self.connection)
+        start = fresh_shop(self.connection)
         self.writer = ShopWriter(self.connection, seed=7)
         self.flow = Flow(
             name=name,
-            source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.*",), start=f"{file}:{position}"),
+            source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.*",), start=start),
             transforms=(DropColumns("card_number", tables=("shop.orders",)),),
             checks=(NotNull("email", tables=("shop.customers",)),),
             sinks=(Kafka(conn_id="kafka_east", topic=name, **sink),),

@@ -21,6 +21,7 @@ from databus.ops.doctor import examine_flow
 from databus.ops.run_view import run_view
 from databus.records.reports import quarantined
 from tests.integration.conftest import World
+from tests.integration.statements import run_sql
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -36,9 +37,8 @@ class Bench:
         self.execute("CREATE TABLE orders (id INT PRIMARY KEY, total DECIMAL(10,2), note VARCHAR(50))")
 
     def execute(self, *statements: str) -> None:
-        with self.world.sql(self.database) as connection, connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
+        with self.world.sql(self.database) as connection:
+            run_sql(connection, *statements)
 
     @property
     def table(self) -> str:

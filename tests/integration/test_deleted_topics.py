@@ -6,7 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -358,8 +358,8 @@ def test_without_transactions_it_is_refused_as_well(world: OneProcessWorld) -> N
 class TestWhileABatchIsWritten:
     @pytest.fixture
     def adapter(self, servers: str) -> Iterator[KafkaAdapter]:
-        yield KafkaAdapter(servers, partitions=2)
-        forget_kept()
+        with closing(KafkaAdapter(servers, partitions=2)) as adapter:
+            yield adapter
 
     @pytest.mark.parametrize("anew", [False, True], ids=["gone", "made anew"])
     def test_nothing_of_it_is_to_be_seen(self, adapter: KafkaAdapter, anew: bool) -> None:

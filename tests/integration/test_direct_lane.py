@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import time
 from collections import defaultdict
 from decimal import Decimal
 from pathlib import Path
@@ -23,7 +21,7 @@ from databus.sinks.kafka.session import Session
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, forget_kept
 from tests.integration.shop_flow import KEYS, Shop
-from tests.integration.test_kill import KILLS, Run, finish, in_mid_batch, killable, writing
+from tests.integration.test_kill import kill_runs, killable
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -128,14 +126,7 @@ def test_many_small_batches_chunks_and_slots_over_rotations(world: World) -> Non
 
 def test_kill_in_mid_batch(world: World, tmp_path: Path) -> None:
     shop = without_checks(killable(world, "lane_kill", partitions=4, slots=2, chunk_rows=40))
-    chance = random.Random(13)
-    with writing(shop):
-        for epoch in range(1, KILLS + 1):
-            run = Run(world, shop, tmp_path)
-            in_mid_batch(world, shop, epoch, run)
-            time.sleep(chance.uniform(0, 1.5))
-            run.kill()
-    finish(world, shop)
+    kill_runs(world, shop, tmp_path, 13)
     shop.assert_all_arrived_once()
 
 

@@ -11,10 +11,8 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from databus import Batching
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.cli.exits import UNREACHABLE
 from databus.sandbox.connections import airflow_connections
+from tests.integration import shop_flow
 from tests.integration.conftest import World
 from tests.integration.shop_flow import Shop
 
@@ -62,23 +61,9 @@ class Run:
         return self.process.wait(60)
 
 
-@contextmanager
-def writing(shop: Shop) -> Iterator[None]:
+def writing(shop: Shop) -> AbstractContextManager[None]:
     """Write until the block ends."""
-    stop = threading.Event()
-
-    def write() -> None:
-        while not stop.is_set():
-            shop.writer.run(10, stop.is_set)
-            stop.wait(0.4)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    return shop_flow.writing(shop.writer, 10, 0.4)
 
 
 def finish(world: World, shop: Shop) -> None:
@@ -113,16 +98,21 @@ def killable(world: World, name: str, **sink: Any) -> Shop:
     return shop
 
 
-def test_kill_of_the_run(world: World, tmp_path: Path) -> None:
-    shop = killable(world, "kill_run", partitions=4, slots=2)
-    chance = random.Random(11)
+def kill_runs(world: World, shop: Shop, folder: Path, seed: int) -> None:
+    """Kill some runs, each in mid-batch, while the shop is written to; then run until caught up."""
+    chance = random.Random(seed)
     with writing(shop):
         for epoch in range(1, KILLS + 1):
-            run = Run(world, shop, tmp_path)
+            run = Run(world, shop, folder)
             in_mid_batch(world, shop, epoch, run)
             time.sleep(chance.uniform(0, 1.5))
             run.kill()
     finish(world, shop)
+
+
+def test_kill_of_the_run(world: World, tmp_path: Path) -> None:
+    shop = killable(world, "kill_run", partitions=4, slots=2)
+    kill_runs(world, shop, tmp_path, 11)
     shop.assert_all_arrived_once()
     shop.assert_ledger_adds_up()
     assert world.checkpoint(shop.flow).epoch == KILLS + 1

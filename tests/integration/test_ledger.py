@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -35,6 +35,7 @@ from databus.sinks.kafka.markers import MARKER_TOPIC, MarkerKey
 from tests.integration.conftest import Started, World
 from tests.integration.one_process import OneProcessWorld
 from tests.integration.shop_flow import KEYS, Shop
+from tests.integration.znodes import edited
 
 pytestmark = pytest.mark.integration
 
@@ -67,18 +68,9 @@ class Place:
     def numbers(self) -> list[int]:
         return sorted(int(name) for name in self.zookeeper.get_children(self.node("history")))
 
-    @contextmanager
-    def entry(self, number: int, change: Callable[[dict[str, Any]], None]) -> Iterator[None]:
+    def entry(self, number: int, change: Callable[[dict[str, Any]], None]) -> AbstractContextManager[None]:
         """Edit a history entry in ZooKeeper for the length of the block."""
-        path = self.node(f"history/{number:010d}")
-        before = self.zookeeper.get(path)[0]
-        value = json.loads(before)
-        change(value)
-        self.zookeeper.set(path, json.dumps(value).encode())
-        try:
-            yield
-        finally:
-            self.zookeeper.set(path, before)
+        return edited(self.zookeeper, self.node(f"history/{number:010d}"), change)
 
     @contextmanager
     def rows(self, table: sa.Table, condition: Any, change: dict[str, Any] | None) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from databus.testing.tcp_proxy import TcpProxy
 from tests.integration.conftest import World
 from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import Shop
+from tests.integration.znodes import edited
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -68,17 +69,6 @@ class TwoSinks:
 
     def action(self, path: str) -> str:
         return str(json.loads(self.zookeeper.get(path)[0])["action"])
-
-    @contextmanager
-    def edited(self, path: str, change: Callable[[dict[str, Any]], Any]) -> Iterator[None]:
-        before = self.zookeeper.get(path)[0]
-        value = json.loads(before)
-        change(value)
-        self.zookeeper.set(path, json.dumps(value).encode())
-        try:
-            yield
-        finally:
-            self.zookeeper.set(path, before)
 
     @contextmanager
     def without(self, path: str) -> Iterator[None]:
@@ -177,7 +167,7 @@ def test_harm_to_what_a_sink_did_alone_is_named(two: TwoSinks) -> None:
     def further(value: dict[str, Any]) -> None:
         value["offset"]["pos"] += 1
 
-    with two.edited(commits[1], further):
+    with edited(two.zookeeper, commits[1], further):
         problems = two.problems()
     assert any("goes on from" in p and p.startswith("sink second: its own entry") for p in problems), problems
 
@@ -186,7 +176,7 @@ def test_harm_to_what_a_sink_did_alone_is_named(two: TwoSinks) -> None:
         value["counts"][table]["read"] += 1
         value["counts"][table]["filtered"] += 1
 
-    with two.edited(commits[1], more):
+    with edited(two.zookeeper, commits[1], more):
         problems = two.problems()
     assert any(p.startswith("sink second: table ") and "alone it counts" in p for p in problems), problems
     assert any(p.startswith("reports: batch ") and "of sink second" in p for p in problems), problems

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tests.contract.source_contract import EVERYTHING, rows_of
 from tests.integration.binlog_shop import Shop
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
+from tests.integration.statements import run_sql
 
 pytestmark = pytest.mark.integration
 
@@ -118,13 +120,7 @@ def test_a_run_stops_and_goes_on_behind_it_and_another_is_warned(
     world = OneProcessWorld(started("zookeeper", "mysql", "kafka"), tmp_path_factory.mktemp("partitions"))
     database = f"partitions_{os.getpid()}"
     connection = world.sql()
-
-    def sql(*statements: str) -> Any:
-        with connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-            return cursor.fetchall()
-
+    sql = partial(run_sql, connection)
     sql(f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database}", f"USE {database}")
     file, position = sql("SHOW MASTER STATUS")[0][:2]
     sql(f"CREATE TABLE t (id INT PRIMARY KEY, v INT) {PARTITIONS}")
@@ -171,13 +167,8 @@ def test_a_sink_that_fell_behind_catches_up_over_one_that_the_flow_has_passed(
     world = OneProcessWorld(started("zookeeper", "mysql", "kafka"), tmp_path_factory.mktemp("behind"))
     database = f"partitions_behind_{os.getpid()}"
     away = world.override("kafka_east", extra={"bootstrap.servers": "127.0.0.1:1"})
-    with world.sql() as connection, connection.cursor() as cursor:
-
-        def sql(*statements: str) -> Any:
-            for statement in statements:
-                cursor.execute(statement)
-            return cursor.fetchall()
-
+    with world.sql() as connection:
+        sql = partial(run_sql, connection)
         sql(f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database}", f"USE {database}")
         file, position = sql("SHOW MASTER STATUS")[0][:2]
         sql(f"CREATE TABLE t (id INT PRIMARY KEY, v INT) {PARTITIONS}")

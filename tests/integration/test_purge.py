@@ -27,16 +27,14 @@ from tests.integration.half_written import Killed, half_written
 from tests.integration.heard_alerts import Heard
 from tests.integration.one_process import run_locally
 from tests.integration.shop_flow import Shop
+from tests.integration.statements import run_sql
 from tests.integration.test_mediation import ADA, arrived, direct_shop, do, in_batches, look, services_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 
 def sql(shop: Shop, *statements: str) -> list[Any]:
-    with shop.connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-        return list(cursor.fetchall())
+    return run_sql(shop.connection, *statements)
 
 
 def purge(shop: Shop) -> str:

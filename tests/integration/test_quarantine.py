@@ -26,6 +26,7 @@ from databus.runtime.context import RunIdentity, Services
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
+from tests.integration.statements import run_sql
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -55,9 +56,8 @@ class Desk:
         )
 
     def execute(self, *statements: str) -> None:
-        with self.world.sql(self.database) as connection, connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
+        with self.world.sql(self.database) as connection:
+            run_sql(connection, *statements)
 
     def mend_mapping(self) -> None:
         address = self.world.sandbox.address("opensearch")

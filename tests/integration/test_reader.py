@@ -13,6 +13,7 @@ import pytest
 from databus.binlog import LogReader, read_file, read_server
 from databus.core.errors import OffsetInvalidError, SourceAccessError
 from databus.sandbox import Sandbox
+from tests.integration.statements import run_sql
 from tests.ports import ports_from
 
 pytestmark = pytest.mark.integration
@@ -28,10 +29,7 @@ class Server:
         self.connection = pymysql.connect(host=self.host, port=self.port, user="root", autocommit=True)
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
-        with self.connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-            return list(cursor.fetchall())
+        return run_sql(self.connection, *statements)
 
     def files(self) -> list[Path]:
         ((_, base),) = self.sql("SHOW VARIABLES LIKE 'log_bin_basename'")

@@ -19,6 +19,7 @@ from tests.integration.backfills import run_range
 from tests.integration.commands import Commands
 from tests.integration.conftest import World
 from tests.integration.heard_alerts import Heard
+from tests.integration.statements import run_sql
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -38,9 +39,8 @@ class Shelf:
         self.start = f"{file}:{position}"
 
     def execute(self, *statements: str) -> None:
-        with self.world.sql(self.database) as connection, connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
+        with self.world.sql(self.database) as connection:
+            run_sql(connection, *statements)
 
     def flow(self, kafka: dict[str, Any] | None = None, **search: Any) -> Flow:
         given = {"conn_id": "opensearch_default", "index": self.index, "mapping": INTEGER, **search}

@@ -21,6 +21,7 @@ from databus.records.held_rows import HeldState, Selection
 from tests.integration.conftest import Started
 from tests.integration.cut_bulk import KilledError, kill_in_mid_batch
 from tests.integration.one_process import OneProcessWorld
+from tests.integration.statements import run_sql
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 _NUMBERS = itertools.count(1)
@@ -42,10 +43,7 @@ class Indexed:
         self.start = "{}:{}".format(*self.sql("SHOW MASTER STATUS")[0][:2])
 
     def sql(self, *statements: str) -> Any:
-        with self.connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-            return cursor.fetchall()
+        return run_sql(self.connection, *statements)
 
     def flow(self, *tables: str, **sink: Any) -> Flow:
         return Flow(

@@ -35,6 +35,19 @@ def _age(home: Path) -> None:
         os.utime(path, (old, old))
 
 
+def _dumps_seen(planned: Path, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Note at each batch from now on whether the dump of a planned range is still the one that is there now."""
+    index, seen = planned / "index.json", list[bool]()
+    made, move = index.stat().st_ino, batch_module._move_direct
+
+    def looks(*args: Any, **named: Any) -> Any:
+        seen.append(index.stat().st_ino == made)
+        return move(*args, **named)
+
+    monkeypatch.setattr(batch_module, "_move_direct", looks)
+    return seen
+
+
 def orders(world: World, database: str, name: str, **options: Any) -> tuple[Flow, str, int]:
     """Return a flow over a table with two rows, and the place before the table."""
     with world.sql(database) as connection, connection.cursor() as cursor:
@@ -67,16 +80,7 @@ def test_leftovers_go_and_the_plan_in_flight_stays(
     (home / ".staging-of-a-kill" / "rows").write_bytes(b"rows")
     (home / f"{file}.4-{file}.{position}").mkdir()
     _age(home)
-    read = planned.joinpath("index.json").stat().st_ino
-
-    seen: list[bool] = []
-    move = batch_module._move_direct
-
-    def looks(*args: Any, **named: Any) -> Any:
-        seen.append(planned.joinpath("index.json").stat().st_ino == read)
-        return move(*args, **named)
-
-    monkeypatch.setattr(batch_module, "_move_direct", looks)
+    seen = _dumps_seen(planned, monkeypatch)
     result = world.run(flow)
     assert seen == [True]  # the planned range was there still, not dumped again
     assert result.tables[f"{database}.orders"] == 2
@@ -114,14 +118,6 @@ def test_leftovers_of_backfills_and_rehearsals_go_and_an_unfinished_one_keeps_it
     run_locally(world, flow)
     assert {path.name for path in store.glob(f"{flow.name}.*")} == {begun.piece_name(0)}
     assert [path.name for path in planned.parent.iterdir() if path.name != "prepared"] == [planned.name]
-    read = planned.joinpath("index.json").stat().st_ino
-    seen: list[bool] = []
-    move = batch_module._move_direct
-
-    def looks(*args: Any, **named: Any) -> Any:
-        seen.append(planned.joinpath("index.json").stat().st_ino == read)
-        return move(*args, **named)
-
-    monkeypatch.setattr(batch_module, "_move_direct", looks)
+    seen = _dumps_seen(planned, monkeypatch)
     assert run_range(world, flow, *wanted, cut).rows.dispatched == 2
     assert seen == [True]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,3 +104,20 @@ def test_columns_are_built_beside_an_earlier_session_that_the_server_closed(
     client.close()
     session = world.spark("later_active")
     assert session.range(2).select(functions.concat_ws(".", "id", "id").alias("c")).collect()[1].c == "1.1"
+
+
+ENDS = """
+import sys
+from pyspark.sql.connect.client.core import SparkConnectClient
+from databus.runtime.engine import connect_session
+SparkConnectClient._cleanup_ml_cache = lambda client: print("asked")
+session = connect_session(*sys.argv[1:])
+assert session.range(3).count() == 3
+"""
+
+
+def test_a_process_that_ends_asks_nothing_more_of_its_server(world: World) -> None:
+    """PySpark has every client clear ML models as Python ends: 15 seconds for each where the server has gone."""
+    told = [f"sc://{world.sandbox.address('spark')}", "test/a process that ends"]
+    ended = subprocess.run([sys.executable, "-c", ENDS, *told], check=True, capture_output=True, text=True, timeout=120)
+    assert ended.stdout == "", ended.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
@@ -35,8 +36,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def adapter(servers: str) -> Iterator[KafkaAdapter]:
-    yield KafkaAdapter(servers)
-    forget_kept()
+    with closing(KafkaAdapter(servers)) as adapter:
+        yield adapter
 
 
 class TestContract(SinkContract):

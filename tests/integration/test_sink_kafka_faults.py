@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,23 +57,31 @@ class KilledError(BaseException):
 
 @pytest.fixture
 def adapter(servers: str) -> Iterator[KafkaAdapter]:
-    yield KafkaAdapter(servers)
-    forget_kept()
+    with closing(KafkaAdapter(servers)) as adapter:
+        yield adapter
 
 
 def test_a_fence_is_named_whatever_else_the_client_has_to_say(adapter: KafkaAdapter) -> None:
-    """In a takeover a line for the log came behind the fatal error and hid it; how: unit/kafka/test_callbacks.py."""
+    """In a takeover a line for the log came behind the fatal error and hid it; how: unit/kafka/test_callbacks.py.
+
+    The error was never freed either, and with it the producer and its threads.
+    """
+    fenced: list[weakref.ref[Any]] = []
     sink = adapter.make_sink()
     adapter.write(sink, adapter.plan(sink, 1, 0), inserts(range(3), 1500))
     forget_kept()
     for _ in range(3):
         holder = Session(sink.key, 0, replace(sink._producer({}), extra={"debug": "eos,msg,queue"}))
         holder.begin()
+        fenced.append(weakref.ref(holder.producer))
         holder.producer.produce(adapter.topic, b"late")
         Session(sink.key, 0, sink._producer({})).discard()
         with pytest.raises(SinkFencedError):
             write_out(holder)
         holder.discard()
+    del holder
+    gc.collect()
+    assert [producer() for producer in fenced] == [None] * 3
 
 
 def write_out(holder: Session) -> None:

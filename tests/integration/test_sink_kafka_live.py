@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -19,9 +20,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def adapter(servers: str) -> Iterator[KafkaAdapter]:
-    with keeping():
-        yield KafkaAdapter(servers)
-    forget_kept()
+    with keeping(), closing(KafkaAdapter(servers)) as adapter:
+        yield adapter
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pickle
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -22,7 +23,6 @@ from tests.integration.kafka_target import (
     KafkaAdapter,
     consume,
     event_id,
-    forget_kept,
 )
 
 pytestmark = pytest.mark.integration
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def adapter(servers: str) -> Iterator[KafkaAdapter]:
-    yield KafkaAdapter(servers)
-    forget_kept()
+    with closing(KafkaAdapter(servers)) as adapter:
+        yield adapter
 
 
 @pytest.fixture(scope="module")

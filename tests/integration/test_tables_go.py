@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from databus.demo.consumers import topic_records
 from databus.sources.mysql_binlog_source import MysqlBinlogSource
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
+from tests.integration.statements import run_sql
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -24,12 +26,7 @@ def test_a_window_tells_tables_that_go_while_it_runs_and_moves_what_they_had(
     world = OneProcessWorld(started("zookeeper", "mysql", "kafka"), tmp_path_factory.mktemp("tables_go"))
     name = f"tables_go_{os.getpid()}"
     connection = world.sql()
-
-    def sql(*statements: str) -> None:
-        with connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-
+    sql = partial(run_sql, connection)
     tables = ("orders", "kept", "part_1")
     sql(f"CREATE DATABASE {name}", f"USE {name}", *(f"CREATE TABLE {table} (id INT PRIMARY KEY)" for table in tables))
     flow = Flow(

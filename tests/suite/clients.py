@@ -25,13 +25,21 @@ class OpenClients:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._files: dict[int, str] = {}
+        self._frozen = 0
+        self._hidden: dict[int, str] = {}
+        """Those that the collector was told to look at no more (`tests.collecting`) as a file ran."""
         self._left: Counter[str] = Counter()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        self._frozen = gc.get_freeze_count()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the teardown of what the file has for itself
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
         yield
         if nextitem is None or nextitem.path != item.path:
             file = item.nodeid.partition("::")[0]
+            self._look_again(file)
             self._files = {id(client): self._files.get(id(client), file) for client in _clients()}
 
     @pytest.hookimpl(optionalhook=True)
@@ -40,19 +48,29 @@ class OpenClients:
 
     @pytest.hookimpl(tryfirst=True)  # before pytest-xdist sends what a process has to say
     def pytest_sessionfinish(self) -> None:
-        if not self._files:
+        if not self._files | self._hidden:
             return
+        gc.unfreeze()
         for module, kept in _KEPT.items():
             if module in sys.modules:
                 getattr(sys.modules[module], kept).clear()
         gc.collect()
-        mine = [(client, self._files[id(client)]) for client in _clients() if id(client) in self._files]
+        noted = self._hidden | self._files
+        mine = [(client, noted[id(client)]) for client in _clients() if id(client) in noted]
         files = [(client, file) for client, file in mine if not _is_closed(client)]
         left = Counter(f"{_kind(client)} of {file}" for client, file in files)
         if hasattr(self._config, "workeroutput"):
             self._config.workeroutput[_OUTPUT] = dict(left)
         else:
             self._left.update(left)
+
+    def _look_again(self, file: str) -> None:
+        """Note what a file froze: what there was before it, and what is its own."""
+        if gc.get_freeze_count() > self._frozen:
+            gc.unfreeze()
+            self._hidden |= {id(client): self._files.get(id(client), file) for client in _clients()}
+            gc.freeze()
+        self._frozen = gc.get_freeze_count()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for what, count in sorted(self._left.items()):

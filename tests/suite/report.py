@@ -12,11 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.steady import LIST, NO_COMMIT, ROOT, commit
+from tests.suite.steady import LIST, NO_COMMIT, REPORT, ROOT, commit
 from tests.suite.whole import Whole, watched
-
-FILE = "DATABUS_TEST_REPORT"
-"""Variable that names the file which is written when the run ends."""
 
 HALVES = ("not full", "full")
 """Values of `-m` with which two runs take each test once between them; a run without `-m` takes all."""
@@ -99,14 +96,24 @@ class Report:
         self._file.write_text(page(kept, self._selection, part, self._at), encoding="utf-8")
 
 
+class _NoReport:
+    """Says at the end that nothing was written; a warning would be an error, and end the run as it begins."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.write_line(f"no report into {self._file}: only some tests run", yellow=True)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Write the report where the variable asks for it, and the run takes all tests or one of the halves."""
-    file = os.environ.pop(FILE, None)
+    file = os.environ.pop(REPORT, None)
     if not file or hasattr(config, "workerinput"):
         return
     selection = str(config.option.markexpr)
     chosen = config.args_source is pytest.Config.ArgsSource.ARGS
     if chosen or selection not in ("", *HALVES) or any(getattr(config.option, option, None) for option in _SOME):
-        config.issue_config_time_warning(pytest.PytestConfigWarning(f"no report into {file}: only some tests run"), 2)
+        config.pluginmanager.register(_NoReport(file), "report")
         return
     config.pluginmanager.register(Report(Path(file), selection, watched(config)), "report")

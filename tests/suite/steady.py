@@ -32,6 +32,9 @@ FAILURES = "DATABUS_TEST_FAILURES"
 """Variable that names the file into which a run writes which tests failed, with what was said, and which passed;
 it is not there where the run did not end."""
 
+REPORT = "DATABUS_TEST_REPORT"
+"""Variable that names the file into which a whole run writes its report (`tests.suite.report`)."""
+
 ROOT = Path(__file__).parents[2]
 LIST = ROOT / "docs" / "unsteady.md"
 NO_COMMIT = "no commit"
@@ -156,7 +159,9 @@ def main(arguments: Sequence[str]) -> int:
 
         def run(chosen: Sequence[str]) -> int:
             failures.unlink(missing_ok=True)
-            return child.run([sys.executable, "-c", _RUN, *chosen], ROOT, environment)
+            code = child.run([sys.executable, "-c", _RUN, *chosen], ROOT, environment)
+            environment.pop(REPORT, None)  # one test alone is no run to report
+            return code
 
         at = f"{datetime.now(UTC):%Y-%m-%d %H:%M} {commit()}"
         return steady(arguments, run, failures, LIST, at)

@@ -86,7 +86,9 @@ def without(wanted: OffsetRange, taken: Sequence[OffsetRange]) -> tuple[OffsetRa
 def moved_part(moved: OffsetRange) -> OffsetRange:
     """Return a range without the partitions that it does not move, where there are many; lives of logs stay whole."""
     start, end = moved.start, moved.end
-    if not isinstance(start, KafkaOffsets) or not isinstance(end, KafkaOffsets) or len(end.places()) <= _FEW:
+    if not isinstance(start, KafkaOffsets) or not isinstance(end, KafkaOffsets):
+        return moved
+    if sum(map(len, end.positions.values())) <= _FEW:
         return moved
     kept = _spans(start, end).keys()
     return OffsetRange(_only(start, kept), _only(end, kept))

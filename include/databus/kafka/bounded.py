@@ -8,6 +8,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from databus.kafka.callbacks import fatal_error_raised
+
 
 def bounded(call: Callable[[], Any], seconds: float) -> None:
     """Make a call in a thread of its own and wait for it.
@@ -27,7 +29,8 @@ def bounded(call: Callable[[], Any], seconds: float) -> None:
 
     def run() -> None:
         try:
-            call()
+            with fatal_error_raised():
+                call()
         except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
             raised.append(error)
         finally:

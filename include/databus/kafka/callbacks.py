@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,20 +11,33 @@ from confluent_kafka import KafkaException
 
 @contextmanager
 def fatal_error_raised() -> Iterator[None]:
-    """Raise a client's fatal error, such as a fence, as itself.
+    """Raise a client's fatal error, such as a fence, as itself, and let go of what was at work when it came.
 
     confluent-kafka sets it as an exception from a callback, and goes on with the callbacks that wait; the next one, a
     line for the log, then fails with "SystemError: … returned a result with an exception set", which hides it.
 
+    It also never frees what a callback raised (2.16): with its traceback each fence kept the producer, its threads and
+    the rows that were written for as long as the process lived. So another exception is raised in its place. Where an
+    exception is being handled already, the call belongs into a thread (`bounded`): it would be kept as the context.
+
     Raises:
         KafkaException: the error that was hidden.
     """
+    handled = sys.exc_info()[1]  # the context of whatever is raised below; not ours
     try:
         yield
-    except SystemError as error:
-        hidden: BaseException | None = error
-        while hidden is not None and not isinstance(hidden, KafkaException):
-            hidden = hidden.__cause__ or hidden.__context__
-        if hidden is None:
+    except (KafkaException, SystemError) as error:
+        raised = list(_chain(error, handled))
+        found = next((one for one in raised if isinstance(one, KafkaException)), None)
+        if found is None:
             raise
-        raise hidden from None
+        for one in raised:
+            one.__traceback__ = one.__cause__ = one.__context__ = None
+        raise type(found)(*found.args) from None
+
+
+def _chain(error: BaseException | None, until: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and those behind it, up to one that was there before."""
+    while error is not None and error is not until:
+        yield error
+        error = error.__cause__ or error.__context__

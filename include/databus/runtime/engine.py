@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from databus.core.errors import DatabusError
-from databus.runtime.shared_workers import WorkerSharing, retry_policies
+from databus.runtime.shared_workers import WorkerSharing, retry_policies, unheld
 from databus.runtime.spark_errors import grpc_details
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def connect_session(url: str, identity: str) -> Any:
                 # What builds columns asks the thread's active session for settings; pyspark leaves an earlier one,
                 # which its server may have closed.
                 SparkSession._active_session.session = session  # noqa: SLF001
-                session.client.set_retry_policies(retry_policies())
+                unheld(session.client).set_retry_policies(retry_policies())
                 for name, value in SESSION_CONF.items():
                     session.conf.set(name, value)
             except SparkConnectException as error:

@@ -8,6 +8,7 @@ is cloned from one in which it is off has it off from its beginning.
 
 from __future__ import annotations
 
+import atexit
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -50,7 +51,7 @@ class WorkerSharing:
         if self._model is None:
             return True
         try:
-            self._model.clone(session_id).close()
+            unheld(self._model.clone(session_id)).close()
         except grpc.RpcError as error:
             told = str(error)
             # A server older than 4.1 cannot clone. Whatever else it is, whoever opens the session finds out.
@@ -71,7 +72,7 @@ class WorkerSharing:
         from pyspark.sql.connect.conf import RuntimeConf
 
         for url in self._models:
-            model = SparkConnectClient(connection=url)
+            model = unheld(SparkConnectClient(connection=url))
             model.set_retry_policies(retry_policies())
             try:
                 RuntimeConf(model).set(_ISOLATION, "false")
@@ -82,6 +83,18 @@ class WorkerSharing:
             else:
                 return model
         return None
+
+
+def unheld(client: Any) -> Any:
+    """Return a Connect client without what holds it until the interpreter ends.
+
+    Each asks its server then to clear what it has of ML models, which are never used here: one after the other, and for
+    15 seconds each where the server has gone before.
+    """
+    clears = getattr(client, "_cleanup_ml_cache", None)
+    if clears is not None:
+        atexit.unregister(clears)
+    return client
 
 
 def retry_policies() -> list[Any]:

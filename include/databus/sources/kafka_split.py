@@ -11,18 +11,18 @@ from databus.kafka.client import ClientSettings
 from databus.sources.kafka_fetch import Fetcher, Stretch
 from databus.sources.kafka_topics import KafkaTopics
 from databus.sources.schema_registry.settings import RegistrySettings
+from databus.sources.split_rows import SplitRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka import Message
 
     from databus.rows.image_form import ImageForm
-    from databus.rows.marks import ImageMarks
     from databus.sources.kafka_rows import Decoders, Record
 
 
 @dataclass(frozen=True)
-class KafkaSplit:
+class KafkaSplit(SplitRows):
     """Stretches of partitions in the order of their names; carries the connection, which no repr shows.
 
     Attributes:
@@ -42,20 +42,6 @@ class KafkaSplit:
     client: ClientSettings = field(repr=False)
     flow: str
     registry: RegistrySettings | None = field(default=None, repr=False)
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches of `ROW_COLUMNS`, partition by partition in order of offsets."""
-        from databus.rows.image_form import VARIANT_FORM
-
-        yield from self._rows(VARIANT_FORM)
-
-    def read_text(
-        self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: ImageMarks | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`)."""
-        from databus.rows.image_form import json_form
-
-        yield from self._rows(json_form(columns, marks))
 
     def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
         from databus.rows.emit import emit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,12 @@ from databus.core.offsets import Offset, OffsetRange, SequenceOffset
 from databus.core.plan import SourcePlan
 from databus.sources.mock import Mock
 from databus.sources.mock_rows import commit_ms, mock_tables, transactions
+from databus.sources.split_rows import SplitRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from databus.rows.image_form import ImageForm
-    from databus.rows.marks import ImageMarks
 
 SERVER = "mock"
 _BATCH_ROWS = 20_000
@@ -34,7 +34,7 @@ _ENDLESS = 2**62
 
 
 @dataclass(frozen=True)
-class MockSplit:
+class MockSplit(SplitRows):
     """Transactions first … last, both inclusive, of a mock source.
 
     Attributes:
@@ -46,20 +46,6 @@ class MockSplit:
     options: dict[str, Any]
     first: int
     last: int
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches of `ROW_COLUMNS` in log order."""
-        from databus.rows.image_form import VARIANT_FORM
-
-        yield from self._rows(VARIANT_FORM)
-
-    def read_text(
-        self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: ImageMarks | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`)."""
-        from databus.rows.image_form import json_form
-
-        yield from self._rows(json_form(columns, marks))
 
     def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

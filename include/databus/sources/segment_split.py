@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -13,12 +13,12 @@ from databus.core.errors import DecodeError
 from databus.core.tables import TableSchema
 from databus.sources.claim_rules import ClaimRules
 from databus.sources.row_filters import ALL_ROWS, RowFilters
+from databus.sources.split_rows import SplitRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from databus.rows.image_form import ImageForm
-    from databus.rows.marks import ImageMarks
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SegmentAddress:
 
 
 @dataclass(frozen=True)
-class SegmentSplit:
+class SegmentSplit(SplitRows):
     """Some segments in log order; picklable, without credentials.
 
     Attributes:
@@ -65,25 +65,6 @@ class SegmentSplit:
     definitions: tuple[PinnedDefinition, ...] = ()
     filters: RowFilters = ALL_ROWS
     claims: ClaimRules | None = None
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches of `ROW_COLUMNS` in log order across tables; the same rows at every call.
-
-        Raises:
-            DecodeError: damaged or unsupported bytes, or other rows than were planned; names the position.
-            SourceUnavailableError: a segment is gone from the store.
-        """
-        from databus.rows.image_form import VARIANT_FORM
-
-        yield from self._rows(VARIANT_FORM)
-
-    def read_text(
-        self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: ImageMarks | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`)."""
-        from databus.rows.image_form import json_form
-
-        yield from self._rows(json_form(columns, marks))
 
     def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
         from databus.binlog.segment_store import load_segment

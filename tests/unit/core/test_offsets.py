@@ -97,6 +97,23 @@ def test_mariadb_and_mysql_never_compare() -> None:
     assert here.compare(there) is Ordering.BEFORE
 
 
+_LOGS = st.dictionaries(st.sampled_from("tu"), st.dictionaries(st.integers(0, 2), st.integers(0, 2)), max_size=2)
+_PLACES = st.builds(KafkaOffsets, _LOGS, generations=st.just({}) | _LOGS)
+
+
+@given(_PLACES, _PLACES)
+def test_kafka_places_are_ordered_by_generation_and_offset_of_each_partition(
+    left: KafkaOffsets, right: KafkaOffsets
+) -> None:
+    mine, theirs, zero = left.places(), right.places(), (0, 0)
+    pairs = [(mine.get(place, zero), theirs.get(place, zero)) for place in {*mine, *theirs}]
+    later, earlier = any(a > b for a, b in pairs), any(a < b for a, b in pairs)
+    assert left.compare(right) is {
+        (False, False): Ordering.EQUAL, (True, False): Ordering.AFTER,
+        (False, True): Ordering.BEFORE, (True, True): Ordering.DIVERGED,
+    }[later, earlier]  # fmt: skip
+
+
 def test_kafka_partitions_that_disagree_have_no_order() -> None:
     offset = KafkaOffsets({"t": {0: 5, 1: 5}})
     assert offset.compare(KafkaOffsets({"t": {0: 4, 1: 5}})) is Ordering.AFTER

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
+import logging
 import os
 import shlex
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from databus.binlog import read_file
+from databus.cli.main import main
+from databus.cli.output import ERR
 from databus.core.errors import DecodeError
 from databus.ops.decode import ArrowStreams, DecodedFile, JsonLines, NoOutput, decode_files
 from tests.unit.binlog.log_encoder import Log, int_col
@@ -106,15 +112,40 @@ def command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120, env=wide, **options)
 
 
+@dataclass
+class Here:
+    """The same command in this process: a start takes more than a second of CPU."""
+
+    capfd: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str) -> SimpleNamespace:
+        code: object = 0
+        try:
+            main(["decode", *arguments])
+        except SystemExit as ended:
+            code = ended.code
+        said = self.capfd.readouterr()
+        return SimpleNamespace(returncode=code, stdout=said.out, stderr=said.err)
+
+
+@pytest.fixture
+def here(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
+    monkeypatch.setattr(sys, "argv", ["databus"])
+    monkeypatch.setattr(ERR, "width", 200)
+    monkeypatch.setattr(gc, "set_threshold", lambda *_: None)  # of a process of its own, as the log's form
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    return Here(capfd)
+
+
 def test_the_command_prints_rows_and_the_summary_apart(tmp_path: Path) -> None:
     done = command(str(write(tmp_path, small_log())), "--summary", "json")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 4)
     assert json.loads(done.stderr)["rows"] == 4
 
 
-def test_the_command_names_the_place_of_damage(tmp_path: Path) -> None:
+def test_the_command_names_the_place_of_damage(tmp_path: Path, here: Here) -> None:
     log = small_log()
-    done = command(str(write(tmp_path, log, bytes(log.data[:-3]))), "--output", "none")
+    done = here(str(write(tmp_path, log, bytes(log.data[:-3]))), "--output", "none")
     begin = 4 + log.ends[-2]
     assert done.returncode == 1
     assert f"mysql-bin.000001:{begin}: the log ends inside an event" in done.stderr
@@ -132,39 +163,39 @@ def test_the_command_is_quiet_when_its_reader_leaves(tmp_path: Path) -> None:
     assert (done.returncode, len(done.stdout.splitlines()), done.stderr) == (0, 1, "")
 
 
-def test_the_command_leaves_prepared_rows_out_when_told(tmp_path: Path) -> None:
+def test_the_command_leaves_prepared_rows_out_when_told(tmp_path: Path, here: Here) -> None:
     log = Log().gtid().query("XA COMMIT X'6f6e65',X'',1").transaction(1, "a", [int_col()], [[integer(1, 4)]])
     path = str(write(tmp_path, log))
-    refused = command(path)
+    refused = here(path)
     assert (refused.returncode != 0, "XA PREPARE that lies before" in " ".join(refused.stderr.split())) == (True, True)
-    told = command(path, "--prepared", "elsewhere")
+    told = here(path, "--prepared", "elsewhere")
     assert (told.returncode, len(told.stdout.splitlines())) == (0, 1)
 
 
-def test_the_command_joins_xa_across_files_and_names_what_is_pending(tmp_path: Path) -> None:
+def test_the_command_joins_xa_across_files_and_names_what_is_pending(tmp_path: Path, here: Here) -> None:
     paths = files(tmp_path, *((f"{BASE}{n}", log) for n, log in enumerate(prepared_and_committed(), 1)))
-    whole = command(*map(str, paths))
+    whole = here(*map(str, paths))
     assert [json.loads(line)["after"]["id"] for line in whole.stdout.splitlines()] == [1, 4, 2, 3, 5]
     assert "not resolved" not in whole.stderr
-    pending = command(*map(str, paths[:2]))
+    pending = here(*map(str, paths[:2]))
     assert (pending.returncode, len(pending.stdout.splitlines())) == (0, 2)
     assert "prepared and not resolved, rows held back: X'6f6e65',X'',1" in pending.stderr
 
 
-def test_the_command_takes_definitions(tmp_path: Path) -> None:
+def test_the_command_takes_definitions(tmp_path: Path, here: Here) -> None:
     paths = files(tmp_path, *((f"{BASE}{n}", log) for n, log in enumerate(altered(), 1)))
     script = tmp_path / "schema.sql"
     script.write_text(f"USE `shop`;\n{GIVEN['shop.t']};\n")
-    told = command(*map(str, paths), "--definitions", str(script))
+    told = here(*map(str, paths), "--definitions", str(script))
     rows = [json.loads(line) for line in told.stdout.splitlines()]
     assert [row["after"] for row in rows if row["op"] == "c"][-2:] == [
         {"id": 4, "v": "v4", "n": 7},
         {"id": 5, "w": "v5"},
     ]
-    without = command(*map(str, paths))
+    without = here(*map(str, paths))
     assert (without.returncode, "shop.t is logged without column names" in " ".join(without.stderr.split())) == (
         1,
         True,
     )
-    missing = command(*map(str, paths), "--definitions", str(tmp_path / "nothing.sql"))
+    missing = here(*map(str, paths), "--definitions", str(tmp_path / "nothing.sql"))
     assert missing.returncode == 2

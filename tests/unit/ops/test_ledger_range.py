@@ -164,16 +164,16 @@ def test_the_pages_that_are_read_do_not_grow_with_the_history(
 
     monkeypatch.setattr(page_rows, "_read", counted)
     chain, counts = Chain(place, logs, seed=1), {}
-    for length in (250, 4_000):
+    for length in (250, 2_000):
         chain.grow(length - len(chain.entries))
         services = opened(chain.entries)
         ends = (chain.entries[100].offset, chain.entries[110].offset)
         read = 0
         assert missing(OffsetRange(*ends), spans_over(FLOW, services, OffsetRange(*ends))) == ()
         counts[length] = read
-    # Bisection of sixteen times as many pages takes four steps more, at each end of the range.
-    assert counts[4_000] <= counts[250] + 8
-    assert counts[4_000] < 60
+    # Bisection of eight times as many pages takes three steps more, at each end of the range.
+    assert counts[2_000] <= counts[250] + 6
+    assert counts[2_000] < 60
 
 
 def test_what_cannot_be_searched_is_read_whole(recorder: SqlRecorder, opened: Callable[..., Services]) -> None:

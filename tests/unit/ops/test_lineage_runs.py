@@ -213,20 +213,22 @@ def uuids(told: Told, runs: list[str]) -> list[str]:
 
 
 def test_a_long_backlog_is_sent_in_parts(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = backlog(told, 100)
+    runs = backlog(told, 3 * BACKLOG)
     opened: list[RecordStore] = []
     monkeypatch.setattr(lineage_runs, "RecordStore", lambda url: opened.append(store := RecordStore(url)) or store)
     told.teller.close_left_open("next", lambda _: "success")
     assert len(opened) == 1
     assert len(ended(told)) == BACKLOG == 20
-    for number in range(4):
+    for number in range(2):
         told.teller.close_left_open(f"next{number}", lambda _: "success")
     assert sorted(ended(told)) == sorted(uuids(told, runs))
 
 
-@pytest.mark.parametrize("poisoned", [1, 60])
-def test_windows_that_are_refused_again_and_again_keep_no_other_waiting(told: Told, poisoned: int) -> None:
-    runs = backlog(told, 100)
+@pytest.mark.parametrize(("windows", "poisoned"), [(50, 1), (100, 60)])
+def test_windows_that_are_refused_again_and_again_keep_no_other_waiting(
+    told: Told, windows: int, poisoned: int
+) -> None:
+    runs = backlog(told, windows)
     bad, good = set(uuids(told, runs[:poisoned])), sorted(uuids(told, runs[poisoned:]))
     teller = told.teller
     asked: list[str] = []

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.suite.steady import ROOT
+from tests.unit.suite.inner_run import PYTEST, environment
 
 _TESTS = """
 from confluent_kafka import Consumer, Producer
@@ -22,17 +20,29 @@ def test_one():
     Producer(SETTINGS)
 """
 
+_FREEZES = """
+import gc
+from confluent_kafka import Consumer
+held = []
+def test_other():
+    held.append(Consumer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "group.id": "g"}))
+    gc.collect()
+    gc.freeze()
+"""
+
 
 @pytest.mark.parametrize("processes", [[], ["-n", "1"]], ids=["alone", "in processes"])
 def test_one_that_is_left_open_is_named_with_its_file(tmp_path: Path, processes: list[str]) -> None:
     (tmp_path / "test_left.py").write_text(_TESTS)
-    (tmp_path / "test_other.py").write_text("def test_other(): pass\n")
+    (tmp_path / "test_other.py").write_text(_FREEZES)
+    (tmp_path / "test_third.py").write_text("def test_third(): pass\n")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.suite.clients", "-p", "no:cacheprovider", *processes],
+        [*PYTEST, "-p", "tests.suite.clients", "-p", "no:cacheprovider", *processes],
         cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120,
-        env={n: v for n, v in os.environ.items() if not n.startswith("PYTEST_XDIST")} | {"PYTHONPATH": str(ROOT)},
+        env=environment(),
     )  # fmt: skip
     assert [line for line in done.stdout.splitlines() if "left open" in line] == [
-        "left open: 1 consumer of test_left.py"
+        "left open: 1 consumer of test_left.py",
+        "left open: 1 consumer of test_other.py",
     ], done.stdout + done.stderr
-    assert "2 passed" in done.stdout
+    assert "3 passed" in done.stdout

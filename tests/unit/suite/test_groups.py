@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.suite.groups import group_of, next_group
-from tests.suite.steady import ROOT
+from tests.unit.suite.inner_run import PYTEST, environment
 
 E2E, SERVERS, SPARK, UNIT = (
     "tests/e2e/",
@@ -102,9 +100,9 @@ def run(root: Path, processes: int, room_gib: float = 0) -> list[tuple[str, ...]
     (root / "pytest.ini").write_text("[pytest]\n")
     (root / "conftest.py").write_text(f"from tests.suite import groups\ngroups.ROOM_GIB = {room_gib}\n")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.suite.groups", "--dist=loadscope", "--no-loadscope-reorder",
+        [*PYTEST, "-p", "tests.suite.groups", "--dist=loadscope", "--no-loadscope-reorder",
          "-n", str(processes), "tests"],
-        cwd=root, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=root, check=False, capture_output=True, text=True, env=environment(),
         timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

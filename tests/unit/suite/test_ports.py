@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 
 from tests.ports import AIRFLOW, APART, FIRST, PROCESSES, ports_from
 from tests.suite.steady import ROOT
+from tests.unit.suite.inner_run import PYTEST, environment
 
 EPHEMERAL = 32_768
 """First port of those that the kernel takes for outgoing connections."""
@@ -50,8 +49,8 @@ def test_more_processes_than_ranges_are_refused(tmp_path: Path, monkeypatch: pyt
         ports_from(FIRST)
     (tmp_path / "test_it.py").write_text("def test_it(): pass\n")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.suite.groups", "-n", f"{PROCESSES + 1}", "--dist=loadscope"],
-        cwd=tmp_path, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [*PYTEST, "-p", "tests.suite.groups", "-n", f"{PROCESSES + 1}", "--dist=loadscope"],
+        cwd=tmp_path, check=False, capture_output=True, text=True, env=environment(),
     )  # fmt: skip
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "4 processes: servers have ports for 3 (PROCESSES=3)" in done.stderr

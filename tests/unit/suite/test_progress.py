@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.suite.steady import ROOT
+from tests.unit.suite.inner_run import PYTEST, environment
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
@@ -16,8 +14,8 @@ def test_each_file_is_told_once(tmp_path: Path, processes: str) -> None:
     for name in ("one", "two"):
         (tmp_path / f"test_{name}.py").write_text("def test_it(): pass\ndef test_other(): pass\n")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.suite.progress", "-n", processes],
-        cwd=tmp_path, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [*PYTEST, "-p", "tests.suite.progress", "-n", processes],
+        cwd=tmp_path, check=False, capture_output=True, text=True, env=environment(),
     )  # fmt: skip
     told = [line.split()[-1] for line in done.stdout.splitlines() if "test_" in line and "rootdir" not in line]
     assert sorted(told) == ["test_one.py", "test_two.py"], done.stdout

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.suite.report import FILE, HALVES, KINDS, code, outcome, page
-from tests.suite.steady import ROOT
+from tests.suite.report import HALVES, KINDS, code, outcome, page
+from tests.suite.steady import REPORT, ROOT
+from tests.unit.suite.inner_run import PYTEST, environment
 
 _TESTS = """
 import pytest
@@ -78,12 +77,12 @@ def test_code_that_no_commit_holds_is_told(tmp_path: Path) -> None:
 
 def run(folder: Path, *arguments: str) -> tuple[str, str]:
     """Run the tests of a folder; return what the terminal was told, and the report ("" where there is none)."""
-    (folder / "pytest.ini").write_text("[pytest]\ntestpaths = .\nmarkers = full: f\n")
+    (folder / "pytest.ini").write_text("[pytest]\ntestpaths = .\nmarkers = full: f\nfilterwarnings = error\n")
     file = folder / "report.md"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.suite.report", *arguments],
+        [*PYTEST, "-p", "tests.suite.report", *arguments],
         cwd=folder, check=False, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), FILE: str(file)}, timeout=240,
+        env=environment(**{REPORT: str(file)}), timeout=240,
     )  # fmt: skip
     return done.stdout + done.stderr, file.read_text() if file.exists() else ""
 
@@ -130,6 +129,7 @@ def test_a_run_of_only_some_tests_writes_no_report(tmp_path: Path, arguments: li
     said, report = run(tmp_path, *arguments)
     assert report == "as it was", said
     assert "no report into" in said
+    assert "INTERNALERROR" not in said
 
 
 @pytest.mark.parametrize("how", ["raise KeyboardInterrupt", "assert 0", "import os; os._exit(9)"])
@@ -163,4 +163,4 @@ def test_make_hands_the_report_s_place_over_whatever_it_is_called(tmp_path: Path
     (folder / "Makefile").write_text((ROOT / "Makefile").read_text())
     made = subprocess.run(["make", "-n", "test-full"], cwd=folder, check=True, capture_output=True, text=True)
     words = shlex.split(made.stdout.splitlines()[-1])
-    assert words[:3] == [f"{FILE}={folder}/docs/test_full.md", ".venv/bin/python", "-m"]
+    assert words[:3] == [f"{REPORT}={folder}/docs/test_full.md", ".venv/bin/python", "-m"]

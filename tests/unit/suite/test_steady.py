@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.suite.steady import AT_MOST, FAILURES, ROOT, steady
+from tests.suite.steady import AT_MOST, FAILURES, REPORT, ROOT, steady
+from tests.unit.suite.inner_run import environment
 
 
 class Runs:
@@ -111,7 +111,7 @@ def test_failures_of_a_real_run_are_noted_with_what_was_said_first(tmp_path: Pat
     found = tmp_path / "found.json"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.suite.steady", "-p", "no:cacheprovider", str(tmp_path)],
-        cwd=tmp_path, check=False, capture_output=True, env={"PYTHONPATH": str(ROOT), FAILURES: str(found)},
+        cwd=tmp_path, check=False, capture_output=True, env=environment(**{FAILURES: str(found)}),
     )  # fmt: skip
     assert done.returncode == 1, done.stdout
     told = json.loads(found.read_text())
@@ -144,11 +144,12 @@ def test_a_run_that_was_not_whole_is_not_saved_by_its_unsteady_test(
 
 _ONCE = "from pathlib import Path\ndef first():\n    was = Path(__file__).with_name('was')\n"
 _ONCE += "    now = not was.exists(); was.touch(); return now\n"
+_PLUGINS = ("xdist", "tests.suite.steady", "tests.suite.groups", "tests.suite.report")
 
 
-def run_steady(folder: Path, processes: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_steady(folder: Path, processes: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the tests of a folder as `make test RERUN=1` does."""
-    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     code = (
         "import sys; from pathlib import Path; from tests.suite import steady\n"
         f"steady.ROOT = Path({str(folder)!r}); steady.LIST = steady.ROOT / 'list.md'\n"
@@ -156,10 +157,9 @@ def run_steady(folder: Path, processes: str, **environment: str) -> subprocess.C
     )
     return subprocess.run(
         [sys.executable, "-c", code, "-p", "tests.suite.steady", "-n", processes, "--dist=loadscope",
-         "--no-loadscope-reorder", "--max-worker-restart=0", str(folder)],
+         "--no-loadscope-reorder", "--max-worker-restart=0"],
         cwd=ROOT, check=False, capture_output=True, text=True, timeout=120, errors="backslashreplace",
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p tests.suite.steady -p tests.suite.groups"}
-        | environment,
+        env=environment(PYTEST_ADDOPTS=" ".join(f"-p {plugin}" for plugin in _PLUGINS)) | variables,
     )  # fmt: skip
 
 
@@ -199,13 +199,23 @@ def test_a_process_that_leaves_with_0_is_no_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "environment"),
+    ("said", "variables"),
     [("key \\udc80", {}), ("Größe", {"PYTHONIOENCODING": "ascii"}), ("it", {"PATH": "/nowhere"})],
     ids=["a lone surrogate", "an ASCII terminal", "no git"],
 )
-def test_whatever_was_said_an_unsteady_test_is_listed(tmp_path: Path, said: str, environment: dict[str, str]) -> None:
+def test_whatever_was_said_an_unsteady_test_is_listed(tmp_path: Path, said: str, variables: dict[str, str]) -> None:
     (tmp_path / "test_x.py").write_text(_ONCE + f"def test_one():\n    assert not first(), '{said}'\n")
-    done = run_steady(tmp_path, "0", **environment)
+    done = run_steady(tmp_path, "0", **variables)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "UNSTEADY test_x.py::test_one" in done.stdout
     assert "test_x.py::test_one" in (tmp_path / "list.md").read_text()
+
+
+def test_a_report_is_of_the_whole_run_and_not_of_what_runs_again(tmp_path: Path) -> None:
+    (tmp_path / "test_x.py").write_text(_ONCE + "def test_one():\n    assert not first()\ndef test_two(): pass\n")
+    report = tmp_path / "report.md"
+    done = run_steady(tmp_path, "0", **{REPORT: str(report)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "UNSTEADY test_x.py::test_one" in done.stdout
+    assert "no report into" not in done.stdout
+    assert "* 1 passed, 1 failed," in report.read_text()

@@ -10,6 +10,7 @@ import pytest
 from tests.suite.groups import group_of, seconds_of
 from tests.suite.steady import ROOT
 from tests.suite.tiers import FULL, Full
+from tests.unit.suite.inner_run import environment
 
 CASE = re.compile(r"\[([\w-]+)\]")
 FILE = re.compile(r"[\w/*]*test_[\w*]+\.py")
@@ -77,7 +78,7 @@ def test_the_marker_leaves_out_what_is_listed_and_nothing_else(tmp_path: Path, c
     )
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.suite.tiers", "-p", "no:cacheprovider", *chosen, str(tmp_path)],
-        cwd=tmp_path, check=False, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)},
+        cwd=tmp_path, check=False, capture_output=True, text=True, env=environment(),
     )  # fmt: skip
     assert f"{passed} passed" in done.stdout, done.stdout + done.stderr
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.suite.steady import ROOT
+from tests.unit.suite.inner_run import PYTEST, environment
 
 IN_PROCESSES = ["--dist=loadscope", "--no-loadscope-reorder", "--max-worker-restart=0"]  # as in the Makefile
 
@@ -35,10 +33,9 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the tests of a folder, in groups."""
     (folder / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.suite.whole", "-p", "tests.suite.groups", *arguments],
+        [*PYTEST, "-p", "tests.suite.whole", "-p", "tests.suite.groups", *arguments],
         cwd=folder, check=False, capture_output=True, text=True, timeout=120,
-        # A run of its own: which process of pytest-xdist this one is says nothing there.
-        env={n: v for n, v in os.environ.items() if not n.startswith("PYTEST_XDIST")} | {"PYTHONPATH": str(ROOT)},
+        env=environment(),
     )  # fmt: skip
 
 

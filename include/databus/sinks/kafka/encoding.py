@@ -11,22 +11,9 @@ from databus.sinks import envelope
 from databus.sinks.kafka.spec import Kafka
 from databus.sinks.kafka.topic_names import DDL_TABLE, ILLEGAL, template_parts
 
-COLUMNS = (
-    "topic",
-    "partition",
-    "slot",
-    "key",
-    "value",
-    "tombstone",
-    "event_id",
-    "ts_ms",
-    "database",
-    "table",
-    "file",
-    "position",
-    "ordinal",
-    "part",
-)
+_AS_READ = ("event_id", "ts_ms", "database", "table", "file", "position", "ordinal", "part")
+
+COLUMNS = ("topic", "partition", "slot", "key", "value", "tombstone", *_AS_READ)
 """Columns of the encoded rows: topic string, partition int (NULL for a topic outside the plan), slot int, key and value
 binary, tombstone boolean (a record without a value follows), the others as in `ROW_COLUMNS`."""
 
@@ -48,14 +35,7 @@ def encode(rows: Any, spec: Kafka, plan: Plan) -> Any:
         "key",
         value.cast("binary").alias("value"),
         (deleted & f.col("key").isNotNull() if spec.tombstones else f.lit(False)).alias("tombstone"),
-        "event_id",
-        "ts_ms",
-        "database",
-        "table",
-        "file",
-        "position",
-        "ordinal",
-        "part",
+        *_AS_READ,
     )
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from databus.core.errors import SinkTransactionHangingError, SinkUnavailableError
 from databus.kafka.bounded import bounded
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS = 120_000
 _ABORT_TIMEOUT_S = 1.0
+_ABORT_WITHIN_S = 10.0
 _CAUSE_TIMEOUT_S = 2.0
 _GRACE_S = 1.0
 _KEPT_TIMEOUT_S = 3.0
@@ -225,8 +226,7 @@ class Session:
     def discard(self) -> None:
         """Abort what is open as far as that is possible, and drop the clients."""
         try:
-            with fatal_error_raised():
-                self.producer.abort_transaction(_ABORT_TIMEOUT_S)
+            bounded(lambda: self.producer.abort_transaction(_ABORT_TIMEOUT_S), _ABORT_WITHIN_S)
         except KafkaException as error:
             # Fenced, never begun, or brokers gone: the next init_transactions aborts it all the same.
             log.debug("abort of %s: %s", self.key.transactional_id(self.slot), error)
@@ -311,6 +311,14 @@ class Session:
                 return
 
     def _mapped(self, doing: str, error: KafkaException) -> Exception:
+        # In a thread of its own, as in `discard`: the client keeps what a callback raises, and with it what is being
+        # handled here.
+        with suppress(KafkaException):
+            bounded(lambda: self._await_cause(kafka_error(error)), _CAUSE_TIMEOUT_S + _GRACE_S)
+        name = self.key.transactional_id(self.slot)
+        return sink_error(self.settings.client, f"{doing} as {name}", error, self._seen)
+
+    def _await_cause(self, error: KafkaError) -> None:
         # The cause of a fatal error or a refused login shows in poll() only, raised or by the error callback, and may
         # lag behind the error itself.
         deadline = time.monotonic() + _CAUSE_TIMEOUT_S
@@ -320,7 +328,5 @@ class Session:
                     self.producer.poll(0.05)
             except KafkaException as cause:
                 self._seen(kafka_error(cause))
-            if not self._seen.owes_cause_of(kafka_error(error)) or time.monotonic() > deadline:
+            if not self._seen.owes_cause_of(error) or time.monotonic() > deadline:
                 break
-        name = self.key.transactional_id(self.slot)
-        return sink_error(self.settings.client, f"{doing} as {name}", error, self._seen)

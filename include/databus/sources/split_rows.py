@@ -1,0 +1,40 @@
+"""What a split gives of its rows, whatever it reads them from: images as Spark's VARIANT, or as JSON text."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from databus.rows.image_form import ImageForm
+    from databus.rows.marks import ImageMarks
+
+
+class SplitRows(ABC):
+    """Implements `read` and `read_text` of a split; a subclass reads its rows in a form that it is given."""
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches of `ROW_COLUMNS` in log order, of Kafka partition by partition; the same rows at every call.
+
+        Raises:
+            DecodeError: damaged or unsupported bytes, or other rows than were planned; names the position.
+            SourceUnavailableError: what is to be read is gone, or does not answer.
+        """
+        from databus.rows.image_form import VARIANT_FORM
+
+        yield from self._rows(VARIANT_FORM)
+
+    def read_text(
+        self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: ImageMarks | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `read` with their images as JSON text of the given columns (see `DirectSplit`)."""
+        from databus.rows.image_form import json_form
+
+        yield from self._rows(json_form(columns, marks))
+
+    @abstractmethod
+    def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with their images in this form."""

@@ -101,7 +101,8 @@ class Stretch:
         row_transactions: int64[e], index of the transaction of each captured rows event; n for the one still open.
         row_schemas: int64[e], `schema_id` of its table.
         row_counts: int64[e], its row changes.
-        table_events: indices of transactions that truncate a captured table or change its definition or database.
+        table_events: indices of transactions that truncate a captured table or change its definition or database; a
+            statement of the one still open comes with the stretch in which that ends.
         open: whether a transaction has begun and not ended.
         xa: XA phases among the transactions.
         unlogged: (index of its transaction, statement) of those that change captured rows without row events.
@@ -205,6 +206,7 @@ class LogWalk:
         self._first = True
         self._open = False
         self._open_rows = OpenRows()
+        self._open_statements: list[LoggedStatement] = []
 
     @property
     def tables(self) -> tuple[TableSchema, ...]:
@@ -246,6 +248,7 @@ class LogWalk:
         schemas, counts = self._tables.count(walk.expansion.buffer, walk.rows, walk.slots, f"{self._file}")
         captured = schemas >= 0
         taken_back = self._open_rows.follow(walk.rows, schemas, counts, len(walk.transactions), walk.kept)
+        statements = self._ended_statements(walk)
         return Stretch(
             events[: walk.consumed_bytes],
             pos,
@@ -256,12 +259,19 @@ class LogWalk:
             walk.rows[captured, R_TRANSACTION],
             schemas[captured],
             counts[captured],
-            tuple(sorted({s.transaction for s in walk.statements if self._concerns(s)})),
+            tuple(sorted({s.transaction for s in statements})),
             walk.open,
             walk.xa,
-            [found for logged in walk.statements for found in self._unlogged(logged, walk.transactions)],
+            [found for logged in statements for found in self._unlogged(logged, walk.transactions)],
             taken_back,
         )
+
+    def _ended_statements(self, walk: Walk) -> list[LoggedStatement]:
+        """Return the statements that concern the flow, of the transactions that ended; those of the open one wait."""
+        ended = len(walk.transactions)
+        found = [*self._open_statements, *filter(self._concerns, walk.statements)]
+        self._open_statements = [replace(s, transaction=0) for s in found if s.transaction >= ended]
+        return [s for s in found if s.transaction < ended]
 
     def walked(self, walk: Walk, end: int) -> None:
         """Do nothing; for those who look at what is not captured as well.
@@ -326,7 +336,7 @@ class LogWalk:
     def _unlogged(self, logged: LoggedStatement, ended: Transactions) -> Iterator[tuple[int, UnloggedChange]]:
         """Yield the change that a statement makes to captured tables without row events, if it makes one."""
         at, default = logged.transaction, logged.query.database
-        if not logged.statement.unlogged or at >= len(ended):
+        if not logged.statement.unlogged:
             return
         names = dict.fromkeys((name.database or default, name.table) for name in logged.statement.objects)
         captured = tuple(f"{database}.{table}" for database, table in names if self._capture(database, table))

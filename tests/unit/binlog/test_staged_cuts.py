@@ -1,0 +1,82 @@
+"""What a staged range holds does not depend on how its bytes were received: cut between any two events, it is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from databus.binlog.capture import TableCapture
+from databus.binlog.decode import decode_events
+from databus.binlog.range_staging import RangeBounds
+from databus.binlog.segment_store import SegmentStore, load_segment
+from databus.binlog.segments import RangeIndex
+from databus.binlog.table_batch import TableBatch
+from databus.sources.staged_range import shared_out, source_plan
+from tests.unit.binlog.log_encoder import Log
+from tests.unit.binlog.test_range_staging import COLUMNS, batches, number, stage
+
+SELECTED = "CREATE TABLE `t` (`id` int) START TRANSACTION"
+REPLACED = "CREATE OR REPLACE TABLE `t` (`id` int)"
+CAPTURE = TableCapture(("shop.t",))
+
+
+def log_of_one(kind: str) -> Log:
+    """A transaction with a statement inside, between two others; with or without rows of its own."""
+    log = Log().transaction(8, "u", COLUMNS, [[number(1)]])
+    log.gtid()
+    if "selected" in kind:
+        log.query(SELECTED)
+    else:
+        log.begin().query(REPLACED)
+    if "rows" in kind:
+        log.table_map(9, "t", COLUMNS).rows(30, 9, 1, [[number(5)], [number(6)]])
+    if kind.startswith("statement"):
+        log.query("COMMIT")
+    else:
+        log.xid()
+    return log.transaction(8, "u", COLUMNS, [[number(2)]])
+
+
+def delivered(store: SegmentStore, index: RangeIndex) -> list[str]:
+    """Return the row changes and statements that the tasks of a range read, and check them with what was counted."""
+    found: list[str] = []
+    redefining: set[tuple[str, int]] = set()
+    for segment in [s for group in shared_out(index, 3) for s in group]:
+        rows = 0
+        for item in decode_events(
+            load_segment(store.address(index, segment)), file=segment.file, base_pos=segment.start_pos,
+            tables=CAPTURE, prepared=segment.commits or "elsewhere",
+        ):  # fmt: skip
+            if isinstance(item, TableBatch):
+                found += map(str, item.images["id"].to_pylist())
+                rows += len(item)
+            else:
+                found.append(item.statement)
+                redefining.add((segment.name, item.transaction))
+        assert rows == sum(segment.rows.values())
+    assert len(redefining) == source_plan(index).statements
+    return found
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 1000])
+@pytest.mark.parametrize("kind", ["selected", "selected, rows", "replaced", "replaced, rows", "statement, rows"])
+def test_a_statement_inside_a_transaction_is_planned_wherever_the_receives_end(
+    tmp_path: Path, kind: str, step: int
+) -> None:
+    index, store = stage(tmp_path, batches(log_of_one(kind), step), RangeBounds())
+    assert index is not None
+    plan = source_plan(index)
+    assert (plan.statements, plan.rows, plan.empty) == (1, 2 * ("rows" in kind), False)
+    assert delivered(store, index) == [
+        SELECTED if "selected" in kind else REPLACED,
+        *(["5", "6"] if "rows" in kind else []),
+    ]
+
+
+def test_a_range_without_it_does_not_plan_the_statement_of_the_transaction_still_open(tmp_path: Path) -> None:
+    log = Log().transaction(9, "t", COLUMNS, [[number(1)]])
+    log.gtid().query(SELECTED)
+    index, _ = stage(tmp_path, batches(log, 1000), RangeBounds())
+    assert index is not None
+    assert (source_plan(index).statements, source_plan(index).rows) == (0, 1)

@@ -34,7 +34,7 @@ from databus.binlog.schema_history.definitions import (
     RecordingDefinitions,
 )
 from databus.binlog.segments import FetchedPrepare
-from databus.binlog.statement_scope import subjects_of
+from databus.binlog.statement_scope import as_logged, subjects_of
 from databus.binlog.table_batch import Transactions
 from databus.binlog.walk import LoggedStatement, Walk
 from databus.binlog.walker import Walker
@@ -269,7 +269,8 @@ class LogWalk:
     def _ended_statements(self, walk: Walk) -> list[LoggedStatement]:
         """Return the statements that concern the flow, of the transactions that ended; those of the open one wait."""
         ended = len(walk.transactions)
-        found = [*self._open_statements, *filter(self._concerns, walk.statements)]
+        named = (as_logged(self._capture, logged) for logged in walk.statements)
+        found = [*self._open_statements, *filter(self._concerns, named)]
         self._open_statements = [replace(s, transaction=0) for s in found if s.transaction >= ended]
         return [s for s in found if s.transaction < ended]
 

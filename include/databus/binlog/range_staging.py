@@ -175,7 +175,10 @@ class RangeStager:
             self._xa.pending, self._created_s[self._end[0]],
         )  # fmt: skip
         segments, tables = in_log_order(self._segments, self._walk.tables)
-        return RangeIndex(OffsetRange(start, end), str(self._capture), tables, segments, self._bytes, more)
+        return RangeIndex(
+            OffsetRange(start, end), str(self._capture), tables, segments, self._bytes, more,
+            folds=self._capture.folds,
+        )  # fmt: skip
 
     def pins(self, folder: Path) -> list[PinnedPrepare]:
         """Write the events of what the range prepared and left pending into a folder; after `finish`."""

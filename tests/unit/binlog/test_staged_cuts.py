@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from databus.binlog.capture import TableCapture
 from databus.binlog.decode import decode_events
 from databus.binlog.kept_log import chain_from
 from databus.binlog.kept_segments import KeptSegments
@@ -19,11 +18,10 @@ from databus.core.offsets import BinlogOffset
 from databus.sources.staged_range import shared_out, source_plan
 from tests.unit.binlog.drawn_logs import COLUMNS, DrawnLog
 from tests.unit.binlog.log_encoder import Log
-from tests.unit.binlog.test_range_staging import FILE, batches, number, stage
+from tests.unit.binlog.test_range_staging import CAPTURE, FILE, batches, number, stage
 
 SELECTED = "CREATE TABLE `t` (`id` int) START TRANSACTION"
 REPLACED = "CREATE OR REPLACE TABLE `t` (`id` int)"
-CAPTURE = TableCapture(("shop.t",))
 
 
 def log_of_one(kind: str) -> Log:

@@ -47,17 +47,20 @@ def delivered(store: SegmentStore, index: RangeIndex) -> list[str]:
     redefining: set[tuple[str, int]] = set()
     for segment in [s for group in shared_out(index, 3) for s in group]:
         rows = 0
+        placed: list[tuple[int, int, str]] = []
         for item in decode_events(
             load_segment(store.address(index, segment)), file=segment.file, base_pos=segment.start_pos,
             tables=CAPTURE, prepared=segment.commits or "elsewhere",
         ):  # fmt: skip
             if isinstance(item, TableBatch):
-                found += map(str, item.images["id"].to_pylist())
+                values = map(str, item.images["id"].to_pylist())
+                placed += zip(item.transaction.tolist(), item.ordinal.tolist(), values, strict=True)
                 rows += len(item)
             else:
-                found.append(item.statement)
+                placed.append((item.transaction, item.ordinal, item.statement))
                 redefining.add((segment.name, item.transaction))
         assert rows == sum(segment.rows.values())
+        found += [text for _, _, text in sorted(placed)]
     assert len(redefining) == source_plan(index).statements
     return found
 

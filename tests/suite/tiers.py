@@ -182,6 +182,7 @@ FULL = (
         "a killed task is retried; outages: integration/test_bad_input.py",
     ),
     Full("e2e/test_watch_airflow.py", "", "", "integration/test_watch.py, with Airflow's health as it answers"),
+    Full("integration/test_folded_names.py", "", "mysql", "[mariadb]"),
     Full("integration/test_trace.py", "", "debezium", "[row]"),
     Full("integration/test_trace_mirror.py", "", "debezium", "[row]"),
     Full("integration/test_sink_search_evidence.py", "", "elasticsearch", "[opensearch]; both: test_sink_search.py"),

@@ -23,10 +23,12 @@ class TableCapture:
     Attributes:
         include: patterns of `database.table`; at least one must match.
         exclude: patterns of which none may match.
+        folds: whether the log is of a server with lower_case_table_names, whose statements name tables as typed.
     """
 
     include: tuple[str, ...]
     exclude: tuple[str, ...] = ()
+    folds: bool = False
 
     def __post_init__(self) -> None:
         for pattern in (*self.include, *self.exclude):

@@ -168,6 +168,11 @@ _WEIGHTS = {ord(c): weight for weight, others in _SEVERAL.items() for c in other
 }
 
 
+def lowered(name: str) -> str:
+    """Return the name that a server with lower_case_table_names gives a table: letter by letter, each is one letter."""
+    return name.lower() if name.isascii() else "".join(letter.lower()[0] for letter in name)
+
+
 def as_compared(name: str) -> str:
     """Return the text that is equal for identifiers which a server takes for one; for savepoints, not for tables."""
     return name.translate(_WEIGHTS)

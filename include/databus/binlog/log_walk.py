@@ -34,7 +34,7 @@ from databus.binlog.schema_history.definitions import (
     RecordingDefinitions,
 )
 from databus.binlog.segments import FetchedPrepare
-from databus.binlog.statement_scope import subjects_of
+from databus.binlog.statement_scope import as_logged, subjects_of
 from databus.binlog.table_batch import Transactions
 from databus.binlog.walk import LoggedStatement, Walk
 from databus.binlog.walker import Walker
@@ -101,7 +101,8 @@ class Stretch:
         row_transactions: int64[e], index of the transaction of each captured rows event; n for the one still open.
         row_schemas: int64[e], `schema_id` of its table.
         row_counts: int64[e], its row changes.
-        table_events: indices of transactions that truncate a captured table or change its definition or database.
+        table_events: indices of transactions that truncate a captured table or change its definition or database; a
+            statement of the one still open comes with the stretch in which that ends.
         open: whether a transaction has begun and not ended.
         xa: XA phases among the transactions.
         unlogged: (index of its transaction, statement) of those that change captured rows without row events.
@@ -207,6 +208,7 @@ class LogWalk:
         self._open_rows = OpenRows()
         self.moved = False
         """Whether a statement was met by which captured tables, or all of their database, may have come or gone."""
+        self._open_statements: list[LoggedStatement] = []
 
     @property
     def tables(self) -> tuple[TableSchema, ...]:
@@ -247,9 +249,8 @@ class LogWalk:
         self.walked(walk, pos + walk.consumed_bytes)
         schemas, counts = self._tables.count(walk.expansion.buffer, walk.rows, walk.slots, f"{self._file}")
         captured = schemas >= 0
-        concerning = [s for s in walk.statements if self._concerns(s)]
-        self.moved = self.moved or any(s.statement.moves for s in concerning)
         taken_back = self._open_rows.follow(walk.rows, schemas, counts, len(walk.transactions), walk.kept)
+        statements = self._ended_statements(walk)
         return Stretch(
             events[: walk.consumed_bytes],
             pos,
@@ -260,12 +261,21 @@ class LogWalk:
             walk.rows[captured, R_TRANSACTION],
             schemas[captured],
             counts[captured],
-            tuple(sorted({s.transaction for s in concerning})),
+            tuple(sorted({s.transaction for s in statements})),
             walk.open,
             walk.xa,
-            [found for logged in walk.statements for found in self._unlogged(logged, walk.transactions)],
+            [found for logged in statements for found in self._unlogged(logged, walk.transactions)],
             taken_back,
         )
+
+    def _ended_statements(self, walk: Walk) -> list[LoggedStatement]:
+        """Return the statements that concern the flow, of the transactions that ended; those of the open one wait."""
+        ended = len(walk.transactions)
+        named = (as_logged(self._capture, logged) for logged in walk.statements)
+        found = [*self._open_statements, *filter(self._concerns, named)]
+        self.moved = self.moved or any(s.statement.moves for s in found)
+        self._open_statements = [replace(s, transaction=0) for s in found if s.transaction >= ended]
+        return [s for s in found if s.transaction < ended]
 
     def walked(self, walk: Walk, end: int) -> None:
         """Do nothing; for those who look at what is not captured as well.
@@ -330,7 +340,7 @@ class LogWalk:
     def _unlogged(self, logged: LoggedStatement, ended: Transactions) -> Iterator[tuple[int, UnloggedChange]]:
         """Yield the change that a statement makes to captured tables without row events, if it makes one."""
         at, default = logged.transaction, logged.query.database
-        if not logged.statement.unlogged or at >= len(ended):
+        if not logged.statement.unlogged:
             return
         names = dict.fromkeys((name.database or default, name.table) for name in logged.statement.objects)
         captured = tuple(f"{database}.{table}" for database, table in names if self._capture(database, table))

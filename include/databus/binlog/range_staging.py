@@ -175,7 +175,10 @@ class RangeStager:
             self._xa.pending, self._created_s[self._end[0]],
         )  # fmt: skip
         segments, tables = in_log_order(self._segments, self._walk.tables)
-        return RangeIndex(OffsetRange(start, end), str(self._capture), tables, segments, self._bytes, more)
+        return RangeIndex(
+            OffsetRange(start, end), str(self._capture), tables, segments, self._bytes, more,
+            folds=self._capture.folds,
+        )  # fmt: skip
 
     def pins(self, folder: Path) -> list[PinnedPrepare]:
         """Write the events of what the range prepared and left pending into a folder; after `finish`."""
@@ -191,7 +194,7 @@ class RangeStager:
         """Put the rows of a committed XA transaction between the segments before and behind its XA COMMIT."""
         segment = self._xa.commit(event.xid, CommitPlace.of(piece.transactions, event.transaction))
         if segment is not None:
-            self._end_segment()
+            self._split_segment()
             self._segments.append(segment)
             self._rows += sum(segment.rows.values())
 
@@ -297,12 +300,27 @@ class RangeStager:
 
     def _writing(self, piece: Stretch, begin: int) -> _SegmentWriter:
         if self._writer is None:
-            assert self._file is not None  # noqa: S101 - the walk yields a file before its events
-            # Begun anew here, so that the texts of all segments together take one pass over the GTIDs.
-            gtids = self._gtids.text()
-            self._gtids = ExecutedGtids(self._start.flavor, gtids)
-            self._writer = _SegmentWriter(self._folder, self._file, piece.pos + begin, gtids)
+            self._writer = self._begun(piece.pos + begin)
         return self._writer
+
+    def _begun(self, start_pos: int) -> _SegmentWriter:
+        assert self._file is not None  # noqa: S101 - the walk yields a file before its events
+        # Begun anew here, so that the texts of all segments together take one pass over the GTIDs.
+        gtids = self._gtids.text()
+        self._gtids = ExecutedGtids(self._start.flavor, gtids)
+        return _SegmentWriter(self._folder, self._file, start_pos, gtids)
+
+    def _split_segment(self) -> None:
+        """End the segment at its last boundary; what it has of the next transaction begins the next segment."""
+        writer = self._writer
+        if writer is None or not writer.ended:
+            return
+        tail, plain_bytes = writer.tail(), writer.tail_plain_bytes
+        self._end_segment()
+        if len(tail):
+            self._writer = self._begun(writer.end_pos)
+            self._writer.append(tail)
+            self._writer.plain_bytes = plain_bytes
 
     def _end_segment(self) -> None:
         if self._writer is not None:
@@ -337,8 +355,8 @@ class _SegmentWriter:
             self.file: BinaryIO = open(self._path, "wb", buffering=0, opener=private_opener)  # noqa: SIM115
             self.file.write(file.description)
         self.written = self.plain_bytes = 0
-        self._kept = 0
-        self._end_pos = start_pos
+        self._kept = self._kept_plain = 0
+        self.end_pos = start_pos
         self._stamps: list[Ints] = []
         self.rows: dict[int, int] = {}
         self.table_events: list[int] = []
@@ -356,7 +374,21 @@ class _SegmentWriter:
     def boundary(self, ts_ms: Ints, end_pos: int) -> None:
         """Note that transactions with these commit times end where the file ends now."""
         self._stamps.append(ts_ms)
-        self._kept, self._end_pos = self.written, end_pos
+        self._kept, self._kept_plain, self.end_pos = self.written, self.plain_bytes, end_pos
+
+    @property
+    def ended(self) -> bool:
+        """Whether a transaction ended in it."""
+        return bool(self._stamps)
+
+    @property
+    def tail_plain_bytes(self) -> int:
+        """Size of what lies behind the last boundary if nothing were compressed."""
+        return self.plain_bytes - self._kept_plain
+
+    def tail(self) -> npt.NDArray[np.uint8]:
+        """Return the raw events behind the last boundary."""
+        return np.fromfile(self._path, np.uint8, offset=len(self._log.description) + self._kept)
 
     def staged(self) -> StagedPrepare:
         """Return where the last transaction that was written ends."""
@@ -373,7 +405,7 @@ class _SegmentWriter:
             return None
         stamps = np.concatenate(self._stamps)
         return Segment(
-            self._path.name, self._log.name, self._start_pos, self._end_pos, size, len(stamps),
+            self._path.name, self._log.name, self._start_pos, self.end_pos, size, len(stamps),
             dict(sorted(self.rows.items())),
             int(stamps[0]), int(stamps[-1]), int(stamps.max()), self._log.checksum, tuple(self.table_events),
             min_ts_ms=int(stamps.min()), gtids_before=self._gtids, unlogged=tuple(self.unlogged),

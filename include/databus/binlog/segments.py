@@ -28,7 +28,7 @@ SEGMENT = Form(
     "unlogged",
     part=True,
 )
-RANGE_INDEX = Form("segment index", "range capture tables segments bytes more definitions", "", "")
+RANGE_INDEX = Form("segment index", "range capture tables segments bytes more definitions", "", "", "folds")
 """Version 2 or 3 has a segment of that version: an older databus looks at the version of the index alone."""
 
 TARGET_BYTES = 32 << 20
@@ -119,6 +119,7 @@ class RangeIndex:
         bytes: log bytes of the range.
         more: whether the log went on past the end when it was read.
         definitions: what TABLE_MAP events left open, from which place on; a replay uses exactly these.
+        folds: whether names in statements were folded as it was planned (`TableCapture.folds`); tasks do as it says.
     """
 
     range: OffsetRange
@@ -128,6 +129,7 @@ class RangeIndex:
     bytes: int
     more: bool
     definitions: tuple[PinnedDefinition, ...] = ()
+    folds: bool = False
 
     @property
     def rows(self) -> int:
@@ -156,6 +158,7 @@ class RangeIndex:
                 "bytes": self.bytes,
                 "more": self.more,
                 "definitions": [d.to_json() for d in self.definitions],
+                **({"folds": True} if self.folds else {}),
             },
             at_least=max((segment.get(VERSION, 1) for segment in segments), default=1),
         )
@@ -177,6 +180,7 @@ class RangeIndex:
                 values["bytes"],
                 values["more"],
                 tuple(PinnedDefinition.from_json(d) for d in values.get("definitions", ())),
+                values.get("folds", False),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointFormatError(

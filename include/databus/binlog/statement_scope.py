@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from databus.binlog.capture import TableCapture
+from databus.binlog.identifiers import lowered
+from databus.binlog.statements import ObjectName
 from databus.binlog.walk import LoggedStatement
+
+
+def as_logged(tables: Callable[[str, str], bool], logged: LoggedStatement) -> LoggedStatement:
+    """Return a statement with the names that its tables have in row events."""
+    if not (isinstance(tables, TableCapture) and tables.folds):
+        return logged
+    statement, query = logged.statement, logged.query
+    folded = replace(
+        statement,
+        database=lowered(statement.database),
+        table=lowered(statement.table),
+        objects=tuple(ObjectName(lowered(name.database), lowered(name.table)) for name in statement.objects),
+    )
+    return replace(logged, statement=folded, query=replace(query, database=lowered(query.database)))
 
 
 def subjects_of(tables: Callable[[str, str], bool], logged: LoggedStatement) -> list[tuple[str, str]]:
@@ -17,6 +34,7 @@ def subjects_of(tables: Callable[[str, str], bool], logged: LoggedStatement) -> 
         tables: which tables are captured.
         logged: the statement.
     """
+    logged = as_logged(tables, logged)
     statement, default = logged.statement, logged.query.database
     if statement.empties and not statement.table and isinstance(tables, TableCapture):
         named = dict.fromkeys((name.database or default, name.table) for name in statement.objects)
@@ -39,6 +57,7 @@ def subject_of(tables: Callable[[str, str], bool], logged: LoggedStatement) -> t
     Returns:
         The captured table, or the database with "" where the statement names several tables or none.
     """
+    logged = as_logged(tables, logged)
     statement, default = logged.statement, logged.query.database
     own = statement.database or default, statement.table
     if not isinstance(tables, TableCapture):

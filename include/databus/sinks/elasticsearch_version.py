@@ -60,7 +60,8 @@ _KEY_IN_PARTITIONS = (
     "the newer one: the topic gained partitions, to a number that is no multiple of the former one (keys then move "
     "between the former ones too; let the flow catch up before a topic grows) or while some producers knew the former "
     'ones; its partitioner is not made of the key, or something else writes to the index. With profile="at_least_once" '
-    "the document stays as it is until a newer record of its key comes; otherwise index the topic anew into an index of another name."
+    "the document stays as it is until a newer record of its key comes; otherwise index the topic anew into an "
+    "index of another name."
 )
 
 

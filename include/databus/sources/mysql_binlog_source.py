@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from databus.binlog.capture import TableCapture
@@ -240,7 +241,7 @@ class MysqlBinlogSource:
                     )
                     for s in segments
                 ),
-                self._capture,
+                replace(self._capture, folds=index.folds),
                 index.tables,
                 server,
                 self._spec.decoder,

@@ -156,7 +156,6 @@ class MysqlDefinitions:
         self._full: tuple[str, float] | None = None
         self._history: SchemaHistory | None = None
         self._tried: set[tuple[TableName, str, int]] = set()
-        self._fold: bool | None = None
 
     def begin(self, start: BinlogOffset) -> FollowedDefinitions:
         """Return what a walk from an offset asks.
@@ -167,7 +166,7 @@ class MysqlDefinitions:
             self._history = self._opened(start)
         elif self._history is not None and not _covers(self._history, start):
             self._history = self._seeded(start)
-        fold = self._history is not None and self._folds()
+        fold = self._history is not None and self._server.folds_names
         return FollowedDefinitions(self._capture, self._server.flavor, self._history, fold=fold)
 
     def learn(self, missing: DefinitionMissingError, start: BinlogOffset) -> None:
@@ -221,12 +220,6 @@ class MysqlDefinitions:
             self._history.covered = max(self._history.covered, Place(end.file_number, end.pos))
             self._history.prune()
             self._store().save(self._history)
-
-    def _folds(self) -> bool:
-        if self._fold is None:
-            found = self._server.variables("lower_case_table_names")
-            self._fold = found.get("lower_case_table_names", "0") == "1"
-        return self._fold
 
     def _needed(self) -> bool:
         if self._server.flavor == "mariadb":
@@ -283,7 +276,7 @@ class MysqlDefinitions:
         return found | {d for d in literal if not set(d) & set("*?[")} - SYSTEM_DATABASES
 
     def _statements(self, start: BinlogOffset, head: BinlogOffset) -> list[tuple[Place, str, frozenset[TableName]]]:
-        collected = _Statements(self._server.flavor, self._folds(), [])
+        collected = _Statements(self._server.flavor, self._server.folds_names, [])
         if (start.file, start.pos) == (head.file, head.pos):
             return []
         walk = LogWalk(_NO_TABLES, f"{self._server.place}: {start}", collected)

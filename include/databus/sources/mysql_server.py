@@ -16,7 +16,8 @@ from databus.core.offsets import BinlogOffset, Offset
 
 T = TypeVar("T")
 Flavor = Literal["mysql", "mariadb"]
-_FACTS = ("version", "server_uuid", "server_id")
+_IDENTITY = ("server_uuid", "server_id")
+_FACTS = ("version", "lower_case_table_names", *_IDENTITY)
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,11 @@ class MysqlServer:
     def identity(self) -> str:
         """`server_uuid` of MySQL, `server_id` of MariaDB in text form."""
         return self._fact("server_uuid" if self.flavor == "mysql" else "server_id")
+
+    @property
+    def folds_names(self) -> bool:
+        """Whether names of databases and tables are lower case in row events, and as typed in statements."""
+        return self._fact("lower_case_table_names") != "0"
 
     def binlog(self, offset: Offset) -> BinlogOffset:
         """Return an offset as one of a binlog.
@@ -182,7 +188,7 @@ class MysqlServer:
         if self._facts is None:
             return
         former, self._facts = self._facts, opened.variables(*_FACTS)
-        for name in _FACTS[1:]:
+        for name in _IDENTITY:
             if former.get(name) != self._facts.get(name):
                 raise another_server(self.place, former.get(name, "?"), self._facts.get(name, "?"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from databus.binlog.capture import TableCapture
 from databus.binlog.dump import Dump, DumpRequest
 from databus.binlog.kernels.walk import R_SLOT, R_TRANSACTION
 from databus.binlog.log_walk import FileStart, LogWalk
+from databus.binlog.statement_scope import as_logged
 from databus.binlog.walk import Walk
 from databus.core.errors import DecodeError, OffsetInvalidError, OffsetPurgedError
 from databus.core.offsets import BinlogOffset
@@ -80,7 +82,7 @@ class TableChanges:
     ) -> None:
         head = server.head()
         if _place(head) != _place(start):
-            walk = _TableWalk(start, self._last)
+            walk = _TableWalk(start, self._last, folds=server.folds_names)
             with open_dump(request_after(start, follow=False)) as dump:
                 for batch in dump.batches():
                     for piece in walk.walk(batch):
@@ -100,8 +102,9 @@ class _TableWalk(LogWalk):
         any: where something was changed last of which the log does not say which tables it is of.
     """
 
-    def __init__(self, start: BinlogOffset, last: dict[tuple[str, str], Place]):
+    def __init__(self, start: BinlogOffset, last: dict[tuple[str, str], Place], *, folds: bool):
         super().__init__(_NO_TABLES, str(start))
+        self._named = replace(_NO_TABLES, folds=folds)
         self.file, self.any = start.file, (0, 0)
         self._last, self._reached = last, _place(start)
 
@@ -122,8 +125,8 @@ class _TableWalk(LogWalk):
                 table = walk.slots[int(slot)]
                 self._last[table.database, table.table] = (number, ends[newest])
         for logged in walk.statements:
-            statement, place = logged.statement, (number, ends[min(logged.transaction, len(ends) - 1)])
-            database = statement.database or logged.query.database
+            named, place = as_logged(self._named, logged), (number, ends[min(logged.transaction, len(ends) - 1)])
+            statement, database = named.statement, named.statement.database or named.query.database
             if statement.table and database:
                 self._last[database, statement.table] = place
             else:

@@ -103,8 +103,9 @@ class RangeDumper:
         definitions = self._definitions.begin(start)
         store = self._stores.segments()
         staging = store.stage()
-        walk = LogWalk(self._capture, f"{self._server.place}: {start}", definitions, definitions.of_prepare)
-        stager = RangeStager(staging.folder, walk, self._capture, start, bounds)
+        capture = dataclasses.replace(self._capture, folds=self._server.folds_names)
+        walk = LogWalk(capture, f"{self._server.place}: {start}", definitions, definitions.of_prepare)
+        stager = RangeStager(staging.folder, walk, capture, start, bounds)
         try:
             with kept or self._reading(start, bounds, deadline, staging.folder) as dump:
                 check = ReplacedLogCheck(self._server.place, start, overlaps=bounds.without is not None)

@@ -26,6 +26,7 @@ from tests.unit.binlog.log_encoder import SOURCE, Log, int_col
 
 FILE = "mysql-bin.000007"
 COLUMNS = [int_col()]
+CAPTURE = TableCapture(("shop.t",))
 
 
 def number(value: int) -> bytes:
@@ -53,10 +54,13 @@ def batches(log: Log, step: int, file: str = FILE, pos: int = 4) -> list[Events]
 
 
 def stage(
-    folder: Path, dump: Sequence[Events], bounds: RangeBounds, start: BinlogOffset | None = None
+    folder: Path,
+    dump: Sequence[Events],
+    bounds: RangeBounds,
+    start: BinlogOffset | None = None,
+    capture: TableCapture = CAPTURE,
 ) -> tuple[RangeIndex | None, SegmentStore]:
     start = start or BinlogOffset(FILE, 4, "", "mysql", "uuid")
-    capture = TableCapture(("shop.t",))
     store = SegmentStore(str(folder), "flow", "uuid")
     staging = store.stage()
     walk = LogWalk(capture, str(start))

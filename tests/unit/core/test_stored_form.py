@@ -81,6 +81,9 @@ class TestLowestVersion:
         newest = replace(index, segments=(replace(_SEGMENT, unlogged=(dropped,)),))
         assert (newest.to_json()["v"], newest.to_json()["segments"][0]["v"]) == (3, 3)
         assert RangeIndex.from_json(newest.to_json()) == newest
+        folds = replace(index, folds=True)
+        assert folds.to_json()["v"] == 4
+        assert RangeIndex.from_json(folds.to_json()) == folds
 
     def test_of_a_plan_of_a_sink(self) -> None:
         before = SinkPlan(1, (0,), {"t": 1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from databus.binlog.identifiers import lowered
 from databus.binlog.schema_history.definition import TableName
 from databus.binlog.schema_history.sql_tokens import Token, TokenReader, UndecidedError, items, tokens_of
 from databus.binlog.statements import QueryEvent
@@ -109,14 +110,14 @@ def action_of(query: QueryEvent, flavor: str, *, fold: bool = False) -> Action |
 
 def _folded(action: Action) -> Action:
     def low(name: TableName) -> TableName:
-        return TableName(name.database.lower(), name.table.lower())
+        return TableName(lowered(name.database), lowered(name.table))
 
     if isinstance(action, DropTables):
         return DropTables(tuple(map(low, action.names)))
     if isinstance(action, RenameTables):
         return replace(action, pairs=tuple((low(old), low(new)) for old, new in action.pairs))
     if isinstance(action, Database):
-        return replace(action, name=action.name.lower())
+        return replace(action, name=lowered(action.name))
     if isinstance(action, CreateTable) and action.like is not None:
         return replace(action, name=low(action.name), like=low(action.like))
     return replace(action, name=low(action.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from databus.binlog.identifiers import lowered
 from databus.binlog.schema_history.actions import (
     EVERY_TABLE,
     Action,
@@ -98,7 +99,7 @@ def interpret(
     elif isinstance(action, AlterTable):
         _alter(action, at)
         for fresh in renamed_to(action):
-            to = TableName(fresh.database.lower(), fresh.table.lower()) if fold else fresh
+            to = TableName(lowered(fresh.database), lowered(fresh.table)) if fold else fresh
             _rename(new, state, action.name, to, place)
     return new
 

@@ -1,0 +1,127 @@
+"""What a staged range holds does not depend on how its bytes were received: cut between any two events, it is one."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from databus.binlog.decode import decode_events
+from databus.binlog.kept_log import chain_from
+from databus.binlog.kept_segments import KeptSegments
+from databus.binlog.range_staging import RangeBounds
+from databus.binlog.segment_store import SegmentStore, load_segment
+from databus.binlog.segments import RangeIndex
+from databus.binlog.table_batch import TableBatch
+from databus.core.offsets import BinlogOffset
+from databus.sources.staged_range import shared_out, source_plan
+from tests.unit.binlog.drawn_logs import COLUMNS, DrawnLog
+from tests.unit.binlog.log_encoder import Log
+from tests.unit.binlog.test_range_staging import CAPTURE, FILE, batches, number, stage
+
+SELECTED = "CREATE TABLE `t` (`id` int) START TRANSACTION"
+REPLACED = "CREATE OR REPLACE TABLE `t` (`id` int)"
+
+
+def log_of_one(kind: str) -> Log:
+    """A transaction with a statement inside, between two others; with or without rows of its own."""
+    log = Log().transaction(8, "u", COLUMNS, [[number(1)]])
+    log.gtid()
+    if "selected" in kind:
+        log.query(SELECTED)
+    else:
+        log.begin().query(REPLACED)
+    if "rows" in kind:
+        log.table_map(9, "t", COLUMNS).rows(30, 9, 1, [[number(5)], [number(6)]])
+    if kind.startswith("statement"):
+        log.query("COMMIT")
+    else:
+        log.xid()
+    return log.transaction(8, "u", COLUMNS, [[number(2)]])
+
+
+def delivered(store: SegmentStore, index: RangeIndex) -> list[str]:
+    """Return the row changes and statements that the tasks of a range read, and check them with what was counted."""
+    found: list[str] = []
+    redefining: set[tuple[str, int]] = set()
+    for segment in [s for group in shared_out(index, 3) for s in group]:
+        rows = 0
+        placed: list[tuple[int, int, str]] = []
+        for item in decode_events(
+            load_segment(store.address(index, segment)), file=segment.file, base_pos=segment.start_pos,
+            tables=CAPTURE, prepared=segment.commits or "elsewhere",
+        ):  # fmt: skip
+            if isinstance(item, TableBatch):
+                values = map(str, item.images["id"].to_pylist())
+                placed += zip(item.transaction.tolist(), item.ordinal.tolist(), values, strict=True)
+                rows += len(item)
+            else:
+                placed.append((item.transaction, item.ordinal, item.statement))
+                redefining.add((segment.name, item.transaction))
+        assert rows == sum(segment.rows.values())
+        found += [text for _, _, text in sorted(placed)]
+    assert len(redefining) == source_plan(index).statements
+    return found
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 1000])
+@pytest.mark.parametrize("kind", ["selected", "selected, rows", "replaced", "replaced, rows", "statement, rows"])
+def test_a_statement_inside_a_transaction_is_planned_wherever_the_receives_end(
+    tmp_path: Path, kind: str, step: int
+) -> None:
+    index, store = stage(tmp_path, batches(log_of_one(kind), step), RangeBounds())
+    assert index is not None
+    plan = source_plan(index)
+    assert (plan.statements, plan.rows, plan.empty) == (1, 2 * ("rows" in kind), False)
+    assert delivered(store, index) == [
+        SELECTED if "selected" in kind else REPLACED,
+        *(["5", "6"] if "rows" in kind else []),
+    ]
+
+
+def test_a_range_without_it_does_not_plan_the_statement_of_the_transaction_still_open(tmp_path: Path) -> None:
+    log = Log().transaction(9, "t", COLUMNS, [[number(1)]])
+    log.gtid().query(SELECTED)
+    index, _ = stage(tmp_path, batches(log, 1000), RangeBounds())
+    assert index is not None
+    assert (source_plan(index).statements, source_plan(index).rows) == (0, 1)
+
+
+def told(index: RangeIndex | None, store: SegmentStore) -> object:
+    """Return all that a range tells but for where segments of a wanted size end, and check that they lie end to end."""
+    if index is None:
+        return None
+    pieces = [(s.start_pos, s.end_pos) for s in index.segments if s.commits is None]
+    assert [end for _, end in pieces[:-1]] == [start for start, _ in pieces[1:]]
+    assert (pieces[0][0], pieces[-1][1]) == (Log().position, index.range.end.to_json()["pos"])
+    committed = [s for s in index.segments if s.commits is not None]
+    return source_plan(index), index.tables, committed, delivered(store, index)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_cut_of_a_drawn_log_gives_the_same_range(tmp_path: Path, seed: int) -> None:
+    drawn = DrawnLog(seed)
+    log = drawn.draw()
+    bounds = RangeBounds(
+        max_rows=drawn.random.choice([None, None, 1, 3, 7]), segment_bytes=drawn.random.choice([200, 700, 1 << 20])
+    )
+    whole = told(*stage(tmp_path / "whole", batches(log, 1000), bounds))
+    for step in (1, 2, 3, 5):
+        assert told(*stage(tmp_path / str(step), batches(log, step), bounds)) == whole
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 1000])
+def test_kept_log_goes_on_across_an_xa_commit_wherever_the_receives_end(tmp_path: Path, step: int) -> None:
+    xid = "X'01',X'',1"
+    log = Log().gtid().query(f"XA START {xid}").table_map(9, "t", COLUMNS).rows(30, 9, 1, [[number(1)]])
+    log.query(f"XA END {xid}").add(38, struct.pack("<BIII", 0, 1, 1, 0) + b"\x01")
+    log.transaction(9, "t", COLUMNS, [[number(2)]])
+    commit = log.position
+    log.gtid().query(f"XA COMMIT {xid}").transaction(9, "t", COLUMNS, [[number(3)]])
+    index, store = stage(tmp_path / "staged", batches(log, step), RangeBounds())
+    assert index is not None
+    kept = KeptSegments(str(tmp_path / "kept"), "uuid")
+    kept.keep(Path(store.address(index, index.segments[0]).removeprefix("file://")).parent, index)
+    chain = chain_from(kept.list(), BinlogOffset(FILE, 4, "", "mysql", "uuid"))
+    assert [(s.start_pos, s.end_pos) for s in chain] == [(Log().position, commit), (commit, log.position)]

@@ -37,7 +37,9 @@ LEFT_AGE_S = 86_400.0
 """A range's folder that nobody planned is left from a kill when nothing was written in it for so long."""
 
 _INDEX = "index.json"
-_PINS = "prepared"
+PINS = "prepared"
+"""Folder of the kept copies of prepared transactions."""
+
 _DESCRIPTION = ".json"
 """Ending of the file beside a kept prepare that names its xid and holds what its tables were."""
 
@@ -125,7 +127,7 @@ class SegmentStore:
 
     def pin(self, pin: PinnedPrepare) -> None:
         """Keep the events of a prepared transaction and its tables until `unpin`; replaces a copy that is there."""
-        target = f"{self._home}/{_PINS}/{pin.path.name}"
+        target = f"{self._home}/{PINS}/{pin.path.name}"
         text = json.dumps(PREPARED.write({"xid": pin.xid, "definitions": [d.to_json() for d in pin.definitions]}))
         try:
             if self._local:
@@ -148,7 +150,7 @@ class SegmentStore:
             path: the local file.
             named: whether the copy must name its xid, because the place may be of another server's log.
         """
-        kept = f"{self._home}/{_PINS}/{pinned_name(prepared)}"
+        kept = f"{self._home}/{PINS}/{pinned_name(prepared)}"
         described = self._described(kept)
         if (described or named) and described.get("xid") != prepared.xid:
             return None
@@ -164,7 +166,7 @@ class SegmentStore:
 
     def unpin(self, prepared: PreparedTransaction, *, named: bool = False) -> None:
         """Delete the kept events of a prepared transaction; safe when there are none. Arguments as of `load_pin`."""
-        kept = f"{self._home}/{_PINS}/{pinned_name(prepared)}"
+        kept = f"{self._home}/{PINS}/{pinned_name(prepared)}"
         described = self._described(kept)
         if (described or named) and described.get("xid") != prepared.xid:
             return
@@ -209,7 +211,7 @@ class SegmentStore:
             self._files.invalidate_cache(self._home)
             found = self._files.ls(self._home, detail=True)
             folders = [str(e["name"]).rstrip("/") for e in found if e["type"] == "directory"]
-            ranges = [folder for folder in folders if not folder.endswith(f"/{_PINS}")]
+            ranges = [folder for folder in folders if not folder.endswith(f"/{PINS}")]
             return [folder for folder in ranges if now - self._written_at(folder, now) > LEFT_AGE_S]
         except FileNotFoundError:
             return []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import shutil
 import tempfile
 import uuid
@@ -30,6 +31,8 @@ from databus.core.errors import SourceUnavailableError
 from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 from databus.core.private_files import private_folder, write_private
 from databus.core.stored_form import Form
+
+log = logging.getLogger(__name__)
 
 PREPARED = Form("kept prepare", "xid definitions")
 
@@ -185,9 +188,9 @@ class SegmentStore:
         return PREPARED.read(found) if isinstance(found, dict) else {}
 
     def delete(self, planned: OffsetRange) -> None:
-        """Delete a staged range; safe when it is not there."""
+        """Delete a staged range; safe when it is not there. What cannot be deleted stays for `sweep`."""
         folder = self._folder(planned)
-        with contextlib.suppress(FileNotFoundError):
+        try:
             if not self._local:
                 self._files.rm(folder, recursive=True)
                 return
@@ -195,6 +198,10 @@ class SegmentStore:
             for file in list(Path(folder).iterdir()):
                 file.unlink()
             Path(folder).rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as error:  # somebody writes there; the batch is committed, and nothing needs what is left
+            log.warning("%s is not deleted whole, a later sweep does it: %s", folder, error)
 
     def leftovers(self, now: float) -> Sequence[str]:
         """Return the folders of ranges, staged or published, in which nothing was written for `LEFT_AGE_S`.

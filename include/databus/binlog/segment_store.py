@@ -298,7 +298,8 @@ def servers_with_segments(root: str, flow: str) -> Sequence[str]:
     except OSError as error:
         raise unusable(f"{path.rstrip('/')}/{flow}", error) from error
     folders = (str(entry["name"]) for entry in found if entry["type"] == "directory")
-    return sorted(name.rstrip("/").rpartition("/")[2] for name in folders)
+    names = (name.rstrip("/").rpartition("/")[2] for name in folders)
+    return sorted(name for name in names if not name.startswith("."))
 
 
 _IN_MEMORY_BYTES = 64 << 20

@@ -16,7 +16,7 @@ import fsspec.core
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
-from databus.core.protocols import Source
+from databus.core.protocols import Source, StagingSource
 from databus.runtime.context import FlowSession
 
 
@@ -57,7 +57,8 @@ def _staged_beside(flow: str, root: str, opened: Callable[[str], Source]) -> Ite
         yield source
     finally:
         source.close()
-        files, path = fsspec.core.url_to_fs(root)
-        # What cannot be deleted now goes with the flow's next sweep.
-        with suppress(OSError):
-            files.rm(f"{path.rstrip('/')}/{name}", recursive=True)
+        if isinstance(source, StagingSource):
+            files, path = fsspec.core.url_to_fs(root)
+            # What cannot be deleted now goes with the flow's next sweep.
+            with suppress(OSError):
+                files.rm(f"{path.rstrip('/')}/{name}", recursive=True)

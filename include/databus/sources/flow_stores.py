@@ -118,6 +118,7 @@ class FlowStores:
         found = [(store, store.unplanned(store.leftovers(time.time()), needed.ranges)) for store in stores]
         return [(store, folders) for store, folders in found if folders]
 
-    def history(self) -> HistoryStore:
-        """Return the store of its tables' definitions; a backfill of a flow knows the tables as the flow does."""
-        return HistoryStore(self._root, self._flow.partition(".")[0], self._server.identity)
+    def histories(self) -> Sequence[HistoryStore]:
+        """Return the stores of its tables' definitions: those that the flow lends who reads beside it, its own last."""
+        lent = [HistoryStore(self._root, name, self._server.identity, lent=True) for name in self._lenders]
+        return [*lent, HistoryStore(self._root, self._flow, self._server.identity)]

@@ -74,7 +74,7 @@ class MysqlBinlogSource:
         self._former_places = FormerPlaces(self._server, self._positions)
         self._stores = FlowStores(self._server, context.settings.segment_store, context.flow, context.staged)
         self._relay = SegmentRelay(self._server, context.settings)
-        definitions = MysqlDefinitions(self._server, self._capture, self._stores.history, self._logs_after)
+        definitions = MysqlDefinitions(self._server, self._capture, self._stores.histories, self._logs_after)
         self._ranges = RangeDumper(self._dumps, self._capture, self._relay, self._stores, definitions)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
         self._at_head = self._redefined = False

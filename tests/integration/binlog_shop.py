@@ -95,6 +95,7 @@ class Shop:
 
     def open(self, tables: tuple[str, ...] = (), **options: Any) -> MysqlBinlogSource:
         flow, turns = options.pop("flow", self.name), options.pop("dump_turns", None)
+        staged = options.pop("staged", "")
         spec = MysqlBinlog(
             conn_id="shop",
             tables=tables or (f"{self.name}.*",),
@@ -102,7 +103,7 @@ class Shop:
             **options,
         )
         settings = Settings("test", str(self.folder / "segments"), "", self.keep)
-        context = FlowContext(flow, settings, dump_turns=turns)
+        context = FlowContext(flow, settings, dump_turns=turns, staged=staged)
         source = spec.open(Connections(self.connection), context)
         assert isinstance(source, MysqlBinlogSource)
         return source

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import shutil
 import tempfile
 import uuid
@@ -31,13 +32,17 @@ from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 from databus.core.private_files import private_folder, write_private
 from databus.core.stored_form import Form
 
+log = logging.getLogger(__name__)
+
 PREPARED = Form("kept prepare", "xid definitions")
 
 LEFT_AGE_S = 86_400.0
 """A range's folder that nobody planned is left from a kill when nothing was written in it for so long."""
 
 _INDEX = "index.json"
-_PINS = "prepared"
+PINS = "prepared"
+"""Folder of the kept copies of prepared transactions."""
+
 _DESCRIPTION = ".json"
 """Ending of the file beside a kept prepare that names its xid and holds what its tables were."""
 
@@ -125,7 +130,7 @@ class SegmentStore:
 
     def pin(self, pin: PinnedPrepare) -> None:
         """Keep the events of a prepared transaction and its tables until `unpin`; replaces a copy that is there."""
-        target = f"{self._home}/{_PINS}/{pin.path.name}"
+        target = f"{self._home}/{PINS}/{pin.path.name}"
         text = json.dumps(PREPARED.write({"xid": pin.xid, "definitions": [d.to_json() for d in pin.definitions]}))
         try:
             if self._local:
@@ -148,7 +153,7 @@ class SegmentStore:
             path: the local file.
             named: whether the copy must name its xid, because the place may be of another server's log.
         """
-        kept = f"{self._home}/{_PINS}/{pinned_name(prepared)}"
+        kept = f"{self._home}/{PINS}/{pinned_name(prepared)}"
         described = self._described(kept)
         if (described or named) and described.get("xid") != prepared.xid:
             return None
@@ -164,7 +169,7 @@ class SegmentStore:
 
     def unpin(self, prepared: PreparedTransaction, *, named: bool = False) -> None:
         """Delete the kept events of a prepared transaction; safe when there are none. Arguments as of `load_pin`."""
-        kept = f"{self._home}/{_PINS}/{pinned_name(prepared)}"
+        kept = f"{self._home}/{PINS}/{pinned_name(prepared)}"
         described = self._described(kept)
         if (described or named) and described.get("xid") != prepared.xid:
             return
@@ -183,9 +188,9 @@ class SegmentStore:
         return PREPARED.read(found) if isinstance(found, dict) else {}
 
     def delete(self, planned: OffsetRange) -> None:
-        """Delete a staged range; safe when it is not there."""
+        """Delete a staged range; safe when it is not there. What cannot be deleted stays for `sweep`."""
         folder = self._folder(planned)
-        with contextlib.suppress(FileNotFoundError):
+        try:
             if not self._local:
                 self._files.rm(folder, recursive=True)
                 return
@@ -193,6 +198,10 @@ class SegmentStore:
             for file in list(Path(folder).iterdir()):
                 file.unlink()
             Path(folder).rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as error:  # somebody writes there; the batch is committed, and nothing needs what is left
+            log.warning("%s is not deleted whole, a later sweep does it: %s", folder, error)
 
     def leftovers(self, now: float) -> Sequence[str]:
         """Return the folders of ranges, staged or published, in which nothing was written for `LEFT_AGE_S`.
@@ -209,7 +218,7 @@ class SegmentStore:
             self._files.invalidate_cache(self._home)
             found = self._files.ls(self._home, detail=True)
             folders = [str(e["name"]).rstrip("/") for e in found if e["type"] == "directory"]
-            ranges = [folder for folder in folders if not folder.endswith(f"/{_PINS}")]
+            ranges = [folder for folder in folders if not folder.endswith(f"/{PINS}")]
             return [folder for folder in ranges if now - self._written_at(folder, now) > LEFT_AGE_S]
         except FileNotFoundError:
             return []
@@ -289,7 +298,8 @@ def servers_with_segments(root: str, flow: str) -> Sequence[str]:
     except OSError as error:
         raise unusable(f"{path.rstrip('/')}/{flow}", error) from error
     folders = (str(entry["name"]) for entry in found if entry["type"] == "directory")
-    return sorted(name.rstrip("/").rpartition("/")[2] for name in folders)
+    names = (name.rstrip("/").rpartition("/")[2] for name in folders)
+    return sorted(name for name in names if not name.startswith("."))
 
 
 _IN_MEMORY_BYTES = 64 << 20

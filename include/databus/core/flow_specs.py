@@ -31,12 +31,14 @@ class FlowContext:
         settings: the installation's settings.
         server_ids: leases replication server ids; None where the source needs none.
         dump_turns: gives turns to dump a server's log; None where each flow dumps for itself.
+        staged: name under which a source stages what it reads, FLOW.SOMETHING of who only looks; "" for the flow's own.
     """
 
     flow: str
     settings: Settings
     server_ids: ServerIds | None = None
     dump_turns: DumpTurns | None = None
+    staged: str = ""
 
 
 class ServerIds(Protocol):

@@ -120,8 +120,12 @@ class Source(Protocol):
         """Cut a planned range into at most about `count` pieces in log order; together they are the whole range."""
         ...
 
+    def discard(self, plan: SourcePlan) -> None:
+        """Drop what was staged for a range; it can be planned or opened again, by this flow or by a sink behind."""
+        ...
+
     def release(self, plan: SourcePlan) -> None:
-        """Drop what was staged for a committed range."""
+        """Discard a committed range, and drop what only ranges up to its end need; no sink stands before its end."""
         ...
 
     def lag(self, committed: Offset) -> Lag:
@@ -200,6 +204,10 @@ class StagedPlans(Protocol):
 
     def in_flight(self) -> Collection[OffsetRange]:
         """Return the ranges of all plans of the flow that are in flight, those of sinks behind included."""
+        ...
+
+    def places(self) -> Collection[Offset] | None:
+        """Return where the flow and its sinks behind stand, and both ends of their plans in flight; None at first."""
         ...
 
     def beside(self, name: str) -> Needed | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +18,7 @@ from databus.rows.selection import matches
 from databus.runtime.context import Services
 from databus.runtime.direct import image_columns
 from databus.runtime.image_checks import without_rows
+from databus.runtime.look import look
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +86,7 @@ def changed_rows(
     types: dict[str, str] = {}
     seen = 0
     context = FlowContext(flow.name, services.settings, services.server_ids, services.dump_turns)
-    with closing(flow.source.open(services.connections, context)) as source:
+    with look(flow, services.connections, context) as source:
         for batch, changes in zip(batches, by_batch, strict=True):
             if not changes:
                 continue
@@ -102,7 +102,7 @@ def changed_rows(
                     if left <= 0:
                         break
             finally:
-                source.release(planned)
+                source.discard(planned)
     return ChangedRows(_frame(rows, types), share >= 1, total)
 
 

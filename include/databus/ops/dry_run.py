@@ -12,6 +12,7 @@ from databus.core.report import CheckResult
 from databus.runtime import check, counts
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.dispatch import taken_by
+from databus.runtime.look import looking
 from databus.runtime.read import read
 from databus.runtime.transform import transform
 
@@ -49,7 +50,7 @@ def dry_run(flow: Flow, services: Services, spark: Any, identity: RunIdentity) -
     """Count what the next batch would do; takes no lease, makes no topic or index, moves nothing."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    with open_session(flow, services, spark, identity) as session:
+    with open_session(flow, services, spark, identity) as opened, looking(opened) as session:
         checkpoint = services.store.load(flow.name)
         start = checkpoint.offset if checkpoint else session.source.start_offset()
         planned = session.source.plan(start, flow.batching)
@@ -67,7 +68,6 @@ def dry_run(flow: Flow, services: Services, spark: Any, identity: RunIdentity) -
             mine = (F.col(check.STATE) == "dispatched") & column
             columns += [c.alias(f"{position}s{n}") for n, c in enumerate(counts.sink_aggregates(names, mine))]
         found = {str(k): int(v) for k, v in checked.agg(*columns).collect()[0].asDict().items()}
-        session.source.release(planned)
     given = {
         sink: {name: found[f"{position}s{n}"] for n, name in enumerate(names) if found[f"{position}s{n}"]}
         for position, sink in enumerate(taken)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any
-
-import fsspec.core
+from collections.abc import Sequence
 
 from databus.core.counts import STATEMENTS
 from databus.core.errors import (
@@ -23,6 +19,7 @@ from databus.core.ledger import Span, SpanState
 from databus.core.offsets import OffsetRange
 from databus.core.protocols import Source
 from databus.runtime.context import Services
+from databus.runtime.look import look
 
 _NOT_THERE = (OffsetPurgedError, SourceDivergedError, SchemaUnknownError)
 
@@ -46,7 +43,8 @@ def log_evidence(flow: Flow, services: Services, spans: Sequence[Span], other: f
     same: list[int] = []
     left_out: dict[str, list[int]] = {}
     problems: list[str] = []
-    with _opened(flow, services) as source:
+    context = FlowContext(flow.name, services.settings, services.server_ids)
+    with look(flow, services.connections, context) as source:
         for span in wanted:
             try:
                 found, compacted = _differences(source, span)
@@ -82,7 +80,7 @@ def _differences(source: Source, span: Span) -> tuple[list[str], bool]:
                 )
                 rows.update(STATEMENTS if schema < 0 else f"{database}.{table}" for schema, database, table in names)
     finally:
-        source.release(planned)
+        source.discard(planned)
     lines, fewer = [], False
     for table in sorted({*rows, *span.tables}):
         counted = span.tables[table].read if table in span.tables else 0
@@ -93,20 +91,6 @@ def _differences(source: Source, span: Span) -> tuple[list[str], bool]:
     if span.bytes is not None and planned.bytes != span.bytes and not fewer:
         lines.append(f"the log holds {planned.bytes} bytes, the ledger counts {span.bytes}")
     return lines, fewer
-
-
-@contextmanager
-def _opened(flow: Flow, services: Services) -> Iterator[Source]:
-    """Open the source with a segment folder of its own: what a run has staged and pinned is not touched."""
-    name = f"{flow.name}.ledger"
-    source: Any = flow.source.open(services.connections, FlowContext(name, services.settings, services.server_ids))
-    try:
-        yield source
-    finally:
-        source.close()
-        files, root = fsspec.core.url_to_fs(services.settings.segment_store)
-        with suppress(FileNotFoundError):
-            files.rm(f"{root.rstrip('/')}/{name}", recursive=True)
 
 
 def _ranges(batches: Sequence[int]) -> str:

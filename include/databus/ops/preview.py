@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from databus.core.resuming import resumed
 from databus.ops.row_lines import plain_rows
 from databus.ops.targets import named
 from databus.runtime.context import Services
+from databus.runtime.look import look
 from databus.runtime.routing import outputs_of
 
 
@@ -48,7 +49,7 @@ def preview(flow: Flow, services: Services) -> Preview:
         start = checkpoint.offset if checkpoint else source.start_offset()
         proposed = resumed(source, pending.range) if pending else source.plan(start, flow.batching)
         if proposed is not None and pending is None:
-            source.release(proposed)
+            source.discard(proposed)
     tables = proposed.tables if proposed else ()
     outputs = {s.sink_name: tuple(dict.fromkeys(r for _, r in outputs_of(flow, s, tables))) for s in flow.sinks}
     profiles = {s.sink_name: str(s.profile) for s in flow.sinks if hasattr(s, "profile")}
@@ -81,7 +82,7 @@ def peek(flow: Flow, services: Services, start: str | None, rows: int) -> Iterat
                 left -= 1
                 if left == 0:
                     break
-            source.release(proposed)
+            source.discard(proposed)
             at = proposed.range.end
 
 
@@ -91,10 +92,5 @@ def _rows(source: Source, proposed: SourcePlan) -> Iterator[dict[str, Any]]:
             yield from plain_rows(batch)
 
 
-@contextmanager
-def _opened(flow: Flow, services: Services) -> Iterator[Source]:
-    source = flow.source.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
-    try:
-        yield source
-    finally:
-        source.close()
+def _opened(flow: Flow, services: Services) -> AbstractContextManager[Source]:
+    return look(flow, services.connections, FlowContext(flow.name, services.settings, services.server_ids))

@@ -26,6 +26,7 @@ from databus.ops.targets import ALL_HISTORY
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.closing import close_unwritten, open_again
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
+from databus.runtime.look import looking
 from databus.runtime.replay import Replayed, pinned_sinks, reopened, replay
 
 if TYPE_CHECKING:
@@ -96,7 +97,11 @@ def replay_rows(
     except LeaseBusyError as error:
         raise LeaseBusyError(f"another replay of flow {flow.name} runs: {error.message}", hint=error.hint) from error
     try:
-        with open_session(flow, services, spark, identity) as session, held_rows(flow, services) as rows:
+        with (
+            open_session(flow, services, spark, identity) as opened,
+            looking(opened) as session,
+            held_rows(flow, services) as rows,
+        ):
             work = _Replays(session, services, lease, rows, said)
             done = work.finish()
             for page in rows.pages(replace(wanted, state=HeldState.HELD)):

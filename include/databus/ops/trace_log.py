@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import Any
-
-import fsspec.core
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange
-from databus.core.protocols import Source
 from databus.core.settings import Settings
 from databus.core.trace import Change, log_number
 from databus.records.batch_record import BatchRecord
+from databus.runtime.look import look
 
 MOST_ROWS = 1_000
 """Of one transaction; of a larger one the first are told."""
@@ -42,7 +38,7 @@ def rows_of_log(
         SourceUnavailableError: the server does not answer.
     """
     found: list[Change] = []
-    with _opened(flow, connections, settings) as source:
+    with look(flow, connections, FlowContext(flow.name, settings)) as source:
         planned = source.reopen(OffsetRange(batch.start, batch.end))
         try:
             for split in source.splits(planned, 1):
@@ -55,7 +51,7 @@ def rows_of_log(
                         if len(found) >= MOST_ROWS:
                             return found
         finally:
-            source.release(planned)
+            source.discard(planned)
     return found
 
 
@@ -85,16 +81,3 @@ def _change(row: dict[str, Any]) -> Change:
         key=None if key is None else key.decode("utf-8", "replace"),
         ts_ms=row["ts_ms"],
     )
-
-
-@contextmanager
-def _opened(flow: Flow, connections: ConnectionSource, settings: Settings) -> Iterator[Source]:
-    name = f"{flow.name}.trace"
-    source: Source = flow.source.open(connections, FlowContext(name, settings, None))
-    try:
-        yield source
-    finally:
-        source.close()
-        files, root = fsspec.core.url_to_fs(settings.segment_store)
-        with suppress(FileNotFoundError):
-            files.rm(f"{root.rstrip('/')}/{name}", recursive=True)

@@ -57,7 +57,7 @@ class _Between:
             return proposed
         shorter = self._exactly(OffsetRange(after, end))
         if proposed is not None:
-            self._source.release(proposed)
+            self._source.discard(proposed)
         return shorter
 
     def lag(self, committed: Offset) -> Lag:

@@ -61,7 +61,7 @@ class FlowSession:
         sinks: open sinks by name, in the flow's order; in a view, those that the view moves rows to.
         every_sink: all sinks of the flow: which rows are dispatched is decided by them, whichever a view moves rows to.
         reopen_sink: opens a further client of a sink, for another thread.
-        reopen_source: opens the source once more, under a flow name whose staged segments are nobody else's.
+        reopen_source: opens the source once more, with a name under which it stages what is nobody else's.
         split: whether some sink is behind, so that batch numbers are drawn from all of the flow's plans.
         register: what tells holders apart while ZooKeeper is away; None unless the flow goes on then.
         replays: whether all it moves may have been moved before, and sinks may hold newer rows.
@@ -196,7 +196,7 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
             return next(s for s in flow.sinks if s.sink_name == name).open(services.connections, context)
 
         def reopen_source(name: str) -> Source:
-            return flow.source.open(services.connections, replace(context, flow=name))
+            return flow.source.open(services.connections, replace(context, staged=name))
 
         return FlowSession(
             flow=flow,

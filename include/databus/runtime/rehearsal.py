@@ -42,13 +42,13 @@ def rehearse(session: FlowSession, job: LiveJob) -> int:
         try:
             return sum(job.call(_encode, task) for task in _tasks(session, checkpoint, source, planned))
         finally:
-            source.release(planned)
+            source.discard(planned)
 
 
 def _newest(source: Source, after: Offset) -> SourcePlan | None:
     planned = source.plan(after, _A_FEW)
     if planned is not None and planned.empty:
-        source.release(planned)
+        source.discard(planned)
         return None
     return planned
 

@@ -72,7 +72,7 @@ def reopened(session: FlowSession, planned: Any) -> Iterator[SourcePlan]:
     try:
         yield source
     finally:
-        session.source.release(source)
+        session.source.discard(source)
 
 
 def pinned_sinks(session: FlowSession, source: SourcePlan, marks: Mapping[str, Sequence[int]]) -> dict[str, SinkPlan]:

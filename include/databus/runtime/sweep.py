@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from databus.core.backfill import piece_of
 from databus.core.checkpoint_store import CheckpointStore
 from databus.core.errors import DatabusError, LeaseBusyError
-from databus.core.offsets import OffsetRange, Ordering
+from databus.core.offsets import Offset, OffsetRange, Ordering
 from databus.core.protocols import Needed, StagingSource
 from databus.runtime.context import FlowSession
 from databus.runtime.zookeeper_loss import is_detached
@@ -41,6 +41,14 @@ class _Plans:
 
     def in_flight(self) -> list[OffsetRange]:
         return _planned(self._session.store, self._session.flow.name)
+
+    def places(self) -> list[Offset] | None:
+        flow, store = self._session.flow.name, self._session.store
+        stands = [view.load(flow) for view in _views(store, flow)]
+        if any(checkpoint is None for checkpoint in stands):
+            return None
+        ends = [place for planned in self.in_flight() for place in (planned.start, planned.end)]
+        return [*(checkpoint.offset for checkpoint in stands if checkpoint is not None), *ends]
 
     def beside(self, name: str) -> Needed | None:
         """Return what a piece of a backfill needs until it is done; rehearsals and looks at the log need nothing."""
@@ -74,6 +82,9 @@ class _Plans:
 
 
 def _planned(store: CheckpointStore, name: str) -> list[OffsetRange]:
-    views = [store, *(store.of_sink(sink) for sink in store.sinks_behind(name))]
-    plans = [view.pending_plan(name) for view in views]
+    plans = [view.pending_plan(name) for view in _views(store, name)]
     return [plan.range for plan in plans if plan is not None]
+
+
+def _views(store: CheckpointStore, name: str) -> list[CheckpointStore]:
+    return [store, *(store.of_sink(sink) for sink in store.sinks_behind(name))]

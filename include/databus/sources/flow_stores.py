@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from databus.binlog.kept_prepares import KeptPrepares
 from databus.binlog.schema_history.store import HistoryStore
 from databus.binlog.segment_store import SegmentStore, servers_with_segments
+from databus.binlog.segments import RangeIndex
 from databus.binlog.staged_beside import StagedBeside
+from databus.core.offsets import OffsetRange
 from databus.core.protocols import StagedPlans
 from databus.sources.mysql_server import MysqlServer
 
@@ -19,17 +22,22 @@ _MOST_BESIDE = 50
 
 
 class FlowStores:
-    """The flow's folders in the segment store; opened when first needed."""
+    """The flow's folders in the segment store; opened when first needed.
 
-    def __init__(self, server: MysqlServer, root: str, flow: str):
+    Who reads beside the flow (a piece of a backfill, a look) has folders of its own, and reads what the flow keeps.
+    """
+
+    def __init__(self, server: MysqlServer, root: str, flow: str, staged: str = ""):
         """Prepare; nothing is opened.
 
         Args:
             server: the server whose log the flow reads.
             root: the installation's segment store.
             flow: flow name; of a backfill FLOW.BACKFILL.
+            staged: name of the folders; "" for the flow's name.
         """
-        self._server, self._root, self._flow = server, root, flow
+        self._server, self._root, self._flow = server, root, staged or flow
+        self._lenders = tuple(n for n in dict.fromkeys((flow, flow.partition(".")[0])) if n != self._flow)
         self._segments: dict[str, SegmentStore] = {}
 
     def segments(self, server: str = "") -> SegmentStore:
@@ -44,21 +52,45 @@ class FlowStores:
         known = servers_with_segments(self._root, self._flow)
         return [self.segments(server) for server in known if server != self._server.identity]
 
+    def staged_by_flow(self, planned: OffsetRange, server: str) -> RangeIndex | None:
+        """Return what the flow beside which this one reads has staged of a range, None when it has not all."""
+        found = (SegmentStore(self._root, name, server).find(planned) for name in self._lenders)
+        return next((index for index in found if index is not None), None)
+
+    def copies(self) -> Iterator[tuple[SegmentStore, bool]]:
+        """Yield the stores that may keep a prepared transaction, and whether one is of a former server."""
+        names, here = (self._flow, *self._lenders), self._server.identity
+        yield from ((SegmentStore(self._root, name, here), False) for name in names)
+        for name in names:
+            others = (server for server in servers_with_segments(self._root, name) if server != here)
+            yield from ((SegmentStore(self._root, name, server), True) for server in others)
+
     def sweep(self, plans: StagedPlans) -> None:
         """Delete ranges that a kill left and nobody planned; only under the flow's lease.
 
-        What pieces of its backfills, rehearsals and looks at the log left beside its folder goes too.
+        What pieces of its backfills, rehearsals and looks at the log left beside its folder goes too, and copies of
+        prepared transactions that neither the flow nor a sink behind can need.
 
         Args:
             plans: tells what is planned; asked only where something is left.
         """
-        stores = [self.segments(server) for server in servers_with_segments(self._root, self._flow)]
+        servers = servers_with_segments(self._root, self._flow)
+        stores = [self.segments(server) for server in servers]
         left = [(store, found) for store in stores if (found := store.leftovers(time.time()))]
         kept = plans.in_flight() if left else ()
         for store, found in left:
             for folder in store.sweep(found, kept):
                 log.info("flow %s: %s was left by a kill and is in no plan: deleted", self._flow, folder)
+        self._sweep_copies(servers, plans)
         self._sweep_beside(plans)
+
+    def _sweep_copies(self, servers: Sequence[str], plans: StagedPlans) -> None:
+        kept = [KeptPrepares(self._root, self._flow, server) for server in servers]
+        old = [(copies, names) for copies in kept if (names := copies.old(time.time()))]
+        places = plans.places() if old else None
+        for copies, names in old if places is not None else ():
+            for name in copies.sweep(names, places or ()):
+                log.info("flow %s: no place names the prepared transaction %s any more: deleted", self._flow, name)
 
     def _sweep_beside(self, plans: StagedPlans) -> None:
         beside, cleared = StagedBeside(self._root, self._flow), 0
@@ -86,6 +118,7 @@ class FlowStores:
         found = [(store, store.unplanned(store.leftovers(time.time()), needed.ranges)) for store in stores]
         return [(store, folders) for store, folders in found if folders]
 
-    def history(self) -> HistoryStore:
-        """Return the store of its tables' definitions; a backfill of a flow knows the tables as the flow does."""
-        return HistoryStore(self._root, self._flow.partition(".")[0], self._server.identity)
+    def histories(self) -> Sequence[HistoryStore]:
+        """Return the stores of its tables' definitions: those that the flow lends who reads beside it, its own last."""
+        lent = [HistoryStore(self._root, name, self._server.identity, lent=True) for name in self._lenders]
+        return [*lent, HistoryStore(self._root, self._flow, self._server.identity)]

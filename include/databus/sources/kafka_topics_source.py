@@ -226,6 +226,9 @@ class KafkaTopicsSource:
             for piece in pieces
         ]
 
+    def discard(self, plan: SourcePlan) -> None:
+        """Nothing is staged."""
+
     def release(self, plan: SourcePlan) -> None:
         """Nothing is staged."""
 

@@ -140,6 +140,9 @@ class MockSource:
         options = {k: v for k, v in self._spec.to_json().items() if k != "kind"}
         return [MockSplit(options, int(a), int(b) - 1) for a, b in itertools.pairwise(bounds)]
 
+    def discard(self, plan: SourcePlan) -> None:
+        """Nothing is staged."""
+
     def release(self, plan: SourcePlan) -> None:
         """Nothing is staged."""
 

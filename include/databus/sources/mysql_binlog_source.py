@@ -73,9 +73,9 @@ class MysqlBinlogSource:
         self._positions = MysqlPositions(self._server, self._dumps.open, context.flow)
         self._failover = MysqlFailover(self._server, self._positions)
         self._former_places = FormerPlaces(self._server, self._positions)
-        self._stores = FlowStores(self._server, context.settings.segment_store, context.flow)
+        self._stores = FlowStores(self._server, context.settings.segment_store, context.flow, context.staged)
         self._relay = SegmentRelay(self._server, context.settings)
-        definitions = MysqlDefinitions(self._server, self._capture, self._stores.history, self._logs_after)
+        definitions = MysqlDefinitions(self._server, self._capture, self._stores.histories, self._logs_after)
         self._ranges = RangeDumper(self._dumps, self._capture, self._relay, self._stores, definitions)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
         self._at_head = False
@@ -219,12 +219,16 @@ class MysqlBinlogSource:
             self._dumps.end_followed()
 
     def reopen(self, planned: OffsetRange) -> SourcePlan:
-        """Describe a planned range from its segments; dumps it again, to exactly its end, when they are gone.
+        """Describe a planned range from its segments, also those of the flow beside which this one looks.
+
+        Dumps it again, to exactly its end, when they are gone.
 
         Raises:
             SourceDivergedError, OffsetPurgedError, OffsetInvalidError: the server no longer has exactly this range.
         """
-        return source_plan(self._index(planned))
+        end = self._server.binlog(planned.end)
+        lent = self._stores.staged_by_flow(planned, end.server)
+        return source_plan(lent if lent and lent.capture == str(self._capture) else self._index(planned))
 
     def splits(self, plan: SourcePlan, count: int) -> Sequence[SegmentSplit]:
         """Group the segments that hold anything for this flow into at most `count` splits of about equal size."""
@@ -252,10 +256,15 @@ class MysqlBinlogSource:
             for segments in shared_out(index, count)
         ]
 
+    def discard(self, plan: SourcePlan) -> None:
+        """Delete a range's segments; kept segments and claims over the limit, too."""
+        self._stores.segments(self._server.binlog(plan.range.end).server).delete(plan.range)
+        self._relay.prune()
+
     def release(self, plan: SourcePlan) -> None:
-        """Delete a committed range's segments, pins of XA that it resolved, kept segments and claims over the limit."""
+        """Discard a committed range, and delete the kept copies of the XA transactions that it resolved."""
+        self.discard(plan)
         store = self._stores.segments(self._server.binlog(plan.range.end).server)
-        store.delete(plan.range)
         pending = set(self._server.binlog(plan.range.end).prepared)
         resolved = [p for p in self._server.binlog(plan.range.start).prepared if p not in pending]
         for prepared in resolved:
@@ -263,10 +272,9 @@ class MysqlBinlogSource:
         for former in self._stores.former() if resolved else ():
             for prepared in resolved:
                 former.unpin(prepared, named=True)
-        self._relay.prune()
 
     def sweep(self, plans: StagedPlans) -> None:
-        """Delete staged ranges that a kill left and nobody planned, also beside the flow's own."""
+        """Delete staged ranges that a kill left and nobody planned, also beside the flow's own, and copies of XA."""
         self._stores.sweep(plans)
 
     def lag(self, committed: Offset) -> Lag:

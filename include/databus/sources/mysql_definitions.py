@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from databus.binlog.capture import REGEX_PREFIX, SYSTEM_DATABASES, TableCapture
@@ -139,7 +139,7 @@ class MysqlDefinitions:
         self,
         server: MysqlServer,
         capture: TableCapture,
-        store: Callable[[], HistoryStore],
+        stores: Callable[[], Sequence[HistoryStore]],
         logs_after: Callable[[BinlogOffset], Iterator[Dump | KeptLog]],
     ):
         """Prepare; nothing is read yet.
@@ -147,12 +147,13 @@ class MysqlDefinitions:
         Args:
             server: the server.
             capture: captured tables.
-            store: opens where the history lasts.
+            stores: opens where histories last; what it seeds is kept in the last one.
             logs_after: yields what must be read, one after the other, for the log from an offset to its head.
         """
-        self._server, self._capture, self._open_store, self._logs_after = server, capture, store, logs_after
+        self._server, self._capture, self._open_stores, self._logs_after = server, capture, stores, logs_after
         self._columns = MysqlColumns(server)
-        self._known_store: HistoryStore | None = None
+        self._known_stores: Sequence[HistoryStore] = ()
+        self._kept_in: HistoryStore | None = None
         self._full: tuple[str, float] | None = None
         self._history: SchemaHistory | None = None
         self._tried: set[tuple[TableName, str, int]] = set()
@@ -162,10 +163,9 @@ class MysqlDefinitions:
 
         A server whose TABLE_MAP events say all needs no history, and none is made.
         """
-        if self._history is None and self._needed():
+        opens = self._needed() if self._history is None else not _covers(self._history, start)
+        if opens:
             self._history = self._opened(start)
-        elif self._history is not None and not _covers(self._history, start):
-            self._history = self._seeded(start)
         fold = self._history is not None and self._server.folds_names
         return FollowedDefinitions(self._capture, self._server.flavor, self._history, fold=fold)
 
@@ -216,10 +216,10 @@ class MysqlDefinitions:
 
     def end(self, end: BinlogOffset) -> None:
         """Keep what a range up to this offset has shown; called before the range is planned."""
-        if self._history is not None:
+        if self._history is not None and self._kept_in is not None:
             self._history.covered = max(self._history.covered, Place(end.file_number, end.pos))
             self._history.prune()
-            self._store().save(self._history)
+            self._kept_in.save(self._history)
 
     def _needed(self) -> bool:
         if self._server.flavor == "mariadb":
@@ -232,16 +232,19 @@ class MysqlDefinitions:
         return self._full is None
 
     def _opened(self, start: BinlogOffset) -> SchemaHistory:
-        history = self._store().load()
-        if history is None or not _covers(history, start):
-            history = self._seeded(start)
-        return history
+        for store in self._stores():
+            history = store.load()
+            if history is not None and _covers(history, start):
+                self._kept_in = store
+                return history
+        return self._seeded(start)
 
     def _seeded(self, start: BinlogOffset) -> SchemaHistory:
         place = Place(start.file_number, start.pos)
         history = SchemaHistory(start, place)
         history.add_proven(self._proven(start, None))
-        self._store().save(history)
+        self._kept_in = self._stores()[-1]
+        self._kept_in.save(history)
         log.info("%s: schema history begins at %s with %d tables", self._server.place, start, len(history.tables))
         return history
 
@@ -287,10 +290,9 @@ class MysqlDefinitions:
                         pass
         return collected.found
 
-    def _store(self) -> HistoryStore:
-        if self._known_store is None:
-            self._known_store = self._open_store()
-        return self._known_store
+    def _stores(self) -> Sequence[HistoryStore]:
+        self._known_stores = self._known_stores or self._open_stores()
+        return self._known_stores
 
     def _unknown(self, missing: DefinitionMissingError, name: TableName) -> SchemaUnknownError:
         logged = ", ".join(f"{c.name or '?'} {c.source_type}" for c in missing.table.columns)

@@ -74,11 +74,11 @@ class PreparedTransactions:
         return FetchedPrepare(found)
 
     def _copy(self, prepared: PreparedTransaction, path: Path) -> FetchedPrepare | None:
-        own = self._stores.segments().load_pin(prepared, path)
-        if own is not None:
-            return own
-        found = (store.load_pin(prepared, path, named=True) for store in self._stores.former())
-        return next((replace(copy, former=True) for copy in found if copy is not None), None)
+        for store, former in self._stores.copies():
+            copy = store.load_pin(prepared, path, named=former)
+            if copy is not None:
+                return replace(copy, former=former)
+        return None
 
     def _write(self, prepared: PreparedTransaction, path: Path) -> bool:
         """Write a prepare to a file; False when another transaction lies at its place, or nothing any more."""

@@ -148,3 +148,17 @@ class TestUnderTheClaim:
 
     def test_a_failure_stops_no_flow(self) -> None:
         sweep(_Session(_Store({}), _Source(fails=True)))  # type: ignore[arg-type]
+
+
+def test_what_somebody_wrote_into_a_committed_range_meanwhile_is_left_to_a_sweep(
+    store: SegmentStore, home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _publish(store, 4, 10)
+    (home / "bin.000001.4-bin.000001.10" / "of another process").mkdir()
+    store.delete(_range(4, 10))
+    assert "bin.000001.4-bin.000001.10 is not deleted whole" in caplog.text
+    for folder in home.iterdir():
+        _age(folder)
+    store.sweep(store.leftovers(time.time()), [])
+    assert _names(home) == []
+    store.delete(_range(4, 10))

@@ -43,7 +43,7 @@ class Log:
         self.planned.append(wanted)
         return SourcePlan(wanted, (), 0, 0, None, None)
 
-    def release(self, plan: SourcePlan) -> None:
+    def discard(self, plan: SourcePlan) -> None:
         self.planned.remove(plan.range)
 
     def lag(self, committed: Offset) -> Any:

@@ -1,7 +1,8 @@
 """Where a flow's schema history lasts: beside the segments, out of reach of what cleans those up.
 
 Layout: `<root>/.schema_history/<flow>/<server>/history.json`, written when a definition changed, and `covered.json`,
-which says how far the log has been followed since and is written with each range.
+which says how far the log has been followed since and is written with each range. Of who reads beside the flow (a piece
+of a backfill, a look) it lies in that one's folder, `<root>/<flow>.<name>/.schema_history/<server>/`, and goes with it.
 """
 
 from __future__ import annotations
@@ -18,26 +19,34 @@ from databus.core.errors import SourceUnavailableError
 from databus.core.private_files import private_folder, write_private
 
 _HISTORY, _COVERED = "history.json", "covered.json"
+FOLDER = ".schema_history"
+
+_TRIES = 3
 
 
 class HistoryStore:
-    """The history of one flow on one server."""
+    """The history of one flow on one server.
 
-    def __init__(self, root: str, flow: str, server: str):
+    Who writes is alone, but for a holder that lost its lease and does not know yet: it takes nothing back.
+    """
+
+    def __init__(self, root: str, flow: str, server: str, *, lent: bool = False):
         """Address the store; nothing is created yet.
 
         Args:
             root: the segment store's folder or fsspec URI.
-            flow: flow name.
+            flow: flow name, or FLOW.SOMETHING of who reads beside it.
             server: server_uuid or server_id.
+            lent: whether it is another's, and only read.
         """
         import fsspec.core
 
         self._files, path = fsspec.core.url_to_fs(root)
         protocol = self._files.protocol
         self._local = "file" in (protocol if isinstance(protocol, tuple) else (protocol,))
-        self._home = f"{path.rstrip('/')}/.schema_history/{flow}/{server}"
-        self._stored = ""
+        home = f"{flow}/{FOLDER}" if "." in flow else f"{FOLDER}/{flow}"
+        self._home = f"{path.rstrip('/')}/{home}/{server}"
+        self._lent, self._stored = lent, ""
 
     def load(self) -> SchemaHistory | None:
         """Return the stored history; None when there is none.
@@ -46,16 +55,7 @@ class HistoryStore:
             CheckpointFormatError: it is of another version.
             SourceUnavailableError: the store cannot be read.
         """
-        text = self._read(_HISTORY)
-        if text is None:
-            return None
-        history = SchemaHistory.from_json(json.loads(text))
-        self._stored = _digest(text)
-        covered = self._read(_COVERED)
-        if covered is not None:
-            data: dict[str, Any] = json.loads(covered)
-            if data["history"] == self._stored:
-                history.covered = max(history.covered, Place(*data["covered"]))
+        history, self._stored = self._found()
         return history
 
     def save(self, history: SchemaHistory) -> None:
@@ -64,13 +64,48 @@ class HistoryStore:
         Raises:
             SourceUnavailableError: the store cannot be written.
         """
-        data = history.to_json()
-        text = json.dumps({**data, "covered": list(history.seed_place)}, separators=(",", ":")).encode()
-        if _digest(text) != self._stored:
-            self._write(_HISTORY, text)
-            self._stored = _digest(text)
-        covered = {"history": self._stored, "covered": list(history.covered)}
-        self._write(_COVERED, json.dumps(covered).encode())
+        if self._lent:
+            return
+        data, place, standing = history.to_json(), history.covered, self._standing()
+        digest = _digest(data, history)
+        others = standing is not None and standing[0] != self._stored
+        if others and self._has(history):
+            return
+        if others or digest != self._stored:
+            self._write(_HISTORY, json.dumps(data, separators=(",", ":")).encode())
+            self._stored = digest
+        if standing is not None and standing[0] == digest:
+            place = max(place, standing[1])
+        self._write(_COVERED, json.dumps({"history": digest, "covered": list(place)}).encode())
+
+    def _found(self) -> tuple[SchemaHistory | None, str]:
+        """Return what is stored, and its digest; read again where somebody else writes both files just then."""
+        for _ in range(_TRIES):
+            text = self._read(_HISTORY)
+            if text is None:
+                return None, ""
+            data = json.loads(text)
+            history = SchemaHistory.from_json(data)
+            digest, standing = _digest(data, history), self._standing()
+            if standing is None:
+                break
+            if standing[0] == digest:
+                history.covered = max(history.covered, standing[1])
+                break
+        return history, digest  # after a kill between the two, the first tells how far it went then
+
+    def _standing(self) -> tuple[str, Place] | None:
+        """Return of which history it is known how far the log has been followed since, and how far."""
+        text = self._read(_COVERED)
+        data: dict[str, Any] = json.loads(text) if text is not None else {}
+        return (data["history"], Place(*data["covered"])) if data else None
+
+    def _has(self, history: SchemaHistory) -> bool:
+        """Tell whether what somebody else has stored reaches over all of a history, in the same log."""
+        other, _ = self._found()
+        if other is None or other.seed.server != history.seed.server:
+            return False
+        return other.seed_place <= history.seed_place and history.covered <= other.covered
 
     def _read(self, name: str) -> bytes | None:
         try:
@@ -102,5 +137,7 @@ class HistoryStore:
         )
 
 
-def _digest(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()
+def _digest(data: dict[str, Any], history: SchemaHistory) -> str:
+    """Return what tells stored definitions apart, however far the log was followed."""
+    text = json.dumps({**data, "covered": list(history.seed_place)}, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -17,10 +17,10 @@ from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan
 from databus.core.protocols import Sink
-from databus.core.receipts import CHECK
 from databus.core.stored_json import canonical_json
 from databus.ops.mediation import Said
 from databus.ops.quarantine import held_rows, replays_of
+from databus.ops.replay_entries import in_replays, stages_of
 from databus.ops.replay_outcome import origin_of, outcome, tally
 from databus.ops.targets import ALL_HISTORY
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from databus.core.checkpoint_store import Lease
 
 log = logging.getLogger(__name__)
-
-MAX_ROWS = 2_000
-"""Rows of one replay; more are several."""
 
 
 @dataclass(frozen=True)
@@ -99,22 +96,11 @@ def replay_rows(
         with open_session(flow, services, spark, identity) as session, held_rows(flow, services) as rows:
             work = _Replays(session, services, lease, rows, said)
             done = work.finish()
-            for number, batch in _by_batch(rows.select(replace(wanted, state=HeldState.HELD))):
+            for number, batch in in_replays(rows.select(replace(wanted, state=HeldState.HELD))):
                 done.append(work.begin(number, batch))
             return done
     finally:
         lease.release()
-
-
-def _by_batch(rows: Sequence[HeldRow]) -> list[tuple[int, list[HeldRow]]]:
-    batches: dict[int, list[HeldRow]] = {}
-    for row in rows:
-        batches.setdefault(row.batch, []).append(row)
-    return [
-        (batch, found[first : first + MAX_ROWS])
-        for batch, found in sorted(batches.items())
-        for first in range(0, len(found), MAX_ROWS)
-    ]
 
 
 @dataclass(frozen=True)
@@ -166,16 +152,16 @@ class _Replays:
         return self._run(plan, taken)
 
     def _run(self, plan: Plan, taken: Sequence[HeldRow]) -> ReplayResult:
-        # A row may be held both by a check and, of an earlier replay, by a sink: the check's entry stands for all.
-        wanted = {row.event_id: row.stage for row in sorted(taken, key=lambda row: row.stage == CHECK)}
+        wanted, answered = stages_of(taken)
         marked = self._marked(plan, taken)
         with reopened(self.session, marked.range) as source:
             done = replay(self.session, marked, source, wanted)
-        states, again = outcome(taken, done)
+        states, again = outcome(answered, done)
         now = self.services.clock.now()
         origin = origin_of(taken)
         self.session.recorder.quarantine(self._flow.name, origin, again)
-        self.rows.settle(plan.batch, origin, states, (self.said.who, self.said.why, now))
+        unanswered = {row.identity: HeldState.HELD for row in taken if row.identity not in states}
+        self.rows.settle(plan.batch, origin, {**states, **unanswered}, (self.said.who, self.said.why, now))
         self._commit(plan, done)
         became = tally(states, again)
         written: dict[str, int] = {}

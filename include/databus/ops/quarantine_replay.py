@@ -26,6 +26,7 @@ from databus.ops.targets import ALL_HISTORY
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.closing import close_unwritten, open_again
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
+from databus.runtime.forgotten import recall
 from databus.runtime.replay import Replayed, pinned_sinks, reopened, replay
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def replay_rows(
 
     Raises:
         LeaseBusyError: another replay of the flow runs.
+        MarkerDivergedError: nothing tells any more whether the sinks hold an unfinished replay, and the user did not
+            consent.
         PlanChangedError: an unfinished replay was begun under another definition of the flow, and partly written.
         ConfigError: the range that held a row back is not known any more.
         OffsetPurgedError: the log that holds the rows is gone.
@@ -119,11 +122,13 @@ class _Replays:
         if pending is None:
             return []
         taken = self.rows.of_replay(pending.batch)
-        if not taken or not self._takes_up(pending, taken):
-            return self._give_up(pending, taken)
-        log.warning("flow %s: replay %d found unfinished, taken up again", self._flow.name, pending.batch)
+        marked = self._marked(pending, taken) if taken else pending
         with self._sinks(pending) as sinks:
-            open_again(sinks, self._marked(pending, taken), self.lease)
+            recall(sinks, marked, self.lease, self.services.clock.now(), accept=self.said.consents)
+            if not taken or not self._takes_up(pending, taken):
+                return self._give_up(pending, marked, sinks)
+            log.warning("flow %s: replay %d found unfinished, taken up again", self._flow.name, pending.batch)
+            open_again(sinks, marked, self.lease)
         return [self._run(pending, taken)]
 
     def begin(self, origin: int, taken: Sequence[HeldRow]) -> ReplayResult:
@@ -149,6 +154,8 @@ class _Replays:
             mode="replay",
         )
         self.services.store.write_plan(self.lease, plan)
+        with self._sinks(plan) as opened:
+            recall(opened, self._marked(plan, taken), self.lease, plan.clock, accept=False)
         return self._run(plan, taken)
 
     def _run(self, plan: Plan, taken: Sequence[HeldRow]) -> ReplayResult:
@@ -201,11 +208,9 @@ class _Replays:
         receipts = [receipt.to_json() for receipt in done.receipts]
         self.services.store.commit(self.lease, plan, checkpoint, receipts, done.tables)
 
-    def _give_up(self, pending: Plan, taken: Sequence[HeldRow]) -> list[ReplayResult]:
+    def _give_up(self, pending: Plan, marked: Plan, sinks: Mapping[str, Sink]) -> list[ReplayResult]:
         """Close a replay whose flow has changed since, if no sink holds any of it."""
-        marked = self._marked(pending, taken) if taken else pending
-        with self._sinks(pending) as sinks:
-            closed = close_unwritten(sinks, marked, self.lease)
+        closed = close_unwritten(sinks, marked, self.lease)
         if closed.held:
             raise PlanChangedError(
                 f"flow {self._flow.name} changed while replay {pending.batch} was half written "

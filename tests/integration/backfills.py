@@ -194,3 +194,15 @@ def cut_off_twice(monkeypatch: pytest.MonkeyPatch, drain: Drain) -> None:
         return commit(*arguments)
 
     monkeypatch.setattr(batch_module, "commit", cut_before_the_commit)
+
+
+def drained_at_the_first_commit(monkeypatch: pytest.MonkeyPatch) -> Drain:
+    """Return a drain that is asked for as the first batch is committed."""
+    commit, drain = batch_module.commit, Drain()  # type: ignore[attr-defined]
+
+    def drained(*arguments: Any) -> Any:
+        drain.request()
+        return commit(*arguments)
+
+    monkeypatch.setattr(batch_module, "commit", drained)
+    return drain

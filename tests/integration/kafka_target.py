@@ -19,7 +19,7 @@ from databus.core.plan import Plan
 from databus.core.receipts import WriteReceipt
 from databus.core.settings import Settings
 from databus.sinks.kafka import Kafka, kept_sessions
-from databus.sinks.kafka.markers import MARKER_TOPIC
+from databus.sinks.kafka.markers import MARKER_TOPIC, MarkerKey
 from databus.sinks.kafka.sink import KafkaSink
 from tests.contract.sink_contract import Change, SinkAdapter
 
@@ -232,3 +232,10 @@ def make_marker_topic(address: str) -> None:
         for made in admin.create_topics([NewTopic(MARKER_TOPIC, 16, 1)]).values():
             made.result(20)
     wait_until(lambda: MARKER_TOPIC in admin.list_topics(timeout=20).topics, "the marker topic")
+
+
+def forget_markers(servers: str, flow: str, sink: str, installation: str = "test") -> None:
+    """Delete a flow's markers, as the brokers do with those that nobody writes again for offsets.retention.minutes."""
+    group = MarkerKey(installation, flow, sink).group
+    admin = AdminClient({"bootstrap.servers": servers})  # without it the answer never comes
+    admin.delete_consumer_groups([group])[group].result(DEADLINE_S)

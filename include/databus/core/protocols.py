@@ -325,6 +325,14 @@ class FencedPlan(Protocol):
         """
         ...
 
+    def remember(self) -> None:
+        """Write what a slot held before the plan again, where the slot holds nothing at all; idempotent.
+
+        Raises:
+            SinkFencedError: a writer began anew; some slots may hold it, and nothing else.
+        """
+        ...
+
     def discard(self) -> None:
         """Close the clients; safe to call twice."""
         ...

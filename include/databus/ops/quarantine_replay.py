@@ -17,15 +17,16 @@ from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan
 from databus.core.protocols import Sink
-from databus.core.receipts import CHECK
 from databus.core.stored_json import canonical_json
 from databus.ops.mediation import Said
 from databus.ops.quarantine import held_rows, replays_of
+from databus.ops.replay_entries import in_replays, stages_of
 from databus.ops.replay_outcome import origin_of, outcome, tally
 from databus.ops.targets import ALL_HISTORY
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.closing import close_unwritten, open_again
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
+from databus.runtime.forgotten import recall
 from databus.runtime.look import looking
 from databus.runtime.replay import Replayed, pinned_sinks, reopened, replay
 
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from databus.core.checkpoint_store import Lease
 
 log = logging.getLogger(__name__)
-
-MAX_ROWS = 2_000
-"""Rows of one replay; more are several."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +84,8 @@ def replay_rows(
 
     Raises:
         LeaseBusyError: another replay of the flow runs.
+        MarkerDivergedError: nothing tells any more whether the sinks hold an unfinished replay, and the user did not
+            consent.
         PlanChangedError: an unfinished replay was begun under another definition of the flow, and partly written.
         ConfigError: the range that held a row back is not known any more.
         OffsetPurgedError: the log that holds the rows is gone.
@@ -104,22 +104,11 @@ def replay_rows(
         ):
             work = _Replays(session, services, lease, rows, said)
             done = work.finish()
-            for page in rows.pages(replace(wanted, state=HeldState.HELD)):
-                done += [work.begin(number, batch) for number, batch in _by_batch(page)]
+            for number, batch in in_replays(rows.select(replace(wanted, state=HeldState.HELD))):
+                done.append(work.begin(number, batch))
             return done
     finally:
         lease.release()
-
-
-def _by_batch(rows: Sequence[HeldRow]) -> list[tuple[int, list[HeldRow]]]:
-    batches: dict[int, list[HeldRow]] = {}
-    for row in rows:
-        batches.setdefault(row.batch, []).append(row)
-    return [
-        (batch, found[first : first + MAX_ROWS])
-        for batch, found in sorted(batches.items())
-        for first in range(0, len(found), MAX_ROWS)
-    ]
 
 
 @dataclass(frozen=True)
@@ -138,11 +127,13 @@ class _Replays:
         if pending is None:
             return []
         taken = self.rows.of_replay(pending.batch)
-        if not taken or not self._takes_up(pending, taken):
-            return self._give_up(pending, taken)
-        log.warning("flow %s: replay %d found unfinished, taken up again", self._flow.name, pending.batch)
+        marked = self._marked(pending, taken) if taken else pending
         with self._sinks(pending) as sinks:
-            open_again(sinks, self._marked(pending, taken), self.lease)
+            recall(sinks, marked, self.lease, self.services.clock.now(), accept=self.said.consents)
+            if not taken or not self._takes_up(pending, taken):
+                return self._give_up(pending, marked, sinks)
+            log.warning("flow %s: replay %d found unfinished, taken up again", self._flow.name, pending.batch)
+            open_again(sinks, marked, self.lease)
         return [self._run(pending, taken)]
 
     def begin(self, origin: int, taken: Sequence[HeldRow]) -> ReplayResult:
@@ -168,19 +159,21 @@ class _Replays:
             mode="replay",
         )
         self.services.store.write_plan(self.lease, plan)
+        with self._sinks(plan) as opened:
+            recall(opened, self._marked(plan, taken), self.lease, plan.clock, accept=False)
         return self._run(plan, taken)
 
     def _run(self, plan: Plan, taken: Sequence[HeldRow]) -> ReplayResult:
-        # A row may be held both by a check and, of an earlier replay, by a sink: the check's entry stands for all.
-        wanted = {row.event_id: row.stage for row in sorted(taken, key=lambda row: row.stage == CHECK)}
+        wanted, answered = stages_of(taken)
         marked = self._marked(plan, taken)
         with reopened(self.session, marked.range) as source:
             done = replay(self.session, marked, source, wanted)
-        states, again = outcome(taken, done)
+        states, again = outcome(answered, done)
         now = self.services.clock.now()
         origin = origin_of(taken)
         self.session.recorder.quarantine(self._flow.name, origin, again)
-        self.rows.settle(plan.batch, origin, states, (self.said.who, self.said.why, now))
+        unanswered = {row.identity: HeldState.HELD for row in taken if row.identity not in states}
+        self.rows.settle(plan.batch, origin, {**states, **unanswered}, (self.said.who, self.said.why, now))
         self._commit(plan, done)
         became = tally(states, again)
         written: dict[str, int] = {}
@@ -220,11 +213,9 @@ class _Replays:
         receipts = [receipt.to_json() for receipt in done.receipts]
         self.services.store.commit(self.lease, plan, checkpoint, receipts, done.tables)
 
-    def _give_up(self, pending: Plan, taken: Sequence[HeldRow]) -> list[ReplayResult]:
+    def _give_up(self, pending: Plan, marked: Plan, sinks: Mapping[str, Sink]) -> list[ReplayResult]:
         """Close a replay whose flow has changed since, if no sink holds any of it."""
-        marked = self._marked(pending, taken) if taken else pending
-        with self._sinks(pending) as sinks:
-            closed = close_unwritten(sinks, marked, self.lease)
+        closed = close_unwritten(sinks, marked, self.lease)
         if closed.held:
             raise PlanChangedError(
                 f"flow {self._flow.name} changed while replay {pending.batch} was half written "

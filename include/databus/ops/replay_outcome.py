@@ -37,7 +37,7 @@ def outcome(taken: Sequence[HeldRow], done: Replayed) -> tuple[dict[Identity, He
         if ended == RowState.QUARANTINED and checked is not None:
             states[row.identity] = HeldState.HELD
             again[row.identity] = replace(checked, stage=row.stage)
-        elif ended == RowState.FILTERED or not sent_to:
+        elif ended == RowState.FILTERED or not (sent_to if row.stage == CHECK else row.stage in sent_to):
             states[row.identity] = HeldState.DISCARDED
         elif row.stage != CHECK and row.identity in refused:
             states[row.identity] = HeldState.HELD

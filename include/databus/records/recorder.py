@@ -18,6 +18,7 @@ from databus.core.protocols import Clock
 from databus.core.receipts import RejectedRow
 from databus.core.report import BatchReport
 from databus.records import tables as t
+from databus.records.held_rows import HeldState
 from databus.records.ledger_pages import LedgerPages
 from databus.records.ranges import ranges_of_batch
 from databus.records.run_columns import put_columns
@@ -70,6 +71,8 @@ class SqlRecorder:
     def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
         """Store rows held back, one entry per flow, event and stage; a row held back again updates its entry.
 
+        What a replay made of an entry is over once another batch than the one it replayed holds the row back again.
+
         Raises:
             RecordingError: they could not be stored.
         """
@@ -85,6 +88,7 @@ class SqlRecorder:
             for first in range(0, len(values), _CHUNK_ROWS):
                 chunk = values[first : first + _CHUNK_ROWS]
                 connection.execute(self.store.upsert(t.quarantine, chunk, key, update))
+                _hold_again(connection, flow, batch, [(row["event_id"], row["stage"]) for row in chunk], now)
 
     def paged(self, flow: str) -> int:
         """Return the number of the flow's newest ledger page, 0 without any. Raises RecordingError."""
@@ -108,6 +112,23 @@ class SqlRecorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _hold_again(
+    connection: sa.Connection, flow: str, batch: int, rows: Sequence[tuple[str, str]], now: datetime
+) -> None:
+    """Make entries that a replay had settled held anew; what a person discarded stays so.
+
+    The replay's stamp stays: it may not be committed yet.
+    """
+    d, q = t.quarantine_decisions.c, t.quarantine.c
+    settled = (d.replay.is_not(None)) & (d.state != HeldState.HELD.value) & (d.origin != batch)
+    mine = (d.flow == flow) & sa.tuple_(d.event_id, d.stage).in_(rows)
+    update = t.quarantine_decisions.update().where(mine & settled).values(state=HeldState.HELD.value)
+    again = [(row.event_id, row.stage) for row in connection.execute(update.returning(d.event_id, d.stage))]
+    if again:
+        anew = (q.flow == flow) & sa.tuple_(q.event_id, q.stage).in_(again)
+        connection.execute(t.quarantine.update().where(anew).values(first_held_at=now))
 
 
 class _Told:

@@ -57,7 +57,7 @@ def close_unwritten(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> Clos
         MarkerDivergedError: a slot's marker has nothing to do with the plan.
         SinkUnavailableError, CheckpointUnavailableError: no answer.
     """
-    return _in_rounds(plan, partial(_close, sinks, plan, lease))
+    return in_rounds(plan, partial(_close, sinks, plan, lease))
 
 
 def open_again(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> None:
@@ -80,10 +80,11 @@ def open_again(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> None:
         with naming(name):
             if _is_closed(sink, name, plan):
                 log.warning("flow %s: batch %d was closed at sink %s, and goes on", plan.flow, plan.batch, name)
-                _in_rounds(plan, partial(_put_back, sink, plan, lease))
+                in_rounds(plan, partial(_put_back, sink, plan, lease))
 
 
-def _in_rounds(plan: Plan, call: Callable[[], T]) -> T:
+def in_rounds(plan: Plan, call: Callable[[], T]) -> T:
+    """Fence and look again where a writer of a plan began anew in between. Raises as the call, at last."""
     for left in reversed(range(_ROUNDS)):
         try:
             return call()

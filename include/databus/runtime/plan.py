@@ -19,6 +19,7 @@ from databus.core.protocols import Sink
 from databus.core.resuming import resumed
 from databus.runtime.closing import close_unwritten, open_again
 from databus.runtime.context import FlowSession
+from databus.runtime.forgotten import recall_piece
 from databus.runtime.outage import naming
 from databus.runtime.pace import Pace
 from databus.runtime.purged import note_passed
@@ -65,6 +66,8 @@ def next_plan(
         OffsetPurgedError: the log has lost what was to be read, and a person decides.
     """
     pending = None if settled else session.store.pending_plan(session.flow.name)
+    if pending is not None:
+        _recall(session, lease, pending, checkpoint)
     if pending is not None and session.takes_up(pending):
         log.info("flow %s: batch %d %s found unfinished, taken up again", pending.flow, pending.batch, pending.range)
         open_again(session.sinks, pending, lease)
@@ -94,7 +97,15 @@ def next_plan(
     until = unreached(proposed.range.end, *ends)
     plan = replace(plan, mode=_mode(session, checkpoint, proposed), closed_until=until)
     session.store.write_plan(lease, plan)
+    if not settled:
+        _recall(session, lease, plan, checkpoint)
     return PlannedBatch(plan, proposed, checkpoint, attempt=1)
+
+
+def _recall(session: FlowSession, lease: Lease, plan: Plan, checkpoint: Checkpoint) -> None:
+    """Nothing refreshes the markers of a piece of a backfill that was drained, and nobody can rewind it."""
+    if session.replays:
+        recall_piece(session.sinks, plan, lease, checkpoint, session.clock.now())
 
 
 def _resumed(session: FlowSession, lease: Lease, pending: Plan) -> SourcePlan:

@@ -23,6 +23,7 @@ from databus.ops.mirror_groups import require_known as require_groups
 from databus.ops.quarantine import discard, require_known
 from databus.ops.quarantine import tally as quarantine_tally
 from databus.ops.quarantine_replay import ReplayResult
+from databus.ops.replay_entries import MAX_ROWS, in_replays, stages_of
 from databus.ops.replay_outcome import outcome, tally
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.records.recorder import SqlRecorder
@@ -125,12 +126,12 @@ def test_a_replay_is_told_in_words() -> None:
     )
 
 
-def entry(event: str, stage: str) -> HeldRow:
+def entry(event: str, stage: str, batch: int = 1) -> HeldRow:
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     return HeldRow(
         event,
         stage,
-        1,
+        batch,
         "shop.orders",
         None,
         "a cause",
@@ -166,3 +167,38 @@ def test_a_row_that_a_sink_refuses_as_it_is_replayed_counts_as_held(
     became = tally(states, entries)
     assert (became[HeldState.REPLAYED], became[HeldState.HELD]) == (replayed, held)
     assert [row.stage for row in entries] == refused_by
+
+
+def test_entries_of_several_sinks_on_one_event_are_taken_up_by_a_replay_each() -> None:
+    kafka, search, later = entry("e1", "kafka"), entry("e1", "search"), entry("e0", "search", 2)
+    other = entry("e2", "search")
+    assert in_replays([kafka, search, other, later]) == [(1, [kafka, other]), (1, [search]), (2, [later])]
+
+
+def test_beside_a_checks_entry_all_of_the_event_are_taken_up_together() -> None:
+    """What a check had held goes to every sink, also to the one that refused it in an earlier batch."""
+    before, check, another = entry("e1", "kafka"), entry("e1", "check", 9), entry("e1", "search", 9)
+    assert in_replays([before, check, another]) == [(9, [before, check, another])]
+    assert stages_of([before, check, another]) == ({"e1": "check"}, [before, check, another])
+
+
+def test_a_replay_takes_so_many_rows() -> None:
+    rows = [entry(f"e{number}", stage) for number in range(MAX_ROWS + 1) for stage in ("check", "search")]
+    assert in_replays(rows) == [(1, rows[:-2]), (1, rows[-2:])]
+
+
+@pytest.mark.parametrize("sent_to", [{"search"}, set()])
+@pytest.mark.parametrize("beside", [(), ("check",)])
+def test_a_sinks_entry_is_told_as_replayed_only_where_that_sink_takes_the_row(
+    beside: tuple[str, ...], sent_to: set[str]
+) -> None:
+    """A sink that was taken out of the flow, or takes the table no more, is sent nothing."""
+    taken = [entry("e1", stage) for stage in ("kafka", *beside)]
+    done = Replayed({"e1": RowState.DISPATCHED}, dict.fromkeys(sent_to, frozenset({"e1"})), (), (), {})
+    states, _ = outcome(taken, done)
+    checked = {("e1", "check"): HeldState.REPLAYED if sent_to else HeldState.DISCARDED} if beside else {}
+    assert states == {("e1", "kafka"): HeldState.DISCARDED, **checked}
+
+
+def test_of_two_sinks_that_an_older_replay_took_up_it_answers_the_one_that_it_sent_the_row_to() -> None:
+    assert stages_of([entry("e1", "kafka"), entry("e1", "search")]) == ({"e1": "search"}, [entry("e1", "search")])

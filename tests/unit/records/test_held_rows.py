@@ -9,12 +9,24 @@ from pathlib import Path
 import pytest
 
 from databus.core.receipts import RejectedRow
+from databus.records.activity import activity
 from databus.records.held_rows import HeldRows, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 SAID = ("ada", "mended", NOON)
+LATER = datetime(2999, 1, 1, tzinfo=UTC)
+
+
+class ClockAt:
+    """A clock that stands still."""
+
+    def __init__(self, now: datetime):
+        self._now = now
+
+    def now(self) -> datetime:
+        return self._now
 
 
 def row(number: int, stage: str = "check", cause: str = "not_null(email)") -> RejectedRow:
@@ -82,6 +94,31 @@ def test_a_replay_takes_rows_up_and_settles_them(rows: HeldRows) -> None:
     assert (done.identity, done.replay, done.who, done.why, done.at) == (second.identity, 1, "ada", "mended", NOON)
     assert rows.tally() == {"held": {"check": 3}, "replayed": {"index": 1}}
     assert [r.identity for r in rows.of_replay(1)] == [second.identity]
+
+
+@pytest.mark.parametrize("became", [HeldState.REPLAYED, HeldState.DISCARDED])
+def test_a_row_that_another_batch_holds_back_after_its_replay_is_held_anew(rows: HeldRows, became: HeldState) -> None:
+    """The flow was rewound, or the index made anew: the row is lacking again, and tells so as one held just now."""
+    taken = rows.select(Selection(event_ids=("e2",)))
+    rows.take_up(taken, 1, 5, SAID)
+    rows.settle(1, 5, {found.identity: became for found in taken}, SAID)
+    recorder = SqlRecorder(rows._store, ClockAt(LATER))
+    recorder.quarantine("orders", 5, [row(2)])  # tried again, or of the replay itself: nothing new
+    assert rows.tally() == {"held": {"check": 2}, str(became): {"check": 1, "index": 1}}
+    for _ in range(2):
+        recorder.quarantine("orders", 9, [row(2, "index", "mapping again"), row(7)])
+    (again,) = rows.select(Selection(stage="index"))
+    assert (again.identity, again.batch, again.cause) == (("e2", "index"), 9, "mapping again")
+    assert rows.tally() == {"held": {"check": 3, "index": 1}, str(became): {"check": 1}}
+    assert activity(rows._store, "orders", LATER).rejected["index"].new == 1
+    assert [found.identity for found in rows.of_replay(1)] == [("e2", "check"), ("e2", "index")]
+
+
+def test_what_a_person_discarded_stays_discarded_where_another_batch_holds_it_back(rows: HeldRows) -> None:
+    rows.discard(rows.select(Selection(event_ids=("e1",))), SAID)
+    SqlRecorder(rows._store).quarantine("orders", 9, [row(1)])
+    (found,) = rows.select(Selection(HeldState.DISCARDED))
+    assert (found.identity, found.batch) == (("e1", "check"), 9)
 
 
 def test_discarded_rows_stay_listed(rows: HeldRows) -> None:

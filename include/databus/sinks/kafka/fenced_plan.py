@@ -50,6 +50,13 @@ class KafkaFencedPlan:
             if marker is not None and self._is_closed(marker) and marker.before is not None:
                 self._commit(slot, reopened(marker, prev[slot]))
 
+    def remember(self) -> None:
+        """Commit the marker that the plan was built on in each slot that has none (see `FencedPlan.remember`)."""
+        prev, start = self._plan.sinks[self._key.sink].prev, self._plan.range.start
+        for slot, marker in enumerate(self._markers):
+            if marker is None and prev[slot]:
+                self._commit(slot, Marker(prev[slot], "", end=start.to_json(), at=str(start)))
+
     def discard(self) -> None:
         """Close the clients; safe to call twice."""
         while self._sessions:

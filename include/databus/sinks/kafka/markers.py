@@ -219,13 +219,13 @@ class MarkerKey:
                     for item in found
                 ]
             if failed.code() not in _PASSING or time.monotonic() >= deadline:
-                error = sink_error(settings, f"read the markers of group {self.group}", failed, seen)
+                unread = sink_error(settings, f"read the markers of group {self.group}", failed, seen)
                 if failed.code() in _OPEN:
-                    error.hint += (
+                    unread.hint += (
                         " Where they do, a writer that was killed has left its transaction open: the broker ends it "
                         "within two minutes; try again then."
                     )
-                raise error
+                raise unread
             time.sleep(0.05)
 
 

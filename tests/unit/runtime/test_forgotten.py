@@ -1,0 +1,118 @@
+"""When markers that are gone are written again: only where they are of before the plan, and nothing of the plan is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from databus.core.checkpoint import Checkpoint, Epoch
+from databus.core.errors import MarkerDivergedError
+from databus.core.marks import SlotMark
+from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.core.plan import Plan, SinkPlan
+from databus.runtime.forgotten import recall, recall_piece
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+WEEK_S = 7 * DAY.total_seconds()
+
+
+@dataclass
+class Slots:
+    """What one sink's slots hold; it forgets after a week."""
+
+    held: list[SlotMark | None]
+    marked: bool = True
+    remembered: list[str] = field(default_factory=list)
+
+    def marks(self, slots: int, *, settled: bool = True) -> Sequence[SlotMark | None]:
+        return self.held[:slots]
+
+    def register(self) -> Any:
+        raise AssertionError("nobody claims here")
+
+    def marker_retention_s(self) -> float:
+        return WEEK_S
+
+    def refresh(self, after_s: float = 0.0) -> int:
+        raise AssertionError("nothing is refreshed here")
+
+    def fence(self, plan: Plan) -> Slots:
+        self.remembered.append("fence")
+        return self
+
+    def confirm(self) -> None:
+        self.remembered.append("confirm")
+
+    def remember(self) -> None:
+        self.remembered.append("remember")
+
+    def discard(self) -> None:
+        self.remembered.append("discard")
+
+
+WRITTEN = ["fence", "confirm", "remember", "discard"]
+HELD = SlotMark(1, "before")
+
+
+def planned(age: timedelta, prev: tuple[int, ...] = (1, 1)) -> Plan:
+    ends = OffsetRange(SequenceOffset(1), SequenceOffset(2))
+    return Plan("i", "orders.quarantine", 2, ends, {"kafka": SinkPlan(len(prev), prev)}, "h", NOW - age, mode="replay")
+
+
+@pytest.mark.parametrize(
+    ("slots", "prev", "expected"),
+    [
+        ([HELD, HELD], (1, 1), []),
+        ([None, None], (1, 1), WRITTEN),
+        ([HELD, None], (1, 1), WRITTEN),
+        ([HELD, None], (1, 0), []),  # that slot never wrote
+        ([HELD, None], (1,), []),  # no slot of the plan
+    ],
+)
+def test_a_replays_markers_of_before_come_back(
+    slots: list[SlotMark | None], prev: tuple[int, ...], expected: list[str]
+) -> None:
+    sink: Any = Slots(slots)
+    recall({"kafka": sink, "other": Slots([None])}, planned(6 * DAY, prev), sink, NOW, accept=False)
+    assert sink.remembered == expected
+    unmarked: Any = Slots(slots, marked=False)
+    recall({"kafka": unmarked}, planned(8 * DAY, prev), unmarked, NOW, accept=False)
+    assert unmarked.remembered == []
+
+
+@pytest.mark.parametrize("prev", [(1, 1), (0, 0)])
+def test_of_a_replay_older_than_its_markers_a_person_decides(prev: tuple[int, ...]) -> None:
+    sink: Any = Slots([HELD, None])
+    with pytest.raises(MarkerDivergedError, match=r"replay 2 was begun at 2026-02-22 00:00 .*kafka") as asked:
+        recall({"kafka": sink}, planned(7 * DAY, prev), sink, NOW, accept=False)
+    assert "--accept" in asked.value.hint
+    assert sink.remembered == []
+    recall({"kafka": sink}, planned(7 * DAY, prev), sink, NOW, accept=True)
+    assert sink.remembered == (WRITTEN if prev[1] else [])
+    whole: Any = Slots([HELD, HELD])
+    recall({"kafka": whole}, planned(7 * DAY, prev), whole, NOW, accept=False)
+
+
+@pytest.mark.parametrize(
+    ("stood", "plan_age", "expected"),
+    [
+        (7 * DAY, 6 * DAY, WRITTEN),
+        (6 * DAY, 0 * DAY, []),  # nothing can have expired: the cluster is another, or was restored
+        (9 * DAY, 7 * DAY, []),  # the plan's own may have expired
+    ],
+)
+def test_a_pieces_markers_come_back_where_nothing_else_can_have_taken_them(
+    stood: timedelta, plan_age: timedelta, expected: list[str]
+) -> None:
+    sink: Any = Slots([None, None])
+    standing = Checkpoint(
+        offset=SequenceOffset(1), batch=1, epoch=Epoch(1), run_id="r", plan_hash="p", counts={}, watermark=None,
+        updated_at=NOW - stood,
+    )  # fmt: skip
+    recall_piece({"kafka": sink}, planned(plan_age), sink, standing, NOW)
+    assert sink.remembered == expected

@@ -78,7 +78,8 @@ def test_a_replays_markers_of_before_come_back(
     slots: list[SlotMark | None], prev: tuple[int, ...], expected: list[str]
 ) -> None:
     sink: Any = Slots(slots)
-    recall({"kafka": sink, "other": Slots([None])}, planned(6 * DAY, prev), sink, NOW, accept=False)
+    other: Any = Slots([None])
+    recall({"kafka": sink, "other": other}, planned(6 * DAY, prev), sink, NOW, accept=False)
     assert sink.remembered == expected
     unmarked: Any = Slots(slots, marked=False)
     recall({"kafka": unmarked}, planned(8 * DAY, prev), unmarked, NOW, accept=False)

@@ -210,7 +210,7 @@ class Recorder:
     def page(self, flow: str, entries: Any) -> int:
         return 0
 
-    def quarantine(self, flow: str, batch: int, rows: Any) -> None:
+    def quarantine(self, flow: str, batch: int, rows: Any, **_: Any) -> None:
         self.held.extend(rows)
 
 

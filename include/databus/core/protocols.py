@@ -502,8 +502,15 @@ class Recorder(Protocol):
         """
         ...
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], *, behind: bool = False) -> None:
         """Store rows held back, before the commit that counts them; upserts by event id.
+
+        Args:
+            flow: flow name.
+            batch: batch number.
+            rows: the rows.
+            behind: whether it is a batch of a sink that is behind: the flow has passed its rows, and what a check has
+                held stays with the batch that counts it.
 
         Raises:
             RecordingError: they could not be stored; the batch fails, because a row must not vanish.

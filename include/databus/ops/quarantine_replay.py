@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
 from databus.core.counts import SinkCounts, by_sink
-from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, PlanChangedError, SinkSettingError
+from databus.core.errors import CheckpointConflictError, LeaseBusyError, PlanChangedError, SinkSettingError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange, SequenceOffset
@@ -22,7 +22,7 @@ from databus.ops.mediation import Said
 from databus.ops.quarantine import held_rows, replays_of
 from databus.ops.replay_entries import in_replays, stages_of
 from databus.ops.replay_outcome import origin_of, outcome, tally
-from databus.ops.targets import ALL_HISTORY
+from databus.ops.replay_range import BatchRanges
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.closing import close_unwritten, open_again
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
@@ -127,21 +127,22 @@ class _Replays:
         if pending is None:
             return []
         taken = self.rows.of_replay(pending.batch)
-        marked = self._marked(pending, taken) if taken else pending
         with self._sinks(pending) as sinks:
+            read = self._ranges.as_written(pending, origin_of(taken), sinks) if taken else pending.range
+            marked = replace(pending, range=read)
             recall(sinks, marked, self.lease, self.services.clock.now(), accept=self.said.consents)
             if not taken or not self._takes_up(pending, taken):
                 return self._give_up(pending, marked, sinks)
             log.warning("flow %s: replay %d found unfinished, taken up again", self._flow.name, pending.batch)
             open_again(sinks, marked, self.lease)
-        return [self._run(pending, taken)]
+        return [self._run(pending, marked, taken)]
 
     def begin(self, origin: int, taken: Sequence[HeldRow]) -> ReplayResult:
         """Replay rows that one batch had held back."""
         standing = self._standing()
         number = standing.batch + 1
         said = (self.said.who, self.said.why, self.services.clock.now())
-        planned = self._range(origin)
+        planned = self._ranges.of(origin)
         with reopened(self.session, planned) as source:
             sinks = pinned_sinks(self.session, source, standing.slots)
         self._require_consent(sinks)
@@ -159,13 +160,14 @@ class _Replays:
             mode="replay",
         )
         self.services.store.write_plan(self.lease, plan)
+        marked = replace(plan, range=planned)
         with self._sinks(plan) as opened:
-            recall(opened, self._marked(plan, taken), self.lease, plan.clock, accept=False)
-        return self._run(plan, taken)
+            recall(opened, marked, self.lease, plan.clock, accept=False)
+        return self._run(plan, marked, taken)
 
-    def _run(self, plan: Plan, taken: Sequence[HeldRow]) -> ReplayResult:
+    def _run(self, plan: Plan, marked: Plan, taken: Sequence[HeldRow]) -> ReplayResult:
+        """Replay rows: `marked` is the plan over the range that they come from, which writers get."""
         wanted, answered = stages_of(taken)
-        marked = self._marked(plan, taken)
         with reopened(self.session, marked.range) as source:
             done = replay(self.session, marked, source, wanted)
         states, again = outcome(answered, done)
@@ -249,24 +251,6 @@ class _Replays:
                 stack.callback(sinks[name].close)
             yield sinks
 
-    def _marked(self, plan: Plan, taken: Sequence[HeldRow]) -> Plan:
-        """Return the plan that writers get: the replay's, over the range that its rows come from."""
-        return replace(plan, range=self._range(origin_of(taken)))
-
-    def _range(self, batch: int) -> OffsetRange:
-        found = self.rows.batch_range(batch)
-        if found is not None:
-            return found
-        for entry in self.services.store.history(self._flow.name, ALL_HISTORY):
-            if entry.action == "commit" and entry.batch == batch and entry.previous is not None:
-                return OffsetRange(entry.previous, entry.offset)
-        raise ConfigError(
-            f"flow {self._flow.name}: neither a report nor the history says what range batch {batch} had",
-            hint=f"`databus quarantine export {self._flow.name}` gives the rows; write them by hand, then discard "
-            "them.",
-            code="quarantine_range_unknown",
-        )
-
     def _standing(self) -> Checkpoint:
         store = self.services.store
         return store.load(self._name) or store.start(self._name, self.lease, SequenceOffset(0), self.said.who)
@@ -286,6 +270,10 @@ class _Replays:
         """Tell whether a replay in flight may be finished by flow and code as they are (see `Flow.takes_up`)."""
         specs = self._flow.hashes_alike(self.session.identity.code_version)
         return any(_hash(spec, taken) == pending.spec_hash for spec in specs)
+
+    @property
+    def _ranges(self) -> BatchRanges:
+        return BatchRanges(self._flow.name, self.services.store, self.rows)
 
     @property
     def _flow(self) -> Flow:

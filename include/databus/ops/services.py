@@ -85,5 +85,5 @@ class _LateRecorder:
     def page(self, flow: str, entries: Sequence[HistoryEntry]) -> int:
         return self.opened.page(flow, entries)
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
-        self.opened.quarantine(flow, batch, rows)
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], *, behind: bool = False) -> None:
+        self.opened.quarantine(flow, batch, rows, behind=behind)

@@ -120,14 +120,12 @@ class LedgerReports:
             for row in batches
         ]
 
-    def held_by_batch(self, flow: str) -> dict[int, int]:
-        """Return batch → rows that it was the last to hold back."""
+    def held_by_batch(self, flow: str, stage: str | None = None) -> dict[int, int]:
+        """Return batch → rows that it was the last to hold back, of one stage or of any."""
         q = t.quarantine.c
-        wanted = (
-            sa.select(q.batch, sa.func.count(q.event_id.distinct()).label("rows"))
-            .where(q.flow == flow)
-            .group_by(q.batch)
-        )
+        mine = (q.flow == flow) if stage is None else (q.flow == flow) & (q.stage == stage)
+        rows = sa.func.count(q.event_id.distinct()).label("rows")
+        wanted = sa.select(q.batch, rows).where(mine).group_by(q.batch)
         with self.store.transaction() as connection:
             return {row.batch: row.rows for row in connection.execute(wanted)}
 

@@ -15,7 +15,7 @@ from databus.core.checkpoint import HistoryEntry
 from databus.core.column_lineage import TableLineage
 from databus.core.offset_ranges import moved_part
 from databus.core.protocols import Clock
-from databus.core.receipts import RejectedRow
+from databus.core.receipts import CHECK, RejectedRow
 from databus.core.report import BatchReport
 from databus.records import tables as t
 from databus.records.held_rows import HeldState
@@ -68,10 +68,11 @@ class SqlRecorder:
                 told.put(report)
             told.flush()
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], *, behind: bool = False) -> None:
         """Store rows held back, one entry per flow, event and stage; a row held back again updates its entry.
 
         What a replay made of an entry is over once another batch than the one it replayed holds the row back again.
+        Of a sink that is behind, an entry of a check that is there already is left as it is.
 
         Raises:
             RecordingError: they could not be stored.
@@ -81,10 +82,13 @@ class SqlRecorder:
         now = self._now()
         # One statement may not update an entry twice.
         entries = {(row.event_id, row.stage): _quarantine_row(flow, batch, row, now) for row in rows}
-        values = list(entries.values())
+        kept = [entry for entry in entries.values() if behind and entry["stage"] == CHECK]
+        values = [entry for entry in entries.values() if not behind or entry["stage"] != CHECK]
         key = ("flow", "event_id", "stage")
-        update = [name for name in values[0] if name not in (*key, "first_held_at")]
+        update = [name for name in next(iter(entries.values())) if name not in (*key, "first_held_at")]
         with self.store.transaction() as connection:
+            for first in range(0, len(kept), _CHUNK_ROWS):
+                connection.execute(self.store.upsert(t.quarantine, kept[first : first + _CHUNK_ROWS], key, ()))
             for first in range(0, len(values), _CHUNK_ROWS):
                 chunk = values[first : first + _CHUNK_ROWS]
                 connection.execute(self.store.upsert(t.quarantine, chunk, key, update))

@@ -63,6 +63,7 @@ class FlowSession:
         reopen_sink: opens a further client of a sink, for another thread.
         reopen_source: opens the source once more, with a name under which it stages what is nobody else's.
         split: whether some sink is behind, so that batch numbers are drawn from all of the flow's plans.
+        behind: whether it is a view of a sink that is behind: the flow has passed what it moves.
         register: what tells holders apart while ZooKeeper is away; None unless the flow goes on then.
         replays: whether all it moves may have been moved before, and sinks may hold newer rows.
         live_standing: checkpoint of the live flow, of what moves rows beside it to the same outputs; else None.
@@ -85,6 +86,7 @@ class FlowSession:
     reopen_sink: Callable[[str], Sink] | None = None
     reopen_source: Callable[[str], Source] | None = None
     split: bool = False
+    behind: bool = False
     register: ClaimRegister | None = None
     replays: bool = False
     live_standing: Checkpoint | None = None
@@ -118,7 +120,7 @@ class FlowSession:
     def of_sink(self, name: str, source: Source) -> FlowSession:
         """Return a view that moves rows to one sink that is behind, by its own plan and checkpoint."""
         store = self.store.of_sink(name)
-        return replace(self, sinks={name: self.every_sink[name]}, store=store, source=source, split=True)
+        return replace(self, sinks={name: self.every_sink[name]}, store=store, source=source, split=True, behind=True)
 
     def interrupt_orphans(self) -> None:
         """Stop jobs that a killed run of this flow left on a shared Spark server; correctness does not rest on it."""

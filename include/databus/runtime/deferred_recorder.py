@@ -64,9 +64,9 @@ class DeferredRecorder:
         self._stored()
         return self._recorder.page(flow, entries)
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], *, behind: bool = False) -> None:
         """Store rows held back; they are stored when this returns."""
-        self._recorder.quarantine(flow, batch, rows)
+        self._recorder.quarantine(flow, batch, rows, behind=behind)
 
     def close(self) -> None:
         """Store what waits, and end the thread; safe to call twice. The recorder stays open."""

@@ -47,9 +47,9 @@ class RecorderBreaker:
         """Write ledger pages (see `Recorder.page`)."""
         return self._try(lambda: self._recorder.page(flow, entries))
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], *, behind: bool = False) -> None:
         """Store held rows (see `Recorder.quarantine`)."""
-        self._recorder.quarantine(flow, batch, rows)
+        self._recorder.quarantine(flow, batch, rows, behind=behind)
 
     def _try(self, attempt: Callable[[], T]) -> T:
         began = self._monotonic()

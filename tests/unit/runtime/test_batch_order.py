@@ -81,7 +81,7 @@ class Told:
 class Records:
     """A recorder."""
 
-    def quarantine(self, *_: Any) -> None:
+    def quarantine(self, *_: Any, **__: Any) -> None:
         pass
 
     record = quarantine

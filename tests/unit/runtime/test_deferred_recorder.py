@@ -36,7 +36,7 @@ class Slow:
         self.done.append("paged")
         return 5
 
-    def quarantine(self, _flow: str, batch: int, _rows: Any) -> None:
+    def quarantine(self, _flow: str, batch: int, _rows: Any, **_: Any) -> None:
         self.done.append(("quarantine", batch))
 
 

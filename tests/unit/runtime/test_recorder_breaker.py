@@ -31,7 +31,7 @@ class _Recorder:
         self._answer("page")
         return 8
 
-    def quarantine(self, _flow: str, _batch: int, _rows: Any) -> None:
+    def quarantine(self, _flow: str, _batch: int, _rows: Any, **_: Any) -> None:
         self._answer("quarantine")
 
     def _answer(self, what: str) -> None:

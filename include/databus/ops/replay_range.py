@@ -1,0 +1,80 @@
+"""The range that a replay reads: that of the batch which held its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from databus.core.checkpoint_store import CheckpointStore
+from databus.core.errors import ConfigError
+from databus.core.marks import MarkedSink
+from databus.core.offset_ranges import moved_part
+from databus.core.offsets import OffsetRange
+from databus.core.plan import Plan
+from databus.core.protocols import Sink
+from databus.ops.targets import ALL_HISTORY
+from databus.records.held_rows import HeldRows
+
+
+@dataclass(frozen=True)
+class BatchRanges:
+    """Ranges of a flow's batches, as reports and history tell them.
+
+    Attributes:
+        flow: flow name.
+        store: checkpoint store.
+        rows: the flow's quarantine.
+    """
+
+    flow: str
+    store: CheckpointStore
+    rows: HeldRows
+
+    def of(self, batch: int) -> OffsetRange:
+        """Return the range of a batch, without the partitions that it did not move where there are many.
+
+        It is the same before and after a report is filled in from history: it is part of the hash of a replay's plan.
+
+        Raises:
+            ConfigError: neither a report nor the history tells it.
+        """
+        for found in self._told(batch):
+            return found
+        raise ConfigError(
+            f"flow {self.flow}: neither a report nor the history says what range batch {batch} had",
+            hint=f"`databus quarantine export {self.flow}` gives the rows; write them by hand, then discard them.",
+            code="quarantine_range_unknown",
+        )
+
+    def as_written(self, plan: Plan, batch: int, sinks: Mapping[str, Sink]) -> OffsetRange:
+        """Return the range of a batch in that of its forms which markers of a replay's plan hold.
+
+        `021bfd3` took a range with all its partitions where only the history told it.
+
+        Args:
+            plan: the replay's plan, found unfinished.
+            batch: number of the batch whose range it reads.
+            sinks: open sinks by name, with the replay's own markers.
+
+        Raises:
+            ConfigError: as `of`.
+            SinkUnavailableError: no answer.
+        """
+        held = {
+            mark.plan_hash
+            for name, sink in sinks.items()
+            if isinstance(sink, MarkedSink) and sink.marked
+            for mark in sink.marks(plan.sinks[name].slots, settled=False)
+            if mark is not None
+        }
+        mine = (found for found in self._told(batch) if replace(plan, range=found).hash in held)
+        return next(mine, None) or self.of(batch)
+
+    def _told(self, batch: int) -> Iterator[OffsetRange]:
+        reported = self.rows.batch_range(batch)
+        if reported is not None:
+            yield reported
+        for entry in self.store.history(self.flow, ALL_HISTORY):
+            if entry.action == "commit" and entry.batch == batch and entry.previous is not None:
+                whole = OffsetRange(entry.previous, entry.offset)
+                yield from (moved_part(whole), whole)

@@ -209,6 +209,52 @@ FULL = (
     Full(
         "integration/test_kafka_registry.py", "test_an_outage", "", "what does not decode; outages: test_bad_input.py"
     ),
+    Full(
+        "e2e/test_backfill.py",
+        "test_cancelled_and_started_twice",
+        "",
+        "twice at a time and cut off: integration/test_backfill.py; a cancel: e2e/test_airflow.py",
+    ),
+    Full("integration/test_spark_cluster.py", "", "", "a killed Spark server, a killed run: integration/test_kill.py"),
+    Full(
+        "integration/test_mirror_faults.py",
+        "test_the_target_holds_what_was_committed",
+        "",
+        "a mirror's kills: integration/test_mirror.py",
+    ),
+    Full(
+        "integration/test_mirror_map.py",
+        "test_the_map_is_exact_while_others_write",
+        "",
+        "the map over aborted transactions and gaps, same file",
+    ),
+    Full("integration/test_mirror_lag.py", "test_a_sensor_waits", "", "sensors of a mirror: e2e/test_mirror.py"),
+    Full("integration/test_deleted_topics.py", "test_while_a_plan_is_in_flight", "first batch", "[later batch]"),
+    Full("integration/test_deleted_topics.py", "test_the_writer_does_not", "at_least_once", "[exactly_once]"),
+    Full(
+        "integration/test_zookeeper_loss.py",
+        "test_a_holder_that_was_only_cut_off_is_fenced",
+        "target1",
+        "[target0-before-StaleEpochError], [target2-before-StaleEpochError]",
+    ),
+    Full(
+        "integration/checkpoints/test_run_audit.py",
+        "test_the_oldest_batch_may_not_lack",
+        "",
+        "without ZooKeeper: unit/ops/test_run_history.py",
+    ),
+    Full(
+        "integration/checkpoints/test_run_audit.py",
+        "test_a_run_of_which_every_report",
+        "",
+        "without ZooKeeper: unit/ops/test_run_history.py",
+    ),
+    Full(
+        "integration/checkpoints/test_run_audit.py",
+        "test_a_run_that_moved_nothing",
+        "",
+        "without ZooKeeper: unit/ops/test_run_history.py",
+    ),
 )
 
 

@@ -86,6 +86,11 @@ class FlowStores:
         found = [(store, store.unplanned(store.leftovers(time.time()), needed.ranges)) for store in stores]
         return [(store, folders) for store, folders in found if folders]
 
+    def forget(self) -> None:
+        """Delete all that the flow keeps of this server's log, under its lease; safe to repeat."""
+        self.segments().forget()
+        self.history().forget()
+
     def history(self) -> HistoryStore:
         """Return the store of its tables' definitions; a backfill of a flow knows the tables as the flow does."""
         return HistoryStore(self._root, self._flow.partition(".")[0], self._server.identity)

@@ -105,7 +105,8 @@ class RangeDumper:
         stager = RangeStager(staging.folder, walk, self._capture, start, bounds)
         try:
             with kept or self._reading(start, bounds, deadline, staging.folder) as dump:
-                check = ReplacedLogCheck(self._server.place, start, overlaps=bounds.without is not None)
+                overlaps = bounds.without is not None
+                check = ReplacedLogCheck(self._server.place, start, bounds.flow, overlaps=overlaps)
                 full = self._follow(dump, walk, stager, check, deadline)
             index = stager.finish(more=full)
             end = self._server.binlog(index.range.end) if index else start

@@ -6,6 +6,7 @@ which says how far the log has been followed since and is written with each rang
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import uuid
@@ -71,6 +72,19 @@ class HistoryStore:
             self._stored = _digest(text)
         covered = {"history": self._stored, "covered": list(history.covered)}
         self._write(_COVERED, json.dumps(covered).encode())
+
+    def forget(self) -> None:
+        """Delete the history, which the next walk makes anew; safe to repeat.
+
+        Raises:
+            SourceUnavailableError: the store cannot be written.
+        """
+        self._stored = ""
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rm(self._home, recursive=True)
+        except OSError as error:
+            raise self._unusable(error) from error
 
     def _read(self, name: str) -> bytes | None:
         try:

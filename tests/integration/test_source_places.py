@@ -72,7 +72,7 @@ def ahead_of(gtids: str) -> str:
     [
         (lambda o: {"pos": o.pos + 3}, OffsetInvalidError),
         (lambda o: {"pos": o.pos + (1 << 30)}, OffsetInvalidError),
-        (lambda o: {"file": f"{o.file.rpartition('.')[0]}.099999"}, OffsetInvalidError),
+        (lambda o: {"file": f"{o.file.rpartition('.')[0]}.099999"}, SourceDivergedError),
         (lambda _: {"server": "another", "gtids": ""}, SourceDivergedError),
         (lambda o: {"server": "another", "gtids": ahead_of(o.gtids)}, SourceDivergedError),
     ],

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from databus.binlog.events import HEADER_BYTES, parse_header
 from databus.binlog.segment_keep import KeepLimit
 from databus.binlog.segments import RangeIndex, Segment
 from databus.binlog.store_space import store_full
@@ -209,6 +210,28 @@ class KeptSegments:
         except OSError as error:
             raise self._unusable(error) from error
         return opened
+
+    def created_s(self, segment: KeptSegment) -> int:
+        """Return when the server began the log file of a segment, seconds since the epoch; 0 when it was pruned."""
+        try:
+            with self.open(segment) as data:
+                header = data.read(HEADER_BYTES)
+        except FileNotFoundError:
+            return 0
+        return parse_header(header).timestamp_s if len(header) == HEADER_BYTES else 0
+
+    def forget(self) -> None:
+        """Delete all segments; safe to repeat. A reader that has one open keeps it.
+
+        Raises:
+            SourceUnavailableError: the store cannot be used.
+        """
+        try:
+            for segment in self.list():
+                for ending in ("json", "events"):  # in this order: what is described is there
+                    self._remove(f"{self._home}/{segment.name}.{ending}")
+        except OSError as error:
+            raise self._unusable(error) from error
 
     def prune(self, limit: KeepLimit, now: float | None = None) -> Sequence[KeptSegment]:
         """Delete what is over the limit and what a crash left half; return what was deleted.

@@ -41,7 +41,7 @@ class RangeBounds:
         without: transactions to leave out: they are passed over, and lie in no segment. None for none.
         stops: whether it ends before a statement that changes captured rows without row events. One that it would begin
             with, or that lies before a given `end`, is refused.
-        flow: whose range it is, for what a refusal says is to be done.
+        flow: whose range it is, for what errors say is to be done.
         fetch_prepare: finds the events of XA transactions that were prepared before the range and committed in it.
     """
 
@@ -172,7 +172,7 @@ class RangeStager:
             self._end = (self._file.name, len(MAGIC))
         end = BinlogOffset(
             self._end[0], self._end[1], self._gtids.text(), start.flavor, start.server, start.timeline,
-            self._xa.pending, self._created_s[self._end[0]],
+            self._xa.pending, self._created_s[self._end[0]], start.generation,
         )  # fmt: skip
         segments, tables = in_log_order(self._segments, self._walk.tables)
         return RangeIndex(

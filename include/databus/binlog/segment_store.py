@@ -203,6 +203,18 @@ class SegmentStore:
         except OSError as error:  # somebody writes there; the batch is committed, and nothing needs what is left
             log.warning("%s is not deleted whole, a later sweep does it: %s", folder, error)
 
+    def forget(self) -> None:
+        """Delete all ranges and kept prepares of this flow and server, under the flow's lease; safe to repeat.
+
+        Raises:
+            SourceUnavailableError: the store cannot be used.
+        """
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rm(self._home, recursive=True)
+        except OSError as error:
+            raise self._unusable(error) from error
+
     def leftovers(self, now: float) -> Sequence[str]:
         """Return the folders of ranges, staged or published, in which nothing was written for `LEFT_AGE_S`.
 

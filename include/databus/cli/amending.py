@@ -46,6 +46,12 @@ def skip(  # noqa: PLR0913, PLR0917 - one parameter per option
     flow: FlowName,
     place: Place = "",
     past_gap: Annotated[bool, typer.Option("--past-gap", help="Behind what the source's server deleted.")] = False,
+    new_log: Annotated[
+        bool,
+        typer.Option(
+            "--new-log", help="Onto the log that replaced the flow's (RESET MASTER): its beginning, or PLACE."
+        ),
+    ] = False,
     reason: Reason = "",
     execute: Execute = False,
     accept: Accept = False,
@@ -53,7 +59,7 @@ def skip(  # noqa: PLR0913, PLR0917 - one parameter per option
     output: Output = Format.TABLE,
 ) -> None:
     """Go forward: what lies between is never moved, and named as a gap."""
-    _move(flow, ("skip", Target(place, past_gap=past_gap)), (reason, execute, accept), dags, output)
+    _move(flow, ("skip", Target(place, past_gap=past_gap, new_log=new_log)), (reason, execute, accept), dags, output)
 
 
 def restore(  # noqa: PLR0913, PLR0917 - one parameter per option

@@ -116,7 +116,7 @@ class Ledger:
         for span in self.spans:
             totals[span.state] += span.bytes or 0
             for prepared in self.pending:
-                if _within(prepared, span):
+                if _within(prepared, span) and not _of_another_log(span.end, self.end):
                     size = min(prepared.end_pos - prepared.start_pos, span.bytes or 0)
                     totals[span.state] -= size
                     totals[SpanState.PENDING] += size
@@ -323,6 +323,10 @@ def _named(gaps: Sequence[Gap], start: Offset, end: Offset) -> Gap | None:
     return next(
         (g for g in gaps if g.start.compare(start) is Ordering.EQUAL and g.end.compare(end) is Ordering.EQUAL), None
     )
+
+
+def _of_another_log(one: Offset, other: Offset | None) -> bool:
+    return isinstance(one, BinlogOffset) and isinstance(other, BinlogOffset) and one.generation != other.generation
 
 
 def _within(prepared: PreparedTransaction, span: Span) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from databus.core.errors import SourceDivergedError
-from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, Ordering
+from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering
 from databus.core.topic_lives import newer
 
 _Place = tuple[str, int]
@@ -31,6 +31,13 @@ def earlier(one: Offset, other: Offset) -> Offset:
     if isinstance(one, KafkaOffsets) and isinstance(other, KafkaOffsets):
         return _merged(one, other, min)
     return other if other.compare(one) is Ordering.BEFORE else one
+
+
+def counted_as(place: Offset, standing: Offset) -> Offset:
+    """Return a place of a source's log as it is now, as a checkpoint counts that log: of a binary log by generation."""
+    if isinstance(place, BinlogOffset) and isinstance(standing, BinlogOffset):
+        return replace(place, generation=standing.generation)
+    return place
 
 
 def unreached(place: Offset, *ends: Offset | None) -> Offset | None:

@@ -16,7 +16,9 @@ from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.stored_form import Form
 from databus.core.topic_lives import Lives, made_anew, newer
 
-BINLOG_OFFSET = Form("binlog offset", "kind file pos gtids flavor server timeline prepared", "created_s", part=True)
+BINLOG_OFFSET = Form(
+    "binlog offset", "kind file pos gtids flavor server timeline prepared", "created_s", "generation", part=True
+)
 KAFKA_OFFSETS = Form("Kafka offset", "kind positions ids epochs generations passed", "lives", part=True)
 SEQUENCE_OFFSET = Form("sequence offset", "kind sequence", part=True)
 _FORMS = {"binlog": BINLOG_OFFSET, "kafka": KAFKA_OFFSETS, "sequence": SEQUENCE_OFFSET}
@@ -94,6 +96,9 @@ class BinlogOffset:
             log order. Places are compared without it.
         created_s: when the server began the log file, seconds since the epoch; 0 when unknown. It tells a log that was
             replaced under the same names: no part of equality, and left out of JSON when 0.
+        generation: how often the log was replaced and a person took the flow onto the new one. All of a later
+            generation lies behind all of an earlier one, whatever files, positions and GTIDs say: they begin anew. Left
+            out of JSON when 0.
     """
 
     file: str
@@ -104,6 +109,7 @@ class BinlogOffset:
     timeline: int = 0
     prepared: tuple[PreparedTransaction, ...] = ()
     created_s: int = field(default=0, compare=False)
+    generation: int = 0
     kind: str = field(default="binlog", init=False)
 
     def __post_init__(self) -> None:
@@ -129,6 +135,7 @@ class BinlogOffset:
         """Return plain JSON; what was added to offsets later is left out when empty, as in those written before."""
         pending: dict[str, Any] = {"prepared": [p.to_json() for p in self.prepared]} if self.prepared else {}
         pending |= {"created_s": self.created_s} if self.created_s else {}
+        pending |= {"generation": self.generation} if self.generation else {}
         return BINLOG_OFFSET.write(
             {
                 "kind": self.kind,
@@ -143,15 +150,25 @@ class BinlogOffset:
         )
 
     def compare(self, other: Offset) -> Ordering:
-        """Order by timeline, file and position on one server, by GTIDs across servers."""
+        """Order by generation, then by timeline, file and position on one server, by GTIDs across servers."""
         if not isinstance(other, BinlogOffset) or other.flavor != self.flavor:
             return Ordering.DIVERGED
+        if self.generation != other.generation:
+            return Ordering.BEFORE if self.generation < other.generation else Ordering.AFTER
         if self.timeline == other.timeline and self.server == other.server:
             mine, theirs = (self.file_number, self.pos), (other.file_number, other.pos)
             if mine == theirs:
                 return Ordering.EQUAL
             return Ordering.BEFORE if mine < theirs else Ordering.AFTER
         return self._compare_gtids(other)
+
+    def counted_as(self, standing: BinlogOffset) -> BinlogOffset:
+        """Return this place of the log as it is now, in the timeline and generation in which a checkpoint counts."""
+        return replace(self, timeline=standing.timeline, generation=standing.generation)
+
+    def on_new_log(self, standing: BinlogOffset) -> BinlogOffset:
+        """Return this place of a log that replaced the one of a checkpoint: behind it, and above all its versions."""
+        return replace(self, timeline=standing.timeline + 1, generation=standing.generation + 1, prepared=())
 
     def same_gtids(self, other: BinlogOffset) -> bool:
         """Tell whether exactly the same transactions were executed at both places; False where GTIDs do not tell."""

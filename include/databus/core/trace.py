@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -109,9 +110,25 @@ class Change:
         return dict(vars(self))
 
 
+_LOG_PREFIX = re.compile(r"log\d+/")
+
+
+def log_prefix(generation: int) -> str:
+    """Return what event ids begin with in a log that replaced others: its GTIDs and places were used there already."""
+    return f"log{generation}/" if generation else ""
+
+
+def _without_prefix(event_id: str) -> str:
+    found = _LOG_PREFIX.match(event_id)
+    return event_id[found.end() :] if found else event_id
+
+
 def of_event_id(event_id: str) -> Change:
-    """Return what an event id tells: `gtid:ordinal:part`, or `server:file:pos:ordinal:part` without GTIDs."""
-    head, _, tail = event_id.rpartition(":")
+    """Return what an event id tells: `gtid:ordinal:part`, or `server:file:pos:ordinal:part` without GTIDs.
+
+    In a log that replaced others, `log<generation>/` stands before it.
+    """
+    head, _, tail = _without_prefix(event_id).rpartition(":")
     head, _, ordinal = head.rpartition(":")
     if not (head and ordinal.isdigit() and tail.isdigit()):
         return Change(event_id)

@@ -29,6 +29,7 @@ from databus.ops.backfill_status import BackfillState, piece_state, state_of
 from databus.ops.ends import Ends, opened_ends
 from databus.ops.mirror_duties import throttled
 from databus.ops.place_words import place_word
+from databus.ops.targets import require_same_log
 from databus.runtime.backfill import locating, piece_flow, piece_session, require_ranged
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.drain import Drain
@@ -156,6 +157,7 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
     who, lease = by
     store, checkpoint = _store(services), standing(flow, services)
     source = require_ranged(flow, ends.source)
+    require_same_log(source, checkpoint.offset)
     _require_aim(flow, wanted.aim)
     moved = isinstance(checkpoint.offset, BinlogOffset) and checkpoint.offset.timeline > 0  # there was a failover
     asked = store.backfills(flow.name, lambda one: one.startswith(f"{wanted.aim.mode}-")) if moved else ()

@@ -18,6 +18,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.ledger import Span, SpanState
 from databus.core.offsets import OffsetRange
 from databus.core.protocols import Source
+from databus.core.replaced_logs import is_of_former_log, of_former_log
 from databus.runtime.context import Services
 from databus.runtime.look import look
 
@@ -47,6 +48,8 @@ def log_evidence(flow: Flow, services: Services, spans: Sequence[Span], other: f
     with look(flow, services.connections, context) as source:
         for span in wanted:
             try:
+                if is_of_former_log(span.end, spans[-1].end):
+                    raise of_former_log(f"the range up to {span.end}", spans[-1].end)
                 found, compacted = _differences(source, span)
             except _NOT_THERE as error:
                 left_out.setdefault(f"not read again, {error.code}", []).append(span.batch)

@@ -12,6 +12,7 @@ from databus.core.errors import ConfigError, LeaseBusyError, SinkSettingError
 from databus.core.flow import Flow
 from databus.core.gaps import PURGED, SKIPPED, Gap
 from databus.core.plan import Plan
+from databus.core.replaced_logs import REPLACED, ReplaceableSource
 from databus.ops.ends import Ends, opened_ends
 from databus.ops.moves import Move, look
 from databus.ops.targets import Target
@@ -70,8 +71,10 @@ def execute(flow: Flow, services: Services, action: Action, target: Target, said
             move = look(flow, services, ends, action, target)
             _require_consent(move, said)
             slots = _closed(flow, ends, move.pending)
+            if target.new_log and isinstance(ends.source, ReplaceableSource):
+                ends.source.forget_former_log()
             now = services.clock.now()
-            cause = PURGED if target.past_gap else action
+            cause = PURGED if target.past_gap else REPLACED if target.new_log else action
             gap = None if move.back else Gap(0, move.start, move.end, cause, SKIPPED, said.who, said.why, now)
             gone = {name: {output.output: output.found for output in found} for name, found in move.changed.items()}
             made = Amendment(action, said.who, said.why, move.end, move.pending, slots, gap, gone)

@@ -19,6 +19,11 @@ from databus.ops.ends import Ends
 from databus.ops.targets import ALL_HISTORY, Target, resolve
 from databus.runtime.context import Services
 
+_NEW_LOG = (
+    "what the former log held behind the flow's place is given up and named as a gap; this log is read from there on, "
+    "under event ids of its own and with versions above all earlier ones. Compare the tables with the sinks afterwards"
+)
+
 
 @dataclass(frozen=True)
 class Passed:
@@ -56,6 +61,7 @@ class Move:
         effects: what each sink's readers would see.
         next_batch: number of the next batch.
         changed: sink → outputs that were deleted since they were written to; the move accepts them as they are now.
+        new_log: whether it goes onto a log that replaced the flow's.
     """
 
     flow: str
@@ -70,6 +76,7 @@ class Move:
     effects: tuple[SinkEffect, ...]
     next_batch: int
     changed: Mapping[str, tuple[ChangedOutput, ...]] = field(default_factory=dict)
+    new_log: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for people and programs."""
@@ -80,6 +87,7 @@ class Move:
             "from": str(self.start),
             "to": str(self.end),
             "to_offset": self.end.to_json(),
+            **({"new_log": _NEW_LOG} if self.new_log else {}),
             "bytes": self.bytes,
             "batches": self.passed.batches if self.back else None,
             "rows": dict(self.passed.rows) if self.back else None,
@@ -125,13 +133,14 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
         back=back,
         start=checkpoint.offset,
         end=end,
-        bytes=_bytes(ends.source, checkpoint.offset, end),
+        bytes=None if target.new_log else _bytes(ends.source, checkpoint.offset, end),
         passed=passed,
         pending=pending,
         half_written=half,
         effects=tuple(_effect(name, ends, passed, back=back) for name in ends.sinks),
         next_batch=1 + max(checkpoint.batch, pending.batch if pending else 0),
         changed=changed_of(ends.sinks, checkpoint, pending),
+        new_log=target.new_log,
     )
 
 

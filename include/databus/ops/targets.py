@@ -14,6 +14,7 @@ from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, Ordering
 from databus.core.protocols import Source
+from databus.core.replaced_logs import ReplaceableSource, is_of_former_log, of_former_log
 from databus.ops.place_words import is_json, offset_of, require_place
 from databus.registry import flow_from_json
 from databus.runtime.context import Services
@@ -31,15 +32,17 @@ class Target:
         batches: so many committed batches back, 0 when not asked for.
         entry: number of a history entry: where that entry left the flow; 0 when not asked for.
         past_gap: behind what the source's server deleted.
+        new_log: the place is one of the log that replaced the flow's; its beginning where no place is named.
     """
 
     place: str = ""
     batches: int = 0
     entry: int = 0
     past_gap: bool = False
+    new_log: bool = False
 
     def __post_init__(self) -> None:
-        given = [bool(self.place), bool(self.batches), bool(self.entry), self.past_gap]
+        given = [bool(self.place) or self.new_log, bool(self.batches), bool(self.entry), self.past_gap]
         if sum(given) != 1:
             raise ConfigError(
                 "name exactly one place to go to", hint="A time, gtid:<set>, FILE:POS, an offset as JSON, or an option."
@@ -52,8 +55,12 @@ def resolve(flow: Flow, services: Services, source: Source, checkpoint: Checkpoi
     Raises:
         PlaceError: it cannot be understood.
         ConfigError: the history does not reach so far.
-        OffsetInvalidError, OffsetPurgedError, SourceDivergedError: it is no place of the source's log.
+        OffsetInvalidError, OffsetPurgedError, SourceDivergedError: it is no place of the source's log, or that log is
+            another one than the flow's.
     """
+    if target.new_log:
+        return _on_new_log(flow, services, source, checkpoint, target.place or "earliest")
+    require_same_log(source, checkpoint.offset)
     if target.past_gap:
         return _past_gap(flow, source, checkpoint)
     if target.place:
@@ -68,9 +75,34 @@ def resolve(flow: Flow, services: Services, source: Source, checkpoint: Checkpoi
         found = batches_back(flow.name, history, checkpoint.offset, target.batches)
     else:
         found = _entry(flow.name, history, target.entry)
+    if is_of_former_log(found, checkpoint.offset):
+        raise of_former_log(f"flow {flow.name}: the place {found}", checkpoint.offset)
     found = _not_lower(found, checkpoint.offset)
     source.lag(found)  # refuses a place that the source's log no longer has
     return found
+
+
+def require_same_log(source: Source, standing: Offset) -> None:
+    """Refuse to look for places of a flow in a log that replaced the one which it has read.
+
+    Raises:
+        SourceDivergedError: it is another log.
+    """
+    if isinstance(source, ReplaceableSource) and (why := source.log_replaced(standing)):
+        raise why
+
+
+def _on_new_log(flow: Flow, services: Services, source: Source, checkpoint: Checkpoint, place: str) -> Offset:
+    """Return a place of the log that replaced the flow's, behind all that the flow has read and above its versions."""
+    if not isinstance(source, ReplaceableSource) or source.log_replaced(checkpoint.offset) is None:
+        raise ConfigError(
+            f"flow {flow.name}: {checkpoint.offset} is a place of the log that its source has: none has replaced it",
+            hint="Leave --new-log out: the flow goes on, and `rewind` and `skip` go to places of this log.",
+        )
+    found = named(flow, services, source, place)
+    if not isinstance(found, BinlogOffset) or not isinstance(checkpoint.offset, BinlogOffset):
+        raise ConfigError(f"flow {flow.name}: {place} is no place of a binary log")
+    return found.on_new_log(checkpoint.offset)
 
 
 def missing(source: Source, checkpoint: Checkpoint) -> OffsetPurgedError | None:
@@ -197,4 +229,4 @@ def on_timeline(flow: Flow, found: Offset, standing: Offset) -> Offset:
             f"flow {flow.name}: the checkpoint {standing} is of server {standing.server}, {found} of {found.server}",
             hint="Let one batch take up the failover, then amend.",
         )
-    return replace(found, timeline=standing.timeline)
+    return found.counted_as(standing)

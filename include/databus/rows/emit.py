@@ -38,6 +38,7 @@ class _Origin:
     batch: TableBatch
     transactions: Transactions
     server: str
+    prefix: str
     form: ImageForm
     marks: Ints | None
 
@@ -59,7 +60,7 @@ class _Rows:
 
 
 def emit(
-    batch: TableBatch, transactions: Transactions, server: str, form: ImageForm = VARIANT_FORM
+    batch: TableBatch, transactions: Transactions, server: str, form: ImageForm = VARIANT_FORM, prefix: str = ""
 ) -> list[pa.RecordBatch]:
     """Return the rows of a batch, ordered by (transaction, ordinal, part).
 
@@ -72,6 +73,7 @@ def emit(
         transactions: what `batch.transaction` points into.
         server: server_uuid (MySQL) or server_id in text (MariaDB); part of the event ids of rows without GTID.
         form: how `before` and `after` are written.
+        prefix: what the event ids begin with.
 
     Raises:
         DecodeError: a value or key that has no lossless form.
@@ -81,12 +83,16 @@ def emit(
     rows = _rows(batch, encoder)
     # What a batch without images (all left out by a filter) gives has no after-image to look up.
     marks = None if form.marks is None else np.append(form.marks.of(batch), 0)
-    origin = _Origin(batch, transactions, server, form, marks)
+    origin = _Origin(batch, transactions, server, prefix, form, marks)
     return [_record_batch(origin, images, encoder, piece) for piece in _pieces(rows, images)]
 
 
 def emit_events(
-    events: Sequence[TableEvent], transactions: Transactions, server: str, form: ImageForm = VARIANT_FORM
+    events: Sequence[TableEvent],
+    transactions: Transactions,
+    server: str,
+    form: ImageForm = VARIANT_FORM,
+    prefix: str = "",
 ) -> list[pa.RecordBatch]:
     """Return TRUNCATE and DDL statements as rows (op "t", "m") without key and images, in log order."""
     if not events:
@@ -112,7 +118,7 @@ def emit_events(
     transaction = np.array([event.transaction for event in ordered], np.int64)
     ordinal = np.array([event.ordinal for event in ordered], np.int64)
     part = np.array([event.part for event in ordered], np.int16)
-    columns |= _provenance(transactions, server, transaction, ordinal, part)
+    columns |= _provenance(transactions, (server, prefix), transaction, ordinal, part)
     return [_assemble(columns, form)]
 
 
@@ -197,7 +203,11 @@ def _record_batch(origin: _Origin, images: Images, encoder: KeyEncoder | None, r
         columns[MARKS] = pa.array(np.where(rows.after < 0, gone, origin.marks[rows.after]))
     place = rows.change
     columns |= _provenance(
-        origin.transactions, origin.server, batch.transaction[place], batch.ordinal[place], rows.part
+        origin.transactions,
+        (origin.server, origin.prefix),
+        batch.transaction[place],
+        batch.ordinal[place],
+        rows.part,
     )
     return _assemble(columns, origin.form)
 
@@ -231,22 +241,23 @@ def _taken(images: Images, rows: npt.NDArray[np.int32], form: ImageForm) -> pa.A
 
 def _provenance(
     transactions: Transactions,
-    server: str,
+    names: tuple[str, str],
     transaction: npt.NDArray[np.integer],
     ordinal: npt.NDArray[np.int64],
     part: npt.NDArray[np.int16],
 ) -> dict[str, pa.Array]:
-    """Return the columns that say where a row comes from."""
+    """Return the columns that say where a row comes from; `names` are the server and what event ids begin with."""
+    server, prefix = names
     used, of_row = np.unique(transaction, return_inverse=True)
     gtid = transactions.gtid.take(pa.array(used))
     position = transactions.end_pos[used]
-    names = [
-        text or f"{server}:{transactions.file}:{end}"  # a GTID names the same transaction on every server
+    heads = [
+        prefix + (text or f"{server}:{transactions.file}:{end}")  # a GTID names the same transaction on every server
         for text, end in zip(gtid.to_pylist(), position.tolist(), strict=True)
     ]
     index = pa.array(of_row)
     event_id = pc.binary_join_element_wise(
-        pa.array(names).take(index), pa.array(ordinal).cast(pa.string()), pa.array(part).cast(pa.string()), ":"
+        pa.array(heads).take(index), pa.array(ordinal).cast(pa.string()), pa.array(part).cast(pa.string()), ":"
     )
     return {
         "file": _constant(transactions.file, len(ordinal)),

@@ -15,6 +15,7 @@ from databus.core.known_outputs import known_outputs
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import Sink, SlotWriter
 from databus.core.receipts import CHECK, RejectedRow, WriteReceipt
+from databus.core.replaced_logs import is_of_former_log, of_former_log
 from databus.runtime import check, counts
 from databus.runtime.context import FlowSession
 from databus.runtime.dispatch import dispatch, quarantined_rows, taken_by
@@ -67,7 +68,14 @@ class _Renamed:
 
 @contextmanager
 def reopened(session: FlowSession, planned: Any) -> Iterator[SourcePlan]:
-    """Describe a committed range again; what is staged for it is dropped at the end."""
+    """Describe a committed range again; what is staged for it is dropped at the end.
+
+    Raises:
+        SourceDivergedError: it is of a log that was replaced since.
+    """
+    standing = session.store.load(session.flow.name)
+    if standing is not None and is_of_former_log(planned.end, standing.offset):
+        raise of_former_log(f"flow {session.flow.name}: the range {planned}", standing.offset)
     source = session.source.reopen(planned)
     try:
         yield source

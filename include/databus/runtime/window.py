@@ -18,6 +18,7 @@ from databus.core.errors import (
     SinkError,
     StaleEpochError,
 )
+from databus.core.offset_ranges import counted_as
 from databus.core.offsets import Offset, Ordering
 from databus.core.protocols import SharedLogSource
 from databus.core.report import BatchReport
@@ -183,7 +184,8 @@ class _Window:
         """Tell whether the window passed the head that it began with, and this batch has nothing of the flow's own."""
         if self._head is None or any(counts.read for counts in report.tables.values()):
             return False
-        return report.plan.range.end.compare(self._head) in (Ordering.EQUAL, Ordering.AFTER)
+        end = report.plan.range.end
+        return end.compare(counted_as(self._head, end)) in (Ordering.EQUAL, Ordering.AFTER)
 
     def _over(self, lease: Lease) -> bool:
         control = self.control

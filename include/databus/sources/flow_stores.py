@@ -122,3 +122,8 @@ class FlowStores:
         """Return the stores of its tables' definitions: those that the flow lends who reads beside it, its own last."""
         lent = [HistoryStore(self._root, name, self._server.identity, lent=True) for name in self._lenders]
         return [*lent, HistoryStore(self._root, self._flow, self._server.identity)]
+
+    def forget(self) -> None:
+        """Delete all that the flow keeps of this server's log, under its lease; safe to repeat."""
+        self.segments().forget()
+        self.histories()[-1].forget()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 
@@ -28,6 +29,7 @@ from databus.core.lag import Headroom, Lag
 from databus.core.offsets import BinlogOffset, Offset, OffsetRange, Ordering
 from databus.core.plan import SourcePlan
 from databus.core.protocols import StagedPlans, Turns
+from databus.core.trace import log_prefix
 from databus.core.wanted import TablesNow
 from databus.sources.claim_rules import ClaimRules
 from databus.sources.flow_stores import FlowStores
@@ -41,10 +43,12 @@ from databus.sources.mysql_headroom import headroom, headroom_finding
 from databus.sources.mysql_positions import MysqlPositions, request_after
 from databus.sources.mysql_preflight import preflight
 from databus.sources.mysql_purged import purged, purged_at_start
+from databus.sources.mysql_same_log import SameLog
 from databus.sources.mysql_server import MysqlServer
 from databus.sources.mysql_table_changes import changes_of
 from databus.sources.mysql_tables import tables_gone, tables_now
 from databus.sources.range_dumper import RangeDumper
+from databus.sources.replaced_log import contradiction, replaced
 from databus.sources.row_filters import RowFilters
 from databus.sources.segment_relay import SegmentRelay
 from databus.sources.segment_split import SegmentAddress, SegmentSplit
@@ -75,6 +79,7 @@ class MysqlBinlogSource:
         self._former_places = FormerPlaces(self._server, self._positions)
         self._stores = FlowStores(self._server, context.settings.segment_store, context.flow, context.staged)
         self._relay = SegmentRelay(self._server, context.settings)
+        self._same_log = SameLog(self._server, self._positions, self._relay)
         definitions = MysqlDefinitions(self._server, self._capture, self._stores.histories, self._logs_after)
         self._ranges = RangeDumper(self._dumps, self._capture, self._relay, self._stores, definitions)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
@@ -92,8 +97,8 @@ class MysqlBinlogSource:
             place = self.start_offset() if start is None else start
             switch = None if start is None else self._continued(self._server.binlog(start))
             if switch is None and start is not None:
-                self._check_history(self._server.binlog(start))
-                self._check_created(self._server.binlog(start))
+                self._same_log.check_history(self._server.binlog(start))
+                self._same_log.check_created(self._server.binlog(start))
             if switch is not None:
                 text = "Nothing is to be done: the next batch starts there."
                 findings.append(Finding(f"{subject}: failover", Level.WARN, str(switch), text, "source_failover"))
@@ -155,7 +160,9 @@ class MysqlBinlogSource:
             SourceDivergedError, OffsetPurgedError: as `plan`.
         """
         start, end = self._server.binlog(wanted.start), self._server.binlog(wanted.end)
-        index = self._ranges.stage(start, self._continued(start), RangeBounds(end=end), None)
+        switch = self._continued(start)
+        with self._named(start, switch):
+            index = self._ranges.stage(start, switch, RangeBounds(end=end, flow=self._context.flow), None)
         if index is None:
             raise OffsetInvalidError(f"{self._server.place}: nothing lies in {wanted}")
         self._filters.check(index.tables)
@@ -187,7 +194,7 @@ class MysqlBinlogSource:
         follows = self._dumps.stands_at(start)
         switch = None if follows else self._continued(start)
         if switch is None and not follows and start != self._history_known:
-            self._check_history(start)
+            self._same_log.check_history(start)
         bounds = RangeBounds(limit.max_rows, limit.max_bytes, stops=stops, flow=self._context.flow)
         if switch is not None:
             log.warning("flow %s: %s", self._context.flow, switch)
@@ -203,7 +210,8 @@ class MysqlBinlogSource:
             found = None if follows or (self._dumps.streams and self._at_head) else to_head()
             return found or self._ranges.stage(start, switch, bounds, deadline)
 
-        index = follow() if switch else self._shared.read(place, deadline, follow, to_head)
+        with self._named(start, switch):
+            index = follow() if switch else self._shared.read(place, deadline, follow, to_head)
         self._at_head = index is None or not index.more
         # What is read on from here in this claim is of one log.
         self._history_known = start if index is None else self._server.binlog(index.range.end)
@@ -252,6 +260,7 @@ class MysqlBinlogSource:
                 index.definitions,
                 self._filters,
                 claims,
+                log_prefix(self._server.binlog(plan.range.end).generation),
             )
             for segments in shared_out(index, count)
         ]
@@ -288,11 +297,27 @@ class MysqlBinlogSource:
             + head.pos
             - offset.pos
         )
-        first_ms = (self._relay.first_commit_ms(offset) or self._positions.first_commit_ms(offset)) if behind else None
+        if not behind and switch is None and (why := contradiction(offset, head.gtids)):
+            raise replaced(self._server.place, offset, why, self._context.flow)
+        with self._named(offset, switch):
+            first_ms = self._first_commit_ms(offset, switch) if behind else None
         now = self._server.now()
         if first_ms is None:  # rotations at most: nothing to move
             return Lag(0, 0.0, str(head), now)
         return Lag(behind, max(0.0, now.timestamp() - first_ms / 1000), str(head), now)
+
+    def _first_commit_ms(self, offset: BinlogOffset, switch: Resumption | None) -> int | None:
+        kept = self._relay.first_commit_ms(offset)
+        return kept or self._positions.first_commit_ms(offset, overlaps=switch is not None)
+
+    def log_replaced(self, standing: Offset) -> SourceDivergedError | None:
+        """Return the error that says how the server's log replaced the one of a place; None where it is the same."""
+        return self._same_log.replaced(self._server.binlog(standing))
+
+    def forget_former_log(self) -> None:
+        """Delete what is kept under this server's name of a log that was replaced: segments and tables' definitions."""
+        self._relay.forget()
+        self._stores.forget()
 
     def changed_since(self, after: Offset) -> bool:
         """Tell whether a captured table was changed behind a place; True where the log does not tell."""
@@ -319,6 +344,10 @@ class MysqlBinlogSource:
         self._dumps.return_id()
         self._server.close()
 
+    def _named(self, offset: BinlogOffset, switch: Resumption | None) -> AbstractContextManager[None]:
+        """Name a replaced log where reading from a place of this server fails."""
+        return self._same_log.naming(offset) if switch is None else nullcontext()
+
     def _continued(self, offset: BinlogOffset) -> Resumption | None:
         """Return how a checkpoint of another server is read on; check one of this server, and return None."""
         if self._failover.concerns(offset):
@@ -329,20 +358,11 @@ class MysqlBinlogSource:
             self._positions.check(offset)
         except OffsetPurgedError as error:
             kept = self._relay.first_after(offset)
+            kept = None if kept is None else kept.counted_as(offset)
             if kept is None or error.missing is None or kept.compare(error.missing.end) is not Ordering.BEFORE:
                 raise
             raise purged(self._server.place, offset, kept, self._context.flow) from None
         return None
-
-    def _check_history(self, offset: BinlogOffset) -> None:
-        """Compare the GTIDs at a place of this server with the checkpoint's; what is kept was compared when found."""
-        if not (self._positions.is_deleted(offset) and self._relay.log_from(offset)):
-            self._positions.check_history(offset)
-
-    def _check_created(self, offset: BinlogOffset) -> None:
-        """Ask when the file of a checkpoint was begun, which is else compared as the file is read."""
-        if not self._positions.is_deleted(offset):
-            self._positions.check_created(offset)
 
     def _index(self, planned: OffsetRange) -> RangeIndex:
         start, end = self._server.binlog(planned.start), self._server.binlog(planned.end)
@@ -361,7 +381,8 @@ class MysqlBinlogSource:
         if kept is None or not kept.reaches(end):
             self._positions.check(end)
         log.info("segments of %s are not in the store: dumping the range again", planned)
-        again = self._ranges.stage(start, switch, RangeBounds(end=end), None)
+        with self._named(start, switch):
+            again = self._ranges.stage(start, switch, RangeBounds(end=end, flow=self._context.flow), None)
         if again is None or again.range != planned:
             ends = self._server.binlog
             got = "nothing" if again is None else f"{again.range} with GTIDs {ends(again.range.end).gtids}"

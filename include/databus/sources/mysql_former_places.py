@@ -7,6 +7,7 @@ from dataclasses import replace
 from databus.core.errors import SourceDivergedError
 from databus.core.gtid import MariadbGtidPosition
 from databus.core.offsets import BinlogOffset
+from databus.core.replaced_logs import is_of_former_log, of_former_log
 from databus.sources.mysql_positions import MysqlPositions
 from databus.sources.mysql_server import MysqlServer
 
@@ -33,8 +34,9 @@ class FormerPlaces:
             transactions lie, on that timeline. XA transactions that were pending there stay so.
 
         Raises:
-            SourceDivergedError: the flow has not gone on at this server yet; there are no GTIDs; this server lacks
-                transactions of the place, or logged others between them: names them.
+            SourceDivergedError: the place is of a log that was replaced since; the flow has not gone on at this server
+                yet; there are no GTIDs; this server lacks transactions of the place, or logged others between them:
+                names them.
             OffsetInvalidError: MySQL logged transactions of the place on both sides of any place of this log.
             OffsetPurgedError: the log that would tell was deleted here.
         """
@@ -45,13 +47,15 @@ class FormerPlaces:
                 f"{server.identity}: places are of the former server's log until the flow has gone on here",
                 hint="Let one batch of the live flow take up the failover, then repeat this.",
             )
+        if is_of_former_log(place, standing):
+            raise of_former_log(f"{server.place}: the place {place}", standing)
         if not place.server or (place.server, place.timeline) == (standing.server, standing.timeline):
             return place
         key = (server.identity, place, standing.timeline)
         if key not in self._known:
             self._check_gtids(place)
             found = self._first(place) if not place.gtids else self._after(place)
-            self._known[key] = replace(found, timeline=standing.timeline, prepared=place.prepared)
+            self._known[key] = replace(found.counted_as(standing), prepared=place.prepared)
         return self._known[key]
 
     def _after(self, place: BinlogOffset) -> BinlogOffset:

@@ -20,7 +20,7 @@ from databus.core.offsets import BinlogOffset
 from databus.sources.mysql_binlog import GTID_PREFIX, file_and_position, parse_time
 from databus.sources.mysql_purged import purged
 from databus.sources.mysql_server import LogFile, MysqlServer
-from databus.sources.replaced_log import check_created, contradiction, replaced
+from databus.sources.replaced_log import ReplacedLogCheck, beyond_head, check_created, contradiction, replaced
 
 CLOCK_SLACK = timedelta(seconds=60)
 """A transaction's commit time may lie this far before the creation time of the log file that holds it."""
@@ -64,7 +64,7 @@ class MysqlPositions:
         """Refuse a checkpoint that this server's log does not continue, before anything is read.
 
         Raises:
-            SourceDivergedError: it is of another server.
+            SourceDivergedError: it is of another server, or of a log that was replaced.
             OffsetPurgedError: its file was deleted.
             OffsetInvalidError: it lies past the end of its file, or its file never was.
         """
@@ -79,6 +79,8 @@ class MysqlPositions:
         if offset.file not in files:
             self._missing(offset, list(files.values()))
         if offset.pos > files[offset.file].size_bytes:
+            self.check_created(offset)
+            self._check_executed(offset)
             raise OffsetInvalidError(
                 f"{server.place}: {offset} is past the end of its file, {files[offset.file].size_bytes}",
                 hint="The server lost the end of its log (crash, restored copy), or the checkpoint is "
@@ -105,7 +107,7 @@ class MysqlPositions:
         else:
             why = "" if offset.created_s else contradiction(offset, self._gtids_before(offset))
         if why:
-            raise replaced(self._server.place, offset, why)
+            raise replaced(self._server.place, offset, why, self._flow)
 
     def _not_executed(self, offset: BinlogOffset) -> MysqlGtidSet:
         return MysqlGtidSet.parse(offset.gtids).minus(MysqlGtidSet.parse(self._server.head().gtids))
@@ -118,7 +120,7 @@ class MysqlPositions:
         """
         if offset.created_s:
             created_s = self.created_s(LogFile(offset.file, offset.pos))
-            check_created(self._server.place, offset, offset.file, created_s)
+            check_created(self._server.place, offset, (offset.file, created_s), self._flow)
 
     def _gtids_before(self, offset: BinlogOffset) -> str:
         """Return the GTIDs executed before a place by a MySQL log file, which is read up to it."""
@@ -227,13 +229,23 @@ class MysqlPositions:
                 return found
         return self.file_start(files[0])
 
-    def first_commit_ms(self, after: BinlogOffset) -> int | None:
-        """Return the commit time of the first transaction after a place, None when there is none."""
+    def first_commit_ms(self, after: BinlogOffset, *, overlaps: bool = False) -> int | None:
+        """Return the commit time of the first transaction after a place, None when there is none.
+
+        Args:
+            after: the place.
+            overlaps: whether transactions behind it may be among those executed before it (a failover).
+
+        Raises:
+            SourceDivergedError: the log was replaced since it was read up to the place.
+        """
         request = request_after(after, follow=False)
         walk = LogWalk(_NO_TABLES, str(after))
+        check = ReplacedLogCheck(self._server.place, after, self._flow, overlaps=overlaps)
         with self._open_dump(request) as dump:
             for batch in dump.batches():
                 for piece in walk.walk(batch):
+                    check.look(piece)
                     if isinstance(piece, Stretch) and len(piece.transactions):
                         return int(piece.transactions.ts_ms[0])
         return None
@@ -293,12 +305,20 @@ class MysqlPositions:
     def _size(self, file: str) -> int:
         return next(f.size_bytes for f in self._server.log_files() if f.name == file)
 
+    def _check_executed(self, offset: BinlogOffset) -> None:
+        if offset.gtids and (why := beyond_head(offset, self._server.head().gtids)):
+            raise replaced(self._server.place, offset, why, self._flow)
+
     def _missing(self, offset: BinlogOffset, files: list[LogFile]) -> None:
         earliest, place = files[0], self._server.place
         if _of_one_log(offset, earliest) and offset.file_number < earliest.number:
+            self._check_executed(offset)
             raise purged(place, offset, self.file_start(earliest), self._flow)
+        has = f"the server has no log file {offset.file}; it has {earliest.name} to {files[-1].name}"
+        if offset.gtids or offset.created_s:  # a place that was read, and no words of a person
+            raise replaced(place, offset, has, self._flow)
         raise OffsetInvalidError(
-            f"{place}: the server has no log file {offset.file}; it has {earliest.name} to {files[-1].name}",
+            f"{place}: {has}",
             hint="The log was reset (RESET MASTER) or renamed, or the checkpoint is of another server.",
         )
 

@@ -39,7 +39,7 @@ def purged(place: str, offset: BinlogOffset, first: BinlogOffset, flow: str) -> 
         flow: who reads, for the hint.
     """
     # XA transactions that were pending before the gap may be resolved behind it: they stay pending.
-    end = replace(first, timeline=offset.timeline, prepared=offset.prepared)
+    end = replace(first.counted_as(offset), prepared=offset.prepared)
     error = OffsetPurgedError(
         f"{place}: the log from {offset} to {first} was deleted from the server{_transactions(offset, first)}",
         hint=_CHOICES.format(flow=flow),

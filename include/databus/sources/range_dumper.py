@@ -108,7 +108,8 @@ class RangeDumper:
         stager = RangeStager(staging.folder, walk, capture, start, bounds)
         try:
             with kept or self._reading(start, bounds, deadline, staging.folder) as dump:
-                check = ReplacedLogCheck(self._server.place, start, overlaps=bounds.without is not None)
+                overlaps = bounds.without is not None
+                check = ReplacedLogCheck(self._server.place, start, bounds.flow, overlaps=overlaps)
                 full = self._follow(dump, walk, stager, check, deadline)
             self.tables_moved = self.tables_moved or walk.moved
             index = stager.finish(more=full)

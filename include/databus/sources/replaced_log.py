@@ -11,34 +11,38 @@ from databus.core.gtid import Interval, MariadbGtidPosition, MysqlGtidSet
 from databus.core.offsets import BinlogOffset
 
 
-def replaced(place: str, offset: BinlogOffset, why: str) -> SourceDivergedError:
+def replaced(place: str, offset: BinlogOffset, why: str, flow: str) -> SourceDivergedError:
     """Return the error for a checkpoint whose place in the server's log belongs to another log.
 
     Args:
         place: the server, for the message.
         offset: the checkpoint.
         why: what differs.
+        flow: who reads, for the hint; of a backfill FLOW.BACKFILL.
     """
     return SourceDivergedError(
         f"{place}: the log was replaced: {offset} is not the place that was read up to: {why}",
         hint="The log was begun anew (RESET MASTER), the server was restored from a copy, or it is another one with "
-        "the same server_uuid or server_id. Nothing was moved and nothing skipped. Point the connection back, or "
-        "compare the tables with the sinks and start a flow anew on this log knowingly.",
+        "the same server_uuid or server_id. Nothing was moved and nothing skipped. Point the connection back; or "
+        f"`databus checkpoint skip {flow.partition('.')[0]} --new-log --reason … --execute` goes on with this log from "
+        "its beginning, names what the former one still held as a gap, and keeps later rows above all earlier ones. A "
+        "rewind does not. See docs/runbooks/log-replaced.md.",
     )
 
 
 class ReplacedLogCheck:
     """Looks at a range's first file and first transaction as they come, before anything of them is planned."""
 
-    def __init__(self, place: str, start: BinlogOffset, *, overlaps: bool):
+    def __init__(self, place: str, start: BinlogOffset, flow: str, *, overlaps: bool):
         """Begin before the range.
 
         Args:
             place: the server, for messages.
             start: where the range begins.
+            flow: who reads.
             overlaps: whether transactions behind the start may have been delivered already (a failover).
         """
-        self._place, self._start = place, start
+        self._place, self._start, self._flow = place, start, flow
         self._looks_at_first = start.flavor == "mysql" and bool(start.gtids) and not overlaps
 
     def look(self, piece: FileStart | Stretch) -> None:
@@ -50,25 +54,45 @@ class ReplacedLogCheck:
         """
         start = self._start
         if isinstance(piece, FileStart):
-            check_created(self._place, start, piece.name, piece.created_s)
+            check_created(self._place, start, (piece.name, piece.created_s), self._flow)
         elif self._looks_at_first and len(piece.transactions):
             self._looks_at_first = False
             first = str(piece.transactions.gtid[0].as_py())
             if first in Delivered(start.flavor, start.gtids):
                 at = f"{piece.transactions.file}:{int(piece.transactions.start_pos[0])}"
-                raise replaced(self._place, start, f"{first}, which was executed before it, follows it at {at}")
+                why = f"{first}, which was executed before it, follows it at {at}"
+                raise replaced(self._place, start, why, self._flow)
 
 
-def check_created(place: str, offset: BinlogOffset, file: str, created_s: int) -> None:
+def check_created(place: str, offset: BinlogOffset, found: tuple[str, int], flow: str) -> None:
     """Compare when a log file was begun with what a checkpoint in it says, where both are known.
 
     Raises:
         SourceDivergedError: they differ.
     """
+    file, created_s = found
     if file == offset.file and offset.created_s and created_s and offset.created_s != created_s:
-        raise replaced(
-            place, offset, f"{file} was begun at {created_s} (seconds since 1970), that one at {offset.created_s}"
-        )
+        why = f"{file} was begun at {created_s} (seconds since 1970), that one at {offset.created_s}"
+        raise replaced(place, offset, why, flow)
+
+
+def beyond_head(offset: BinlogOffset, head: str) -> str:
+    """Compare an offset's GTIDs with all that its server has executed; "" when it may have executed them.
+
+    Args:
+        offset: the checkpoint.
+        head: GTIDs executed at the end of the server's log.
+    """
+    if offset.flavor == "mysql":
+        lacking = MysqlGtidSet.parse(offset.gtids).minus(MysqlGtidSet.parse(head))
+        return f"this server never executed {lacking}" if lacking.intervals else ""
+    here = MariadbGtidPosition.parse(head).domains
+    behind = [
+        f"{domain}-{origin}-{number}"
+        for domain, (origin, number) in MariadbGtidPosition.parse(offset.gtids).domains.items()
+        if domain in here and here[domain][1] < number
+    ]
+    return f"this server's log has come to {head or 'no GTID'} and never held {', '.join(behind)}" if behind else ""
 
 
 def contradiction(offset: BinlogOffset, here: str) -> str:

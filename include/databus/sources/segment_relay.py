@@ -60,7 +60,12 @@ class SegmentRelay:
         if not self.shares(start):
             return None
         chain = chain_from(self._kept().list(), _normal(start))
-        return KeptLog(self._kept(), chain, start) if chain and self._same_history(chain[0], start) else None
+        if not chain or not self._same_history(chain[0], start):
+            return None
+        created_s = self._kept().created_s(chain[0]) if chain[0].file == start.file else 0
+        if created_s and start.created_s and created_s != start.created_s:
+            return None  # of a log that was replaced, whose GTIDs begin anew
+        return KeptLog(self._kept(), chain, start)
 
     def keep(self, folder: Path, index: RangeIndex) -> None:
         """Keep the segments of a staged range; a store that cannot take them does not stop the flow."""
@@ -69,6 +74,10 @@ class SegmentRelay:
                 self._kept().keep(folder, index)
             except DatabusError as error:
                 log.warning("%s", error)
+
+    def forget(self) -> None:
+        """Delete all that is kept of this server's log; safe to repeat."""
+        self._kept().forget()
 
     def prune(self) -> None:
         """Delete what is over the limit; a failure is logged, and the next batch tries again.

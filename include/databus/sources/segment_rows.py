@@ -40,7 +40,7 @@ def segment_rows(
     """
     counted = _Counted(segment)
     claims = RowClaims(split.claims) if split.claims is not None else None
-    emission = Emission(split.server, form, counted.add, split.filters, claims)
+    emission = Emission(split.server, form, counted.add, split.filters, claims, split.prefix)
     if split.decoder == "library":
         from databus.sources.library_decoder import LibraryEvents
 
@@ -56,11 +56,12 @@ class Emission:
     """How decoded changes become rows.
 
     Attributes:
-        server: first part of every event id.
+        server: part of the event ids of rows without GTID.
         form: how row images are written.
         count: told the row changes of each batch.
         filters: which rows are wanted; the others become rows of op "f".
         claims: takes values out of rows that are too large; None to leave them.
+        prefix: what all event ids begin with.
     """
 
     server: str
@@ -68,6 +69,7 @@ class Emission:
     count: Callable[[int], None]
     filters: RowFilters
     claims: RowClaims | None = None
+    prefix: str = ""
 
     def rows(self, batch: TableBatch, log: Transactions) -> Iterator[pa.RecordBatch]:
         """Count and emit a batch of row changes."""
@@ -76,11 +78,11 @@ class Emission:
         if self.claims is not None:
             wanted = self.claims.applied(wanted)
         for piece in sliced(wanted, self.form.changes_at_once):
-            yield from emit(piece, log, self.server, self.form)
+            yield from emit(piece, log, self.server, self.form, self.prefix)
 
     def events(self, events: Sequence[TableEvent], log: Transactions) -> list[pa.RecordBatch]:
         """Emit statements."""
-        return emit_events(events, log, self.server, self.form)
+        return emit_events(events, log, self.server, self.form, self.prefix)
 
 
 class _Counted:

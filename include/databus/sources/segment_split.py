@@ -55,6 +55,7 @@ class SegmentSplit(SplitRows):
         definitions: what TABLE_MAP events leave open, as planned.
         filters: which of their rows are wanted; the others are read as rows of op "f".
         claims: when values of a row leave it for the segment store; None for never.
+        prefix: what all event ids begin with (`core.trace.log_prefix`).
     """
 
     segments: tuple[SegmentAddress, ...]
@@ -65,6 +66,7 @@ class SegmentSplit(SplitRows):
     definitions: tuple[PinnedDefinition, ...] = ()
     filters: RowFilters = ALL_ROWS
     claims: ClaimRules | None = None
+    prefix: str = ""
 
     def _rows(self, form: ImageForm) -> Iterator[pa.RecordBatch]:
         from databus.binlog.segment_store import load_segment

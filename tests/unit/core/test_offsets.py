@@ -34,6 +34,7 @@ binlog = st.builds(
     gtids=st.sampled_from(["", f"{A}:1-5", f"{A}:1-6", f"{A}:1-4:6"]),
     server=st.sampled_from(["", A]),
     timeline=st.integers(0, 1),
+    generation=st.integers(0, 1),
 )
 kafka = st.dictionaries(
     st.sampled_from(["a", "b"]), st.dictionaries(st.integers(0, 2), st.integers(0, 5), max_size=3), max_size=2

@@ -14,7 +14,7 @@ from databus.checkpoints.amended import check_amendment
 from databus.core.amendments import Amendment
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
-from databus.core.errors import CheckpointConflictError, ConfigError
+from databus.core.errors import CheckpointConflictError, ConfigError, SourceDivergedError
 from databus.core.offsets import BinlogOffset, Ordering, SequenceOffset
 from databus.ops.moves import passed_over
 from databus.ops.targets import Target, batches_back, resolve
@@ -120,7 +120,65 @@ def test_what_lies_between() -> None:
     assert passed_over(AFTER_REWIND, SequenceOffset(15), SequenceOffset(0)).rows == {"shop.orders": 15}
 
 
-@pytest.mark.parametrize("given", [{}, {"place": "earliest", "batches": 1}, {"entry": 1, "past_gap": True}])
+@pytest.mark.parametrize(
+    "given", [{}, {"place": "earliest", "batches": 1}, {"entry": 1, "past_gap": True}, {"batches": 1, "new_log": True}]
+)
 def test_exactly_one_place_is_named(given: Any) -> None:
     with pytest.raises(ConfigError, match="exactly one"):
         Target(**given)
+
+
+class ReplacedLog:
+    """A source whose log is another one than that of the places which `replaces` says."""
+
+    def __init__(self, replaces: bool) -> None:
+        self.why = SourceDivergedError("the log was replaced") if replaces else None
+
+    def log_replaced(self, standing: Any) -> SourceDivergedError | None:
+        return self.why
+
+    def forget_former_log(self) -> None:
+        pass
+
+    def earliest_offset(self) -> BinlogOffset:
+        return BinlogOffset("bin.000001", 4, "", server="a", created_s=9)
+
+    def lag(self, offset: Any) -> None:
+        raise AssertionError(offset)
+
+
+class TestReplacedLog:
+    stands = BinlogOffset("bin.000042", 900, f"{U}:1-90", server="a", timeline=3, generation=1)
+    flow: Any = SimpleNamespace(name="f")
+
+    def resolve(self, source: Any, target: Target, *entries: HistoryEntry) -> Any:
+        services: Any = SimpleNamespace(store=SimpleNamespace(history=lambda *_: entries))
+        return resolve(
+            self.flow, services, source, Checkpoint(self.stands, 4, Epoch(1), "r", "", {}, None, NOON), target
+        )
+
+    @pytest.mark.parametrize(
+        "target",
+        [Target("earliest"), Target("bin.000001:157"), Target("2024-01-31"), Target(batches=1), Target(entry=1),
+         Target(past_gap=True)],
+    )  # fmt: skip
+    def test_no_place_is_looked_for_in_it(self, target: Target) -> None:
+        with pytest.raises(SourceDivergedError, match="the log was replaced"):
+            self.resolve(ReplacedLog(replaces=True), target)
+
+    def test_its_beginning_lies_behind_all_and_above_all_versions(self) -> None:
+        found = self.resolve(ReplacedLog(replaces=True), Target(new_log=True))
+        assert (found.file, found.pos, found.timeline, found.generation) == ("bin.000001", 4, 4, 2)
+        assert found.compare(self.stands) is Ordering.AFTER
+
+    def test_where_none_was_replaced_nothing_is_taken_for_new(self) -> None:
+        for source in (ReplacedLog(replaces=False), SimpleNamespace()):
+            with pytest.raises(ConfigError, match="none has replaced it"):
+                self.resolve(source, Target(new_log=True))
+
+    def test_the_history_leads_back_to_no_former_log(self) -> None:
+        former = BinlogOffset("bin.000900", 900, f"{U}:1-900", server="a")
+        entries = (entry(2, "commit", former, self.stands), entry(1, "start", None, former))
+        for target in (Target(entry=1), Target(batches=1)):
+            with pytest.raises(SourceDivergedError, match="of a log that was replaced since"):
+                self.resolve(ReplacedLog(replaces=False), target, *entries)

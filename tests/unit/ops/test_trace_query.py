@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.core.trace import Change, TraceQueryError, log_number, log_place, of_event_id
+from databus.core.trace import Change, TraceQueryError, log_number, log_place, log_prefix, of_event_id
 from databus.ops.trace_query import Kind, recognise
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -22,6 +22,8 @@ UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
         ("0-1-55:3:1", Kind.EVENT),
         (f"{UUID}:mysql-bin.000812:4411:3:0", Kind.EVENT),
         ("1:bin.000001:150:3:0", Kind.EVENT),
+        (f"log1/{UUID}:23:0:0", Kind.EVENT),
+        ("log12/1:bin.000001:150:3:0", Kind.EVENT),
         ("cdc.orders:4:99812", Kind.RECORD),
         ("orders/881", Kind.DOCUMENT),
         ("shop.orders/[1,2]", Kind.DOCUMENT),
@@ -69,3 +71,13 @@ def test_places_as_numbers_are_ordered_and_come_back() -> None:
     assert numbers == sorted(numbers)
     assert [log_place(number) for number in numbers] == places
     assert numbers[-1] < 1 << 63
+
+
+@pytest.mark.parametrize("event", [f"{UUID}:23:4:1", f"{UUID}:mysql-bin.000812:4411:4:1"])
+def test_an_id_of_a_log_that_replaced_another_names_the_same_place_in_it(event: str) -> None:
+    plain, told = of_event_id(event), of_event_id(log_prefix(2) + event)
+    assert told.event_id == f"log2/{event}"
+    assert (told.gtid, told.file, told.position, told.ordinal) == (
+        plain.gtid, plain.file, plain.position, plain.ordinal,
+    )  # fmt: skip
+    assert log_prefix(0) == ""

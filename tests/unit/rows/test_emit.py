@@ -150,6 +150,14 @@ def test_without_gtid_the_boundary_names_the_event() -> None:
     assert (row["event_id"], row["gtid"], row["position"]) == ("9:binlog.000001:304:7:0", "", 304)
 
 
+def test_event_ids_of_a_log_that_replaced_another_are_others() -> None:
+    changes = batch(SCHEMA, [(None, {"id": 1, "v": "x"})])
+    for log in (transactions(), transactions(gtid=False)):
+        (former,), (later,) = (emit(changes, log, "srv", prefix=prefix) for prefix in ("", "log1/"))
+        assert later["event_id"].to_pylist() == [f"log1/{event}" for event in former["event_id"].to_pylist()]
+        assert later["gtid"].equals(former["gtid"])
+
+
 def test_order_is_transaction_ordinal_part() -> None:
     found = rows_of(
         (None, {"id": 5}),

@@ -6,7 +6,7 @@ import pytest
 
 from databus.core.errors import SourceDivergedError
 from databus.core.offsets import BinlogOffset, offset_from_json
-from databus.sources.replaced_log import check_created, contradiction
+from databus.sources.replaced_log import beyond_head, check_created, contradiction
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "3e11fa47-71ca-11e1-9e33-c80aa9429563"
 
@@ -33,12 +33,28 @@ def test_gtids_of_one_history_do_not_contradict(flavor: str, checkpoint: str, he
     assert bool(contradiction(offset, here)) is contradicts
 
 
+@pytest.mark.parametrize(
+    ("flavor", "checkpoint", "head", "beyond"),
+    [
+        ("mysql", f"{A}:1-9", f"{A}:1-9", ""),
+        ("mysql", f"{A}:1-9", f"{A}:1-4", f"{A}:5-9"),
+        ("mysql", f"{A}:1-9", "", f"{A}:1-9"),
+        ("mariadb", "0-1-9", "0-2-12", ""),
+        ("mariadb", "0-1-9,1-1-5", "0-1-9", ""),  # FLUSH BINARY LOGS DELETE_DOMAIN_ID
+        ("mariadb", "0-1-9", "0-1-3", "0-1-9"),
+    ],
+)
+def test_what_a_server_never_executed_is_named(flavor: str, checkpoint: str, head: str, beyond: str) -> None:
+    why = beyond_head(BinlogOffset("mysql-bin.000002", 400, checkpoint, flavor, "s"), head)
+    assert (beyond in why) if beyond else why == ""
+
+
 def test_files_are_told_apart_by_when_they_were_begun() -> None:
     offset = BinlogOffset("mysql-bin.000002", 400, created_s=1_700_000_000)
     for file, created_s in (("mysql-bin.000002", 1_700_000_000), ("mysql-bin.000002", 0), ("mysql-bin.000003", 7)):
-        check_created("here", offset, file, created_s)
-    with pytest.raises(SourceDivergedError, match="begun at 1700000001"):
-        check_created("here", offset, "mysql-bin.000002", 1_700_000_001)
+        check_created("here", offset, (file, created_s), "f")
+    with pytest.raises(SourceDivergedError, match=r"begun at 1700000001.*checkpoint skip f --new-log"):
+        check_created("here", offset, ("mysql-bin.000002", 1_700_000_001), "f.replay-1")
 
 
 def test_an_offset_of_an_earlier_version_is_read_and_is_the_same_place() -> None:

@@ -7,6 +7,7 @@ of a backfill, a look) it lies in that one's folder, `<root>/<flow>.<name>/.sche
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import uuid
@@ -106,6 +107,19 @@ class HistoryStore:
         if other is None or other.seed.server != history.seed.server:
             return False
         return other.seed_place <= history.seed_place and history.covered <= other.covered
+
+    def forget(self) -> None:
+        """Delete the history, which the next walk makes anew; safe to repeat.
+
+        Raises:
+            SourceUnavailableError: the store cannot be written.
+        """
+        self._stored = ""
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rm(self._home, recursive=True)
+        except OSError as error:
+            raise self._unusable(error) from error
 
     def _read(self, name: str) -> bytes | None:
         try:

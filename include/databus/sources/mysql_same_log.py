@@ -1,0 +1,73 @@
+"""Whether the log that a server has is the one that a flow's place is of, asked before and while it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SourceDivergedError, SourceError
+from databus.core.offsets import BinlogOffset
+from databus.sources.mysql_positions import MysqlPositions
+from databus.sources.mysql_server import MysqlServer
+from databus.sources.segment_relay import SegmentRelay
+
+
+class SameLog:
+    """Compares places with one server's log; changes nothing."""
+
+    def __init__(self, server: MysqlServer, positions: MysqlPositions, relay: SegmentRelay):
+        self._server, self._positions, self._relay = server, positions, relay
+
+    def check_history(self, offset: BinlogOffset) -> None:
+        """Compare the GTIDs at a place of this server with the checkpoint's; what is kept was compared when found.
+
+        Raises:
+            SourceDivergedError: they are of another history.
+        """
+        if not (self._positions.is_deleted(offset) and self._relay.log_from(offset)):
+            self._positions.check_history(offset)
+
+    def check_created(self, offset: BinlogOffset) -> None:
+        """Ask when the file of a checkpoint was begun, which is else compared as the file is read.
+
+        Raises:
+            SourceDivergedError: at another time.
+        """
+        if not self._positions.is_deleted(offset):
+            self._positions.check_created(offset)
+
+    def replaced(self, offset: BinlogOffset) -> SourceDivergedError | None:
+        """Return the error that says how a log of this server's replaced that of a place, None where none did.
+
+        A place of another server is none of this one's to judge: a failover finds it by GTID.
+        """
+        if offset.flavor != self._server.flavor or (offset.server and offset.server != self._server.identity):
+            return None
+        try:
+            try:
+                self._positions.check(offset)
+            except OffsetPurgedError:  # by GTID it may be of this log
+                self._positions.check_history(offset)
+            except OffsetInvalidError:
+                return None
+            else:
+                self._positions.check_created(offset)
+                self._positions.check_history(offset)
+        except SourceDivergedError as error:
+            return error
+        return None
+
+    @contextmanager
+    def naming(self, offset: BinlogOffset) -> Iterator[None]:
+        """Name a log that was replaced where reading it fails from a place on: its server only says how it fails."""
+        try:
+            yield
+        except SourceDivergedError:
+            raise
+        except SourceError as error:
+            if error.retryable:
+                raise
+            why = self.replaced(offset)
+            if why is None:
+                raise
+            raise why from error

@@ -1,0 +1,267 @@
+"""A log that was replaced under a flow: every verb says so, and the flow goes on with the new one without old rows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, __version__
+from databus.core.backfill import Aim, Mode
+from databus.core.errors import CheckpointUnavailableError, ConfigError, SinkError, SourceDivergedError
+from databus.core.findings import Level
+from databus.core.ledger import SpanState
+from databus.core.offsets import BinlogOffset, Ordering
+from databus.core.replaced_logs import REPLACED
+from databus.demo.consumers import index_documents
+from databus.ops import mediation
+from databus.ops.backfill import Wanted
+from databus.ops.backfill import preview as preview_backfill
+from databus.ops.lag import measure
+from databus.ops.ledger_verify import verify
+from databus.ops.mediation import Said
+from databus.ops.preflight import preflight
+from databus.ops.preview import preview
+from databus.ops.services import open_services
+from databus.ops.targets import Target
+from databus.runtime import batch as batch_module
+from databus.runtime.context import Services
+from databus.sandbox import Sandbox
+from tests.integration.conftest import Started
+from tests.integration.kafka_target import consume, event_id
+from tests.integration.one_process import OneProcessWorld
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+ADA = Said("ada", "RESET MASTER on the old primary")
+NEW_LOG = Target(new_log=True)
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def world(started: Started, tmp_path_factory: pytest.TempPathFactory) -> OneProcessWorld:
+    return OneProcessWorld(started("zookeeper", "kafka", "opensearch"), tmp_path_factory.mktemp("log_replaced"))
+
+
+class Table:
+    """A table on a server whose log is replaced, and a flow of it into a topic and an index."""
+
+    def __init__(self, world: OneProcessWorld, databases: Sandbox, flavor: str):
+        self.world, self.flavor = world, flavor
+        self.name = f"lr{os.getpid()}_{next(_NUMBERS)}"
+        host, port = databases.address(flavor).split(":")
+        at = {"conn_type": "mysql", "host": host, "port": int(port), "login": "root"}
+        world.environment[f"AIRFLOW_CONN_{self.name.upper()}"] = json.dumps(at)
+        self.connection = _connected(host, int(port))
+        self.sql(f"CREATE DATABASE {self.name}", f"USE {self.name}", "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)")
+        self.replace_log()
+        self.flow = Flow(
+            name=self.name,
+            source=MysqlBinlog(conn_id=self.name, tables=(f"{self.name}.t",), start="latest"),
+            sinks=(
+                Kafka(conn_id="kafka_east", topic=self.name, partitions=2, slots=2),
+                Elasticsearch(conn_id="opensearch_default", index=self.name, name="es"),
+            ),
+            batching=Batching(max_rows=1000, max_seconds=0.2),
+        )
+        self.run()
+
+    def sql(self, *statements: str) -> Any:
+        with self.connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return cursor.fetchall()
+
+    def insert(self, first: int, last: int, value: str = "old") -> None:
+        for key in range(first, last):
+            self.sql(f"INSERT INTO t VALUES ({key}, RPAD('{value}', 150, '.'))")
+
+    def replace_log(self) -> None:
+        """Begin the log anew, in a later second than that in which the one before was begun."""
+        begun = self.sql("SELECT UNIX_TIMESTAMP()")[0][0]
+        while self.sql("SELECT UNIX_TIMESTAMP()")[0][0] <= begun:
+            time.sleep(0.05)
+        self.sql("RESET MASTER")
+
+    def run(self) -> Any:
+        return self.world.run(self.flow)
+
+    def services(self) -> Any:
+        return open_services(self.flow, self.world.connections, self.world.settings)
+
+    def offset(self) -> BinlogOffset:
+        offset = self.world.checkpoint(self.flow).offset
+        assert isinstance(offset, BinlogOffset)
+        return offset
+
+    def go_on(self) -> mediation.Move:
+        with self.services() as services:
+            return mediation.execute(self.flow, services, "skip", NEW_LOG, ADA)[0]
+
+    def assert_sinks_hold_the_table(self) -> None:
+        """Compare every document, and the last record of every key, with the table; event ids do not come twice."""
+        rows = {str(key): value for key, value in self.sql("SELECT id, v FROM t")}
+        found = index_documents(self.world.sandbox.address("opensearch"), self.name)
+        assert {key: document["v"] for key, document in found.items()} == rows
+        last: dict[bytes, str | None] = {}
+        ids: list[str] = []
+        for message in consume(self.world.sandbox.address("kafka"), self.name):
+            value = message.value()
+            after = json.loads(value)["after"] if value is not None else None
+            last[message.key()] = after["v"] if after else None
+            ids += [event_id(message)] if value is not None else []
+        assert sorted(value for value in last.values() if value is not None) == sorted(rows.values())
+        assert len(ids) == len(set(ids))
+
+
+def _connected(host: str, port: int) -> Any:
+    import pymysql
+
+    return pymysql.connect(host=host, port=port, user="root", autocommit=True, charset="utf8mb4")
+
+
+@pytest.fixture
+def table(world: OneProcessWorld, databases: Sandbox, flavor: str) -> Iterator[Table]:
+    made = Table(world, databases, flavor)
+    yield made
+    made.sql(f"DROP DATABASE {made.name}")
+    made.connection.close()
+
+
+def verbs(table: Table, services: Services, former: BinlogOffset) -> dict[str, Callable[[], Any]]:
+    """What looks at a log or moves a flow in it."""
+    flow = table.flow
+
+    def move(action: Any, target: Target) -> Callable[[], Any]:
+        return lambda: mediation.execute(flow, services, action, target, ADA)
+
+    def backfill(start: str, end: str) -> Callable[[], Any]:
+        wanted = Wanted(start, end, Aim(Mode.REPLAY, "again"))
+        return lambda: preview_backfill(flow, services, wanted, "ada")
+
+    first = f"{former.file}:4"
+    return {
+        "run": table.run,
+        "lag": lambda: measure(flow, services),
+        "plan": lambda: preview(flow, services),
+        "rewind to a place": move("rewind", Target(first)),
+        "rewind to the beginning": move("rewind", Target("earliest")),
+        "rewind to a time": move("rewind", Target("2024-01-31T12:00:00")),
+        "rewind by GTID": move("rewind", Target(f"gtid:{former.gtids}")),
+        "rewind by batches": move("rewind", Target(batches=1)),
+        "rewind to an offset": move("rewind", Target(json.dumps(former.to_json()))),
+        "skip to a place": move("skip", Target(first)),
+        "skip to the head": move("skip", Target("latest")),
+        "skip past a gap": move("skip", Target(past_gap=True)),
+        "restore": move("restore", Target(entry=1)),
+        "backfill": backfill(first, f"{former.file}:{former.pos}"),
+    }
+
+
+@pytest.mark.parametrize("longer", [False, True], ids=["a shorter log", "a longer log"])
+def test_a_log_that_was_replaced_is_named_by_every_verb_and_gone_on_with_knowingly(table: Table, longer: bool) -> None:
+    table.insert(0, 60)
+    table.run()
+    former = table.offset()
+    with table.services() as services, pytest.raises(ConfigError, match="none has replaced it"):
+        mediation.preview(table.flow, services, "skip", NEW_LOG)
+    table.replace_log()
+    table.sql(
+        "UPDATE t SET v = 'new' WHERE id < 10", "DELETE FROM t WHERE id = 20", "INSERT INTO t VALUES (500, 'new')"
+    )
+    if longer:
+        table.insert(600, 700, "new")
+    with table.services() as services:
+        for verb, call in verbs(table, services, former).items():
+            with pytest.raises(SourceDivergedError, match="the log was replaced") as caught:
+                call()
+            assert f"skip {table.name} --new-log" in caught.value.hint, verb
+        told = [f for f in preflight(table.flow, services) if f.level is Level.ERROR]
+        assert {f.code for f in told} == {"source_diverged"}
+        looked = mediation.preview(table.flow, services, "skip", NEW_LOG)
+        assert table.offset() == former
+        assert not services.store.gaps(table.name)
+    moved = table.go_on()
+    assert (moved.back, moved.new_log, moved.end) == (False, True, looked.end)
+    on_it = table.offset()
+    assert (on_it.timeline, on_it.generation, on_it.pos) == (former.timeline + 1, 1, 4)
+    table.run()
+    table.assert_sinks_hold_the_table()
+    with table.services() as services:
+        (gap,) = services.store.gaps(table.name)
+        assert (gap.start, gap.end, gap.cause, gap.who) == (former, on_it, REPLACED, ADA.who)
+        found = verify(table.flow, services, None, __version__)
+        assert [str(problem) for problem in found.problems] == []
+        ledger = found.state.ledger
+        moved_rows = SpanState.DISPATCHED
+        assert list(dict.fromkeys(s.state for s in ledger.spans if s.tables or s.cause)) == [moved_rows, SpanState.GAP]
+        assert ledger.spans[-1].state is moved_rows
+        assert (ledger.replayed, ledger.tables[f"{table.name}.t"].read) == (0, 72 + (100 if longer else 0))
+        # Places of the former log are refused by name, those of the new one are places as ever.
+        for target in (Target(entry=1), Target(json.dumps(former.to_json()))):
+            with pytest.raises(SourceDivergedError, match="of a log that was replaced since"):
+                mediation.preview(table.flow, services, "restore", target)
+        mediation.execute(table.flow, services, "rewind", Target(batches=1), ADA)
+        assert table.offset().generation == 1
+    table.run()
+    table.insert(900, 905, "new")
+    table.run()
+    table.sql("UPDATE t SET v = 'last'")
+    table.run()
+    table.replace_log()
+    table.sql("UPDATE t SET v = 'later' WHERE id > 30")
+    table.go_on()
+    table.run()
+    assert (table.offset().timeline, table.offset().generation) == (2, 2)
+    found_documents = index_documents(table.world.sandbox.address("opensearch"), table.name)
+    assert {key: d["v"] for key, d in found_documents.items()} == {
+        str(key): value for key, value in table.sql("SELECT id, v FROM t")
+    }
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+@pytest.mark.parametrize("ended", [False, True], ids=["the batch is closed", "a run ends the batch first"])
+def test_a_way_onto_the_new_log_that_is_cut_off_is_taken_again(
+    table: Table, monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
+    """A batch stands half written when the log is replaced; the move is cut off before the checkpoint is written."""
+    table.insert(0, 20)
+    table.run()
+    before = table.offset()
+    table.insert(20, 40)
+    with monkeypatch.context() as killed:
+        killed.setattr(batch_module, "commit", _fail)
+        with pytest.raises(SinkError, match="killed here"):
+            table.run()
+    table.replace_log()
+    table.sql("UPDATE t SET v = 'new' WHERE id IN (5, 25)", "DELETE FROM t WHERE id IN (6, 26)")
+    if ended:
+        with pytest.raises(SourceDivergedError, match="the log was replaced"):
+            table.run()
+        assert table.offset().compare(before) is Ordering.AFTER
+        before = table.offset()
+    with table.services() as services:
+        with monkeypatch.context() as cut:
+            cut.setattr(services.store, "amend", _cut_off)
+            with pytest.raises(CheckpointUnavailableError):
+                mediation.execute(table.flow, services, "skip", NEW_LOG, ADA)
+        assert services.store.load(table.name).offset == before  # type: ignore[union-attr]
+        move, _ = mediation.execute(table.flow, services, "skip", NEW_LOG, ADA)
+        assert (move.pending is None) is ended
+        assert len(services.store.gaps(table.name)) == 1
+    table.run()
+    table.assert_sinks_hold_the_table()
+    with table.services() as services:
+        assert [str(problem) for problem in verify(table.flow, services, None, __version__).problems] == []
+
+
+def _fail(*_: Any, **__: Any) -> Any:
+    raise SinkError("killed here")
+
+
+def _cut_off(*_: Any, **__: Any) -> Any:
+    raise CheckpointUnavailableError("cut off here")

@@ -25,6 +25,7 @@ from databus.ops.backfill import preview as preview_backfill
 from databus.ops.lag import measure
 from databus.ops.ledger_verify import verify
 from databus.ops.mediation import Said
+from databus.ops.moves import Move
 from databus.ops.preflight import preflight
 from databus.ops.preview import preview
 from databus.ops.services import open_services
@@ -98,7 +99,7 @@ class Table:
         assert isinstance(offset, BinlogOffset)
         return offset
 
-    def go_on(self) -> mediation.Move:
+    def go_on(self) -> Move:
         with self.services() as services:
             return mediation.execute(self.flow, services, "skip", NEW_LOG, ADA)[0]
 

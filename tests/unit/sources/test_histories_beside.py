@@ -31,7 +31,7 @@ def place(pos: int) -> BinlogOffset:
 class Server:
     """A server of MINIMAL metadata: what information_schema says now, and the statements of its log."""
 
-    flavor, identity, place = "mysql", "uuid", "m"
+    flavor, identity, place, folds_names = "mysql", "uuid", "m", False
 
     def __init__(self) -> None:
         self.now, self.statements = FIRST, list[tuple[Place, str, frozenset[TableName]]]()

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from databus.ops.targets import Target
 from databus.runtime import batch as batch_module
 from databus.runtime.context import Services
 from databus.sandbox import Sandbox
+from tests.integration.commands import Commands
 from tests.integration.conftest import Started
 from tests.integration.kafka_target import consume, event_id
 from tests.integration.one_process import OneProcessWorld
@@ -103,11 +105,23 @@ class Table:
         with self.services() as services:
             return mediation.execute(self.flow, services, "skip", NEW_LOG, ADA)[0]
 
-    def assert_sinks_hold_the_table(self) -> None:
-        """Compare every document, and the last record of every key, with the table; event ids do not come twice."""
+    def commands(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+        lines = ("from databus.registry import flow_from_json", f"flow = flow_from_json({self.flow.to_json()!r})")
+        (folder / f"{self.name}.py").write_text("\n".join(lines))
+        for name, value in self.world.environment.items():
+            monkeypatch.setenv(name, value)
+        return Commands(self.world, folder, monkeypatch)
+
+    def assert_documents_are_the_table(self) -> dict[str, str]:
+        """Compare every document with the table, and return its rows."""
         rows = {str(key): value for key, value in self.sql("SELECT id, v FROM t")}
         found = index_documents(self.world.sandbox.address("opensearch"), self.name)
         assert {key: document["v"] for key, document in found.items()} == rows
+        return rows
+
+    def assert_sinks_hold_the_table(self) -> None:
+        """Compare every document, and the last record of every key, with the table; event ids do not come twice."""
+        rows = self.assert_documents_are_the_table()
         last: dict[bytes, str | None] = {}
         ids: list[str] = []
         for message in consume(self.world.sandbox.address("kafka"), self.name):
@@ -211,17 +225,27 @@ def test_a_log_that_was_replaced_is_named_by_every_verb_and_gone_on_with_knowing
     table.run()
     table.insert(900, 905, "new")
     table.run()
-    table.sql("UPDATE t SET v = 'last'")
-    table.run()
-    table.replace_log()
-    table.sql("UPDATE t SET v = 'later' WHERE id > 30")
-    table.go_on()
-    table.run()
-    assert (table.offset().timeline, table.offset().generation) == (2, 2)
-    found_documents = index_documents(table.world.sandbox.address("opensearch"), table.name)
-    assert {key: d["v"] for key, d in found_documents.items()} == {
-        str(key): value for key, value in table.sql("SELECT id, v FROM t")
-    }
+    table.assert_documents_are_the_table()
+
+
+def test_a_log_that_is_replaced_again_and_again_by_the_command(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = table.commands(tmp_path, monkeypatch)
+    asked = ("checkpoint", "skip", table.name, "--new-log")
+    table.insert(0, 20)
+    for number in (1, 2):
+        table.sql(f"UPDATE t SET v = 'before {number}'")
+        table.run()
+        table.replace_log()
+        table.sql(f"UPDATE t SET v = 'after {number}' WHERE id > 10", f"DELETE FROM t WHERE id = {number}")
+        shown = command.json(*asked)
+        assert (shown["done"], shown["direction"], shown["bytes"]) == (False, "forward", None)
+        assert "versions above all earlier ones" in shown["new_log"]
+        assert command(*asked, "--reason", "reset", "--execute").exit_code == 0
+        assert (table.offset().timeline, table.offset().generation) == (number, number)
+        table.run()
+        table.assert_sinks_hold_the_table()
 
 
 @pytest.mark.parametrize("flavor", ["mysql"])

@@ -48,7 +48,6 @@ from databus.sources.mysql_server import MysqlServer
 from databus.sources.mysql_table_changes import changes_of
 from databus.sources.mysql_tables import tables_gone, tables_now
 from databus.sources.range_dumper import RangeDumper
-from databus.sources.replaced_log import contradiction, replaced
 from databus.sources.row_filters import RowFilters
 from databus.sources.segment_relay import SegmentRelay
 from databus.sources.segment_split import SegmentAddress, SegmentSplit
@@ -79,7 +78,7 @@ class MysqlBinlogSource:
         self._former_places = FormerPlaces(self._server, self._positions)
         self._stores = FlowStores(self._server, context.settings.segment_store, context.flow, context.staged)
         self._relay = SegmentRelay(self._server, context.settings)
-        self._same_log = SameLog(self._server, self._positions, self._relay)
+        self._same_log = SameLog(self._server, self._positions, self._relay, context.flow)
         definitions = MysqlDefinitions(self._server, self._capture, self._stores.histories, self._logs_after)
         self._ranges = RangeDumper(self._dumps, self._capture, self._relay, self._stores, definitions)
         self._shared = SharedDump(context.dump_turns, self._dumps.address, self._relay)
@@ -297,8 +296,8 @@ class MysqlBinlogSource:
             + head.pos
             - offset.pos
         )
-        if not behind and switch is None and (why := contradiction(offset, head.gtids)):
-            raise replaced(self._server.place, offset, why, self._context.flow)
+        if not behind and switch is None:
+            self._same_log.check_at_head(offset, head)
         with self._named(offset, switch):
             first_ms = self._first_commit_ms(offset, switch) if behind else None
         now = self._server.now()

@@ -9,14 +9,15 @@ from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SourceDiv
 from databus.core.offsets import BinlogOffset
 from databus.sources.mysql_positions import MysqlPositions
 from databus.sources.mysql_server import MysqlServer
+from databus.sources.replaced_log import contradiction, replaced
 from databus.sources.segment_relay import SegmentRelay
 
 
 class SameLog:
     """Compares places with one server's log; changes nothing."""
 
-    def __init__(self, server: MysqlServer, positions: MysqlPositions, relay: SegmentRelay):
-        self._server, self._positions, self._relay = server, positions, relay
+    def __init__(self, server: MysqlServer, positions: MysqlPositions, relay: SegmentRelay, flow: str):
+        self._server, self._positions, self._relay, self._flow = server, positions, relay, flow
 
     def check_history(self, offset: BinlogOffset) -> None:
         """Compare the GTIDs at a place of this server with the checkpoint's; what is kept was compared when found.
@@ -26,6 +27,17 @@ class SameLog:
         """
         if not (self._positions.is_deleted(offset) and self._relay.log_from(offset)):
             self._positions.check_history(offset)
+
+    def check_at_head(self, offset: BinlogOffset, head: BinlogOffset) -> None:
+        """Compare a checkpoint at the end of the log with what is there: no file is read where GTIDs tell.
+
+        Raises:
+            SourceDivergedError: they are of another history.
+        """
+        if self._server.flavor == "mysql":
+            self._positions.check_history(offset)
+        elif why := contradiction(offset, head.gtids):
+            raise replaced(self._server.place, offset, why, self._flow)
 
     def check_created(self, offset: BinlogOffset) -> None:
         """Ask when the file of a checkpoint was begun, which is else compared as the file is read.
@@ -44,17 +56,13 @@ class SameLog:
         if offset.flavor != self._server.flavor or (offset.server and offset.server != self._server.identity):
             return None
         try:
-            try:
-                self._positions.check(offset)
-            except OffsetPurgedError:  # by GTID it may be of this log
-                self._positions.check_history(offset)
-            except OffsetInvalidError:
-                return None
-            else:
-                self._positions.check_created(offset)
-                self._positions.check_history(offset)
+            self._positions.check(offset)
+            self._positions.check_created(offset)
+            self._positions.check_history(offset)
         except SourceDivergedError as error:
             return error
+        except (OffsetPurgedError, OffsetInvalidError):
+            return None  # a deleted file, a lost end: nothing says that it is another log
         return None
 
     @contextmanager

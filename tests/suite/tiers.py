@@ -255,6 +255,40 @@ FULL = (
         "",
         "without ZooKeeper: unit/ops/test_run_history.py",
     ),
+    Full(
+        "integration/test_log_replaced.py",
+        "test_a_log_that_was_replaced_is_named_by_every_verb",
+        "mysql-a longer log",
+        "[mysql-a shorter log]",
+    ),
+    Full(
+        "integration/test_log_replaced.py",
+        "test_a_log_that_was_replaced_is_named_by_every_verb",
+        "mariadb-a shorter log",
+        "[mariadb-a longer log]",
+    ),
+    Full("integration/test_log_replaced.py", "test_a_log_that_is_replaced_again_and_again", "mariadb", "[mysql]"),
+    Full(
+        "integration/test_log_replaced.py",
+        "test_a_way_onto_the_new_log_that_is_cut_off",
+        "a run ends the batch first",
+        "[the batch is closed-mysql]",
+    ),
+    Full("integration/test_older_ranges.py", "test_rows_before", "mysql-a piece", "[mysql-a look]"),
+    Full("integration/test_older_ranges.py", "test_rows_before", "mariadb-a look", "[mariadb-a piece of a backfill]"),
+    Full("integration/test_quarantine_expired.py", "test_a_replay_left_half_written", "", "the other test, same file"),
+    Full(
+        "integration/test_quarantine_two_sinks.py",
+        "test_a_row_that_two_sinks_refused",
+        "begun by an older",
+        "test_a_row_that_two_sinks_refused_comes_to_both[]",
+    ),
+    Full(
+        "integration/test_backfill_expired.py",
+        "test_one_that_was_drained",
+        "stuck with an older",
+        "test_one_that_was_drained_until_its_markers_expired_goes_on[]",
+    ),
 )
 
 

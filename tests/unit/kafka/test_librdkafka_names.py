@@ -137,7 +137,7 @@ class _Asked:
 @pytest.mark.parametrize("name", ["bootstrap.servers", "metadata.broker.list"])
 def test_no_layer_leads_to_another_cluster(name: str) -> None:
     asked, elsewhere = _Asked(), {name: "evil:1"}
-    ClientSettings("k", "mine:1", elsewhere)._open(asked, elsewhere, elsewhere, LastError())
+    ClientSettings("k", "mine:1", elsewhere)._open("client", asked, elsewhere, elsewhere, LastError())
     assert {k: v for k, v in asked.config.items() if k != "error_cb"} == {"bootstrap.servers": "mine:1"}
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from databus.core.errors import SinkConflictError, SinkSettingError
 from databus.core.findings import Level
+from databus.core.tables import TableSchema
 from databus.sinks import elasticsearch_clearing
 from tests.integration import search_target as given
-from tests.integration.search_target import change
+from tests.integration.search_target import ORDERS, change
 
 pytestmark = pytest.mark.integration
 sandbox, connection, client, target = given.sandbox, given.connection, given.client, given.target
@@ -83,6 +84,7 @@ def test_two_tables_of_one_index_keep_their_documents_by_name(target):
     to.write(change("c", 1, {"n": 1}, 100))
     to.write(emptied(150))
     assert to.documents(index) == {}
+    to.prepare(ORDERS, TableSchema(0, "shop", "orders", (), ("id",)))
     to.write(change("c", 2, {"n": 1}, 200))
     to.write(change("c", 900, {"n": 1}, 210, table="orders"))
     with pytest.raises(SinkSettingError, match=r"has documents of shop\.orders too") as stopped:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import BackfillRangeError
-from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, offset_from_json
+from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, offset_from_json
 from databus.core.plan import SourcePlan
 from databus.core.protocols import Source
 from databus.core.stored_form import Form
@@ -173,6 +173,8 @@ def backfill_id(aim: Aim, wanted: OffsetRange) -> str:
 def _called(offset: Offset) -> str | list[list[Any]]:
     if isinstance(offset, KafkaOffsets):  # its text names a few partitions only
         return [[*place, *at] for place, at in sorted(offset.places().items()) if any(at)]
+    if isinstance(offset, BinlogOffset) and offset.generation:  # files and positions begin anew with each log
+        return f"log{offset.generation}/{offset}"
     return str(offset)
 
 

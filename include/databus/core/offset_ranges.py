@@ -34,10 +34,15 @@ def earlier(one: Offset, other: Offset) -> Offset:
 
 
 def counted_as(place: Offset, standing: Offset) -> Offset:
-    """Return a place of a source's log as it is now, as a checkpoint counts that log: of a binary log by generation."""
-    if isinstance(place, BinlogOffset) and isinstance(standing, BinlogOffset):
-        return replace(place, generation=standing.generation)
-    return place
+    """Return a place of a source's log as it is now, as a checkpoint counts that log: of a binary log by generation.
+
+    On the checkpoint's own server the timeline is its too; places of two servers are compared by GTID.
+    """
+    if not isinstance(place, BinlogOffset) or not isinstance(standing, BinlogOffset):
+        return place
+    if place.server == standing.server:
+        return place.counted_as(standing)
+    return replace(place, generation=standing.generation)
 
 
 def unreached(place: Offset, *ends: Offset | None) -> Offset | None:

@@ -18,6 +18,10 @@ _READER = {"enable.auto.commit": False, "isolation.level": "read_uncommitted"}
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION})  # noqa: SLF001
 
 
+_TOLD = 1_000
+"""Events that are taken from a client at most before it is asked."""
+
+
 class GroupOffsets:
     """Offsets of groups of one cluster; used by one thread.
 
@@ -86,6 +90,9 @@ class GroupOffsets:
         consumer = self._open.pop(group, None) or self._settings.consumer({**_READER, "group.id": group}, self._seen)
         done = False
         try:
+            for _ in range(_TOLD):  # what it has told since it was used last, which nobody else takes
+                if consumer.poll(0) is None:
+                    break
             yield consumer
             done = True
         except KafkaException as error:

@@ -19,6 +19,7 @@ from databus.core.errors import (
 from databus.core.flow import Flow
 from databus.core.offset_ranges import earlier, later
 from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering
+from databus.core.replaced_logs import is_of_former_log
 from databus.ops.backfill_places import moment, require_one_meaning
 from databus.ops.place_words import require_place
 from databus.ops.targets import Target, on_timeline, resolve
@@ -101,17 +102,20 @@ class Places:
         if when is None:
             require_one_meaning(self.flow, self.services, text, self.checkpoint.offset)
             return resolve(self.flow, self.services, self.source, self.checkpoint, Target(place=text))
-        fixed = next((b.offset for b in self.known if b.at == when), None)
+        # Those of a log that was replaced since mean nothing in this one.
+        known = [b for b in self.known if not is_of_former_log(b.offset, self.checkpoint.offset)]
+        fixed = next((b.offset for b in known if b.at == when), None)
         if fixed is not None:
             return fixed
         found = on_timeline(self.flow, self._found(when), self.checkpoint.offset)
         # Neighbours were fixed by what the log told then: moments keep their order whatever clocks did.
-        for boundary in self.known:
+        for boundary in known:
             self._require_order(when, found, boundary)
             found = (later if boundary.at < when else earlier)(found, boundary.offset)
         if self.lease is None or self.services.backfills is None:
             return found
-        return self.services.backfills.fix(self.flow.name, self.lease, Boundary(when, found)).offset
+        kept = self.services.backfills.fix(self.flow.name, self.lease, Boundary(when, found)).offset
+        return found if is_of_former_log(kept, self.checkpoint.offset) else kept
 
     def _require_order(self, when: datetime, found: Offset, boundary: Boundary) -> None:
         if isinstance(found, BinlogOffset) and found.compare(boundary.offset) is Ordering.DIVERGED:

@@ -22,8 +22,11 @@ from databus.sinks.kafka_mirror.spec import MirrorTopics
 
 log = logging.getLogger(__name__)
 
-KEPT = 64
-"""Clients for consumer groups that a window keeps open on each side; those of further groups are opened each time."""
+KEPT = 24
+"""Clients for consumer groups that a window keeps open on each side; those of further groups are opened each time.
+
+Each has a thread for every broker.
+"""
 
 
 @dataclass

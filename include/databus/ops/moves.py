@@ -113,6 +113,12 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
             f"flow {flow.name} has no checkpoint yet, so there is nothing to change",
             hint="Its first run begins where `start` of its source says.",
         )
+    if target.new_log and (behind := services.store.sinks_behind(flow.name)):
+        raise CheckpointConflictError(
+            f"flow {flow.name}: cannot go onto a new log while sinks stand behind the others: {', '.join(behind)}",
+            hint="Their rows were in the former log, which nothing can read any more. Nothing was moved or deleted. "
+            "See docs/runbooks/log-replaced.md.",
+        )
     end = resolve(flow, services, ends.source, checkpoint, target)
     order = end.compare(checkpoint.offset)
     back = order is Ordering.BEFORE

@@ -37,7 +37,7 @@ def recall(sinks: Mapping[str, Sink], plan: Plan, lease: Lease, now: datetime, *
         MarkerDivergedError: a plan found unfinished is so old that its own markers may be forgotten too.
         SinkError, CheckpointError: as `write_again`.
     """
-    unknown = [name for name in _forgetting(sinks, plan) if _may_forget(sinks[name], plan.clock, now)]
+    unknown = [name for name in _forgetting(sinks, plan) if _may_forget(name, sinks[name], plan.clock, now)]
     if unknown and not accept:
         raise MarkerDivergedError(
             f"flow {plan.live_flow}: replay {plan.batch} was begun at {plan.clock:%Y-%m-%d %H:%M} and not finished; "
@@ -54,11 +54,11 @@ def recall_piece(sinks: Mapping[str, Sink], plan: Plan, lease: Lease, standing: 
 
     Where that plan is so old that its own markers may be forgotten too, all stays as it is. Raises as `write_again`.
     """
-    told = {
-        name: sink
-        for name, sink in sinks.items()
-        if _may_forget(sink, standing.updated_at, now) and not _may_forget(sink, plan.clock, now)
-    }
+    told = {}
+    for name, missing in _forgetting(sinks, plan).items():
+        sink, lacks = sinks[name], any(plan.sinks[name].prev[slot] for slot in missing)
+        if lacks and _may_forget(name, sink, standing.updated_at, now) and not _may_forget(name, sink, plan.clock, now):
+            told[name] = sink
     write_again(told, plan, lease)
 
 
@@ -84,9 +84,10 @@ def write_again(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> None:
             log.warning("flow %s: sink %s had forgotten markers, which are written again", plan.flow, name)
 
 
-def _may_forget(sink: Sink, since: datetime, now: datetime) -> bool:
+def _may_forget(name: str, sink: Sink, since: datetime, now: datetime) -> bool:
     """Tell whether a sink may have forgotten a marker that was written at a time."""
-    return isinstance(sink, ForgetfulSink) and (now - since).total_seconds() >= sink.marker_retention_s()
+    with naming(name):
+        return isinstance(sink, ForgetfulSink) and (now - since).total_seconds() >= sink.marker_retention_s()
 
 
 def _forgetting(sinks: Mapping[str, Sink], plan: Plan) -> dict[str, list[int]]:

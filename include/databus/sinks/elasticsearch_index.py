@@ -78,6 +78,7 @@ class Indices:
         shared: whether tables may share an index, because their ids differ or the flow's author says so.
         typing: whether fields are to be compared with those of columns.
         listing: whether each table that writes to an index is written down in it, because nothing else tells.
+        unlisted: (index, table) that the login may not write down, kept by the sink: they are not tried again.
         made: names of the indices that it made.
     """
 
@@ -87,6 +88,7 @@ class Indices:
     shared: bool
     typing: bool = False
     listing: bool = False
+    unlisted: set[tuple[str, str]] = field(default_factory=set)
     made: set[str] = field(default_factory=set)
     _known: dict[str, Standing] = field(default_factory=dict)
 
@@ -113,7 +115,7 @@ class Indices:
         if index not in self._known:
             self._known[index] = self._read(index) or self._create(index, table, key(), fields or {})
         self._require_own(index, table)
-        if self.listing and table not in self._known[index].tables:
+        if self.listing and table not in self._known[index].tables and (index, table) not in self.unlisted:
             self._enrol(index, table)
 
     def standing(self, index: str, table: str) -> Standing | None:
@@ -215,12 +217,16 @@ class Indices:
         def added(ours: dict[str, Any]) -> dict[str, Any]:
             return {**ours, "tables": sorted({*ours.get("tables", ()), table})}
 
-        self._amend(index, added, f"{table} writes to it: a TRUNCATE of another table may take its documents")
-        known = self._known[index]
-        known.tables |= {table}
+        if self._amend(index, added, f"{table} writes to it: a TRUNCATE of another table may take its documents"):
+            self._known[index].tables |= {table}
+        else:
+            self.unlisted.add((index, table))
 
-    def _amend(self, index: str, change: Callable[[dict[str, Any]], dict[str, Any]], what: str) -> None:
-        """Change what we keep in an index's `_meta`, until it is seen there: the servers know no condition for it."""
+    def _amend(self, index: str, change: Callable[[dict[str, Any]], dict[str, Any]], what: str) -> bool:
+        """Change what we keep in an index's `_meta`, until it is seen there: the servers know no condition for it.
+
+        Returns False where the login may not.
+        """
         from opensearchpy.exceptions import AuthorizationException, OpenSearchException
 
         try:
@@ -229,7 +235,7 @@ class Indices:
                 meta: dict[str, Any] = next((dict(m["mappings"]["_meta"]) for m in found.values()), {})
                 ours = dict(meta.get(_META, {}))
                 if (changed := change(ours)) == ours:
-                    return
+                    break
                 meta[_META] = changed
                 self.client.indices.put_mapping(index=index, body={"_meta": meta})
         except AuthorizationException as error:
@@ -237,8 +243,10 @@ class Indices:
                 "%s: the login may not write down in index %s (right manage) that %s: %s",
                 self.place, index, what, reason_of(error.info),
             )  # fmt: skip
+            return False
         except OpenSearchException as error:
             raise translated(error, f"{self.place}: mapping of index {index!r}") from error
+        return True
 
     def _require_own(self, index: str, table: str) -> None:
         known = self._known[index]

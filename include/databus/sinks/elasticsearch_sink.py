@@ -46,6 +46,7 @@ class ElasticsearchSink:
         self._flow = flow
         self._open: OpenSearch | None = None
         self._told: set[tuple[str, str]] = set()
+        self._unlisted: set[tuple[str, str]] = set()
         self._never_written: NeverWritten | None = None
 
     def accepts(self) -> frozenset[str]:
@@ -89,6 +90,7 @@ class ElasticsearchSink:
             spec.ids is not None,
             typing,
             listing=lists_tables(spec.index, spec.ids),
+            unlisted=self._unlisted,
         )
         targets: dict[str, list[TableSchema]] = {}
         for table, route in outputs:

@@ -20,7 +20,7 @@ from databus.core.offsets import Offset
 from databus.core.receipts import WriteReceipt
 from databus.sinks.elasticsearch import Elasticsearch
 from databus.sinks.elasticsearch_bulk import Bulk, ItemResult, Outcome
-from databus.sinks.elasticsearch_clearing import Clearing, Emptied, empties, lists_tables, refused, tells_tables, untold
+from databus.sinks.elasticsearch_clearing import Clearing, Emptied, empties, refused, tells_tables, untold
 from databus.sinks.elasticsearch_client import connect, where
 from databus.sinks.elasticsearch_document import RowWrite, document_id, key_names, tombstone
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
@@ -100,9 +100,7 @@ class ElasticsearchWriter:
         try:
             spec, place = self.spec, where(self.connection)
             body = create_body(spec.mapping, spec.settings, spec.gc_deletes, soft_deletes=spec.soft_deletes)
-            indices = Indices(
-                client, place, body, shared=spec.ids is not None, listing=lists_tables(spec.index, spec.ids)
-            )
+            indices = Indices(client, place, body, shared=spec.ids is not None)
             versions = versions_of(self.end, self.until)
             judging = None if self.again else versions
             bulk = Bulk(client, place, spec.refresh, spec.request_bytes, spec.max_retries, versions=judging)

@@ -20,7 +20,14 @@ from databus.core.offsets import BinlogOffset
 from databus.sources.mysql_binlog import GTID_PREFIX, file_and_position, parse_time
 from databus.sources.mysql_purged import purged
 from databus.sources.mysql_server import LogFile, MysqlServer
-from databus.sources.replaced_log import ReplacedLogCheck, beyond_head, check_created, contradiction, replaced
+from databus.sources.replaced_log import (
+    ReplacedLogCheck,
+    beyond_head,
+    check_created,
+    contradiction,
+    lost_end,
+    replaced,
+)
 
 CLOCK_SLACK = timedelta(seconds=60)
 """A transaction's commit time may lie this far before the creation time of the log file that holds it."""
@@ -78,8 +85,10 @@ class MysqlPositions:
         files = {f.name: f for f in server.log_files()}
         if offset.file not in files:
             self._missing(offset, list(files.values()))
-        if offset.pos > files[offset.file].size_bytes:
+        if offset.pos > (size := files[offset.file].size_bytes):
             self.check_created(offset)
+            if offset.created_s:
+                raise lost_end(server.place, offset, size, self._flow)
             self._check_executed(offset)
             raise OffsetInvalidError(
                 f"{server.place}: {offset} is past the end of its file, {files[offset.file].size_bytes}",
@@ -194,7 +203,7 @@ class MysqlPositions:
         else:
             self._check_gtid_set(MysqlGtidSet.parse(text))
         place = self._first_missing(text)
-        found = self._server.head() if place is None else self._before(*place)
+        found = self.named("latest") if place is None else self._before(*place)
         if self._server.flavor == "mysql" and not MysqlGtidSet.parse(found.gtids).contains(MysqlGtidSet.parse(text)):
             raise OffsetInvalidError(
                 f"{self._server.place}: transactions of {text} lie on both sides of "

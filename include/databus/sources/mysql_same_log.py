@@ -9,7 +9,7 @@ from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SourceDiv
 from databus.core.offsets import BinlogOffset
 from databus.sources.mysql_positions import MysqlPositions
 from databus.sources.mysql_server import MysqlServer
-from databus.sources.replaced_log import contradiction, replaced
+from databus.sources.replaced_log import beyond_head, contradiction, replaced
 from databus.sources.segment_relay import SegmentRelay
 
 
@@ -35,7 +35,8 @@ class SameLog:
             SourceDivergedError: they are of another history.
         """
         if self._server.flavor == "mysql":
-            self._positions.check_history(offset)
+            if beyond_head(offset, head.gtids):
+                self._positions.check_history(offset)
         elif why := contradiction(offset, head.gtids):
             raise replaced(self._server.place, offset, why, self._flow)
 

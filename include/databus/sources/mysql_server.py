@@ -73,7 +73,8 @@ class MysqlServer:
     @property
     def folds_names(self) -> bool:
         """Whether names of databases and tables are lower case in row events, and as typed in statements."""
-        return self._fact("lower_case_table_names") != "0"
+        self._fact("version")  # asks once
+        return (self._facts or {}).get("lower_case_table_names", "0") != "0"
 
     def binlog(self, offset: Offset) -> BinlogOffset:
         """Return an offset as one of a binlog.

@@ -30,6 +30,25 @@ def replaced(place: str, offset: BinlogOffset, why: str, flow: str) -> SourceDiv
     )
 
 
+def lost_end(place: str, offset: BinlogOffset, size_bytes: int, flow: str) -> SourceDivergedError:
+    """Return the error for a checkpoint past the end of the very file that it was read from.
+
+    Args:
+        place: the server, for the message.
+        offset: the checkpoint.
+        size_bytes: where the file ends now.
+        flow: who reads, for the hint; of a backfill FLOW.BACKFILL.
+    """
+    left = f"{offset.file}:{size_bytes}"
+    return SourceDivergedError(
+        f"{place}: the log has lost its end: {offset} was read from a file that ends at {size_bytes} now",
+        hint="The server crashed before the end was on its disk (sync_binlog), or was restored from a copy. Nothing "
+        "was moved and nothing skipped. Changes that were delivered and are lost there are yours to compare; their "
+        f"GTIDs are used again. `databus checkpoint skip {flow.partition('.')[0]} {left} --new-log --reason … "
+        "--execute` goes on from the end that is left. See docs/runbooks/log-replaced.md.",
+    )
+
+
 class ReplacedLogCheck:
     """Looks at a range's first file and first transaction as they come, before anything of them is planned."""
 

@@ -9,6 +9,7 @@ import pytest
 
 from databus.checkpoints.amended import amended_checkpoint, check_amendment
 from databus.core.amendments import Amendment
+from databus.core.backfill import Aim, Mode, backfill_id
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError
@@ -52,6 +53,22 @@ def test_the_log_as_it_is_now_is_compared_in_the_generation_of_the_flow() -> Non
     assert counted_as(head, stands).compare(stands) is Ordering.AFTER
     assert stands.compare(counted_as(head, stands)) is Ordering.BEFORE
     assert head.counted_as(stands).generation == 1
+
+
+def test_without_gtids_the_head_is_ordered_with_a_place_behind_it() -> None:
+    """A window ends once it has passed the head that it began with, also where GTIDs tell nothing."""
+    stands, head = replace(BEGIN, file="bin.000003", pos=500), BinlogOffset("bin.000003", 400, "", server=U)
+    assert stands.compare(counted_as(head, stands)) is Ordering.AFTER
+    other = replace(head, server="another")
+    assert counted_as(other, stands) == replace(other, generation=1)  # by GTID only
+
+
+def test_a_backfill_of_the_new_log_is_another_than_one_of_the_former_between_the_same_places() -> None:
+    ends = BinlogOffset("bin.000001", 4, "", server=U), BinlogOffset("bin.000002", 4, "", server=U)
+    ids = {
+        backfill_id(Aim(Mode.MISSING, ""), OffsetRange(*(replace(end, generation=n) for end in ends))) for n in range(3)
+    }
+    assert len(ids) == 3
 
 
 def test_an_older_databus_refuses_it_and_other_places_are_stored_as_before() -> None:

@@ -16,7 +16,7 @@ from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, ConfigError, SourceDivergedError
 from databus.core.offsets import BinlogOffset, Ordering, SequenceOffset
-from databus.ops.moves import passed_over
+from databus.ops.moves import look, passed_over
 from databus.ops.targets import Target, batches_back, resolve
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
@@ -150,6 +150,14 @@ class ReplacedLog:
 class TestReplacedLog:
     stands = BinlogOffset("bin.000042", 900, f"{U}:1-90", server="a", timeline=3, generation=1)
     flow: Any = SimpleNamespace(name="f")
+
+    def test_a_sink_that_is_behind_refuses_the_move_before_anything_is_deleted(self) -> None:
+        standing = Checkpoint(self.stands, 4, Epoch(1), "r", "", {}, None, NOON)
+        store = {"load": standing, "pending_plan": None, "sinks_behind": ("search",)}
+        services: Any = SimpleNamespace(store=SimpleNamespace(**{k: lambda _, v=v: v for k, v in store.items()}))
+        ends: Any = SimpleNamespace(source=ReplacedLog(replaces=True), sinks={})
+        with pytest.raises(CheckpointConflictError, match="sinks stand behind the others: search"):
+            look(self.flow, services, ends, "skip", Target(new_log=True))
 
     def resolve(self, source: Any, target: Target, *entries: HistoryEntry) -> Any:
         services: Any = SimpleNamespace(store=SimpleNamespace(history=lambda *_: entries))

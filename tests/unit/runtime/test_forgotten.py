@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.errors import MarkerDivergedError
+from databus.core.errors import MarkerDivergedError, SinkUnavailableError
 from databus.core.marks import SlotMark
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan, SinkPlan
@@ -117,3 +117,24 @@ def test_a_pieces_markers_come_back_where_nothing_else_can_have_taken_them(
     )  # fmt: skip
     recall_piece({"kafka": sink}, planned(plan_age), sink, standing, NOW)
     assert sink.remembered == expected
+
+
+class Away(Slots):
+    """A sink whose brokers do not answer."""
+
+    def marker_retention_s(self) -> float:
+        raise SinkUnavailableError("away")
+
+
+def test_a_piece_names_the_sink_that_is_away_and_asks_nothing_of_one_whose_markers_are_there() -> None:
+    """So that it waits for it, or lets it fall behind, as any batch does."""
+    standing = Checkpoint(
+        offset=SequenceOffset(1), batch=1, epoch=Epoch(1), run_id="r", plan_hash="p", counts={}, watermark=None,
+        updated_at=NOW - 7 * DAY,
+    )  # fmt: skip
+    there: Any = Away([HELD, HELD])
+    recall_piece({"kafka": there}, planned(6 * DAY), there, standing, NOW)
+    lacking: Any = Away([None, HELD])
+    with pytest.raises(SinkUnavailableError) as raised:
+        recall_piece({"kafka": lacking}, planned(6 * DAY), lacking, standing, NOW)
+    assert raised.value.sink == "kafka"

@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from databus.core.amendments import SinkEffect
 from databus.core.connections import Connection
-from databus.core.errors import MarkerDivergedError, SinkAccessError
+from databus.core.errors import MarkerDivergedError, SinkError, SinkUnavailableError
 from databus.core.events import Op
 from databus.core.evidence import Evidence, SinkClaim
 from databus.core.findings import Finding
@@ -243,7 +243,9 @@ class KafkaSink:
         """Return for how long the brokers keep a marker that is not written again (offsets.retention.minutes)."""
         try:
             return self.topics.offsets_retention_s()
-        except SinkAccessError:
+        except SinkUnavailableError:
+            raise
+        except SinkError:  # the brokers do not tell
             return DEFAULT_RETENTION_S
 
     def new_topic(self, name: str, partitions: int = 0) -> NewTopic:

@@ -308,6 +308,7 @@ def changed_flow(sink: KafkaSink, pending: Plan, spec_hash: str = "another") -> 
         spec_hash=spec_hash,
         takes_up=lambda plan: plan.spec_hash == spec_hash,
         split=False,
+        replays=False,
         sinks={"kafka": sink},
         source=SimpleNamespace(
             plan=Mock(side_effect=AssertionError("planned anew")), reopen=lambda planned: SourcePlan(planned, (), 0, 0)

@@ -31,9 +31,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count clients that are opened, and what they ask."""
     counted: Counter[str] = Counter()
 
-    def opened(settings: ClientSettings, client: Any, *others: Any) -> Any:
+    def opened(settings: ClientSettings, kind: str, client: Any, *others: Any) -> Any:
         counted[f"{client.__name__} of {settings.conn_id}"] += 1
-        return real_open(settings, client, *others)
+        return real_open(settings, kind, client, *others)
 
     def committed(consumer: GrouplessConsumer, places: list[Any], *others: Any) -> Any:
         counted["questions"] += 1

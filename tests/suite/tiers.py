@@ -276,7 +276,18 @@ FULL = (
     ),
     Full("integration/test_older_ranges.py", "test_rows_before", "mysql-a piece", "[mysql-a look]"),
     Full("integration/test_older_ranges.py", "test_rows_before", "mariadb-a look", "[mariadb-a piece of a backfill]"),
-    Full("integration/test_quarantine_expired.py", "test_a_replay_left_half_written", "", "the other test, same file"),
+    Full(
+        "integration/test_quarantine_expired.py",
+        "",
+        "",
+        "markers that expired: test_backfill_expired.py; of replays: unit/runtime/test_forgotten.py",
+    ),
+    Full(
+        "integration/test_mirror_groups.py",
+        "",
+        "",
+        "groups that are carried: integration/test_mirror.py, test_kafka_groups.py",
+    ),
     Full(
         "integration/test_quarantine_two_sinks.py",
         "test_a_row_that_two_sinks_refused",

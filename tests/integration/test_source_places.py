@@ -67,11 +67,21 @@ def ahead_of(gtids: str) -> str:
     return gtids + "00000"
 
 
+def test_a_file_that_ends_before_a_place_that_was_read_has_lost_its_end(shop: Shop) -> None:
+    """After a crash without sync_binlog=1: the same file, begun at the same time."""
+    shop.grow()
+    assert shop.begin.created_s
+    with pytest.raises(SourceDivergedError, match="the log has lost its end") as caught:
+        shop.open().plan(dataclasses.replace(shop.begin, pos=shop.begin.pos + (1 << 30)), IMPATIENT)
+    assert f"{shop.begin.file}:" in caught.value.hint
+    assert "--new-log" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [
         (lambda o: {"pos": o.pos + 3}, OffsetInvalidError),
-        (lambda o: {"pos": o.pos + (1 << 30)}, OffsetInvalidError),
+        (lambda o: {"pos": o.pos + (1 << 30), "created_s": 0}, OffsetInvalidError),
         (lambda o: {"file": f"{o.file.rpartition('.')[0]}.099999"}, SourceDivergedError),
         (lambda _: {"server": "another", "gtids": ""}, SourceDivergedError),
         (lambda o: {"server": "another", "gtids": ahead_of(o.gtids)}, SourceDivergedError),

@@ -1,4 +1,4 @@
-"""What consumer groups have committed, asked for by a consumer of each group that never joins it."""
+"""Offsets that consumer groups have committed, asked for by a consumer of each group that never joins it."""
 
 from __future__ import annotations
 

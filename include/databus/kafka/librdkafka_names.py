@@ -117,7 +117,7 @@ REFUSED: Mapping[str, str] = {
     name: why for reasons in (_OF_CONNECTION, _OURS) for why, names in reasons.items() for name in names.split()
 }
 OURS = frozenset(" ".join(_OURS.values()).split())
-"""What a connection that other programs share may hold, and Databus' clients do without."""
+"""Settings that a connection which other programs share may hold, and Databus' clients do without."""
 
 
 def setting_of(name: str) -> str:

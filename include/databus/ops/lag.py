@@ -21,7 +21,7 @@ from databus.runtime.context import Services
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a flow that never ran would begin if it ran now.
+    """Beginning of a flow that never ran, if it ran now.
 
     Attributes:
         start: the source's option `start`, "" for a source without.

@@ -1,4 +1,4 @@
-"""Which entries of the quarantine one replay takes up: an event goes to a single sink in it, or to all of them."""
+"""Entries of the quarantine that one replay takes up: an event goes to a single sink in it, or to all of them."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class MysqlPositions:
                 raise lost_end(server.place, offset, size, self._flow)
             self._check_executed(offset)
             raise OffsetInvalidError(
-                f"{server.place}: {offset} is past the end of its file, {files[offset.file].size_bytes}",
+                f"{server.place}: {offset} is past the end of its file, {size}",
                 hint="The server lost the end of its log (crash, restored copy), or the checkpoint is "
                 "of another one. Compare SHOW BINARY LOGS.",
             )

@@ -1,4 +1,4 @@
-"""What a split gives of its rows, whatever it reads them from: images as Spark's VARIANT, or as JSON text."""
+"""Rows of a split, whatever it reads them from: images as Spark's VARIANT, or as JSON text."""
 
 from __future__ import annotations
 

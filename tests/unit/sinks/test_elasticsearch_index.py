@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+from opensearchpy.exceptions import AuthorizationException
 
 from databus.core.connections import Connection
 from databus.core.errors import SinkSettingError
 from databus.sinks.elasticsearch_client import addresses, reason_of
-from databus.sinks.elasticsearch_index import create_body, index_name
+from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_preflight import index_pattern, seconds
 
 
@@ -59,3 +62,19 @@ def test_the_cause_of_a_refusal_is_read_to_the_bottom():
     assert reason_of({"error": error}) == "mapper_parsing_exception: failed (not a date)"
     assert reason_of({"error": "plain"}) == "plain"
     assert reason_of(None) == ""
+
+
+def test_a_table_that_the_login_may_not_write_down_is_tried_and_told_once(caplog):
+    """Indices are new in each plan; what was refused is the sink's."""
+    tried, unlisted = [], set()
+
+    def refuse(**_):
+        tried.append(1)
+        raise AuthorizationException(403, "security_exception", {})
+
+    of_server = SimpleNamespace(get_mapping=lambda **_: {"orders": {"mappings": {"_meta": {}}}}, put_mapping=refuse)
+    for _ in range(3):
+        client = SimpleNamespace(indices=of_server)
+        Indices(client, "search", {}, shared=True, listing=True, unlisted=unlisted).ensure("orders", "shop.Orders")
+    assert (len(tried), unlisted) == (1, {("orders", "shop.Orders")})
+    assert len([r for r in caplog.records if "may not write down" in r.getMessage()]) == 1

@@ -40,7 +40,7 @@ _PASSING = frozenset(
 )
 
 _OPEN = frozenset({KafkaError._TIMED_OUT, KafkaError.UNSTABLE_OFFSET_COMMIT})  # noqa: SLF001 - librdkafka's own code
-"""What is answered as long as a transaction of the group is open."""
+"""Errors that a broker answers as long as a transaction of the group is open."""
 
 State = Literal["written", "abandoned"]
 

@@ -13,11 +13,13 @@ from tests.integration.kafka_world import KafkaWorld
 
 
 def mirror_of(world: KafkaWorld, *topics: str, **options: Any) -> Flow:
+    """Describe a mirror without consumer groups: those that other tests left on the clusters cost each run seconds."""
     quick = world.override("zookeeper_default", extra={"session_timeout_s": 3})
     return Mirror(
         **{
             "name": f"mirror_{uuid.uuid4().hex[:10]}", "source": "kafka_east", "target": "kafka_west",
-            "topics": topics, "batching": Batching(max_rows=200, max_seconds=0.3), "zookeeper": quick, **options,
+            "topics": topics, "batching": Batching(max_rows=200, max_seconds=0.3), "zookeeper": quick,
+            "groups": (), **options,
         }
     )  # fmt: skip
 
@@ -27,8 +29,8 @@ def settings(logs: Logs, topic: str) -> dict[str, str]:
     return {name: entry.value for name, entry in future.result().items()}
 
 
-def both_ways(world: KafkaWorld, topic: str) -> tuple[Flow, Flow]:
+def both_ways(world: KafkaWorld, topic: str, **options: Any) -> tuple[Flow, Flow]:
     names = [f"mirror_{uuid.uuid4().hex[:10]}" for _ in range(2)]
-    there = mirror_of(world, topic, name=names[0], two_way=names[1])
-    back = mirror_of(world, topic, name=names[1], two_way=names[0], source="kafka_west", target="kafka_east")
+    there = mirror_of(world, topic, name=names[0], two_way=names[1], **options)
+    back = mirror_of(world, topic, name=names[1], two_way=names[0], source="kafka_west", target="kafka_east", **options)
     return there, back

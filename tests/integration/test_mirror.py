@@ -201,7 +201,7 @@ def test_consumers_fail_over_and_back(world: KafkaWorld) -> None:
     east, west = world.east, world.west
     topic, group = east.create(east.name("c"), 2), east.name("group")
     west.create(topic, 2)
-    there, back = both_ways(world, topic)
+    there, back = both_ways(world, topic, groups=(group,))
 
     def mirrored() -> None:
         for flow in (there, back, there, back):

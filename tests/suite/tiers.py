@@ -55,7 +55,10 @@ FULL = (
     ),
     Full("e2e/test_airflow.py", "test_a_cancel_drains_and_releases", "e2e_marked", "[e2e_cancel-failed]"),
     Full(
-        "e2e/test_live_windows.py", "test_a_live_mirror", "", "a live flow; live mirrors: integration/test_mirror*.py"
+        "e2e/test_live_windows.py",
+        "",
+        "",
+        "runs hand over: e2e/test_airflow.py; in the live lane: integration/test_live_lane.py",
     ),
     Full(
         "integration/test_rejected_first_batch.py",
@@ -172,7 +175,6 @@ FULL = (
         "[avro]",
     ),
     Full("integration/test_quarantine.py", "test_a_kill_in_the_middle", "", "test_quarantine_kills.py"),
-    Full("integration/test_mirror_sites.py", "test_a_ring_of_three_sites", "", "a mesh of three sites"),
     Full("integration/test_mirror_heartbeats.py", "test_mirror_maker_s_own", "", "our own heartbeats"),
     Full("integration/test_sandbox.py", "test_servers_that_other_tests_share", "", "the tests that share them"),
     Full(
@@ -299,6 +301,90 @@ FULL = (
         "test_one_that_was_drained",
         "stuck with an older",
         "test_one_that_was_drained_until_its_markers_expired_goes_on[]",
+    ),
+    Full("integration/test_mirror_sites.py", "", "", "two sites, both ways: integration/test_mirror.py"),
+    Full("integration/test_rejected_first_batch.py", "test_the_first_batch_of_a_new_index", "spark", "[auto]"),
+    Full(
+        "integration/test_kafka_planned_gaps.py",
+        "test_a_mirror_in_flight",
+        "",
+        "a flow, same file; mirrors: integration/test_kafka_shrunk.py",
+    ),
+    Full(
+        "integration/test_sandbox.py",
+        "test_status_tells",
+        "",
+        "where servers are, by the command: integration/test_cli.py",
+    ),
+    Full(
+        "integration/test_live_lane.py", "test_kill_of_the_task", "", "test_kill_of_the_run; of a task: test_faults.py"
+    ),
+    Full(
+        "spark/test_direct_lane.py",
+        "test_both_lanes",
+        "",
+        "the same on servers: integration/test_direct_lane.py; encoders of both, same file",
+    ),
+    Full("integration/test_source_xa.py", "test_random_interleaving", "mariadb", "[mysql]"),
+    Full("integration/test_failover.py", "test_source_dies_amid_writes", "mariadb", "[mysql]"),
+    Full("integration/test_schema_changes.py", "test_alter_storm", "FULL-", "[least-mysql], [least-mariadb]"),
+    Full("integration/test_schema_changes.py", "test_histories_begun_while", "FULL-", "[least-mysql], [least-mariadb]"),
+    Full(
+        "integration/test_zookeeper_loss.py",
+        "test_a_killed_holder_is_caught_up_with",
+        "target1",
+        "[target0-before-2-99], [target2-after-2-99]",
+    ),
+    Full(
+        "integration/test_zookeeper_loss.py",
+        "test_the_holder_goes_on_and_is_reconciled",
+        "plan-Fault.AFTER",
+        "[plan-Fault.BEFORE], [checkpoint-Fault.AFTER]",
+    ),
+    Full(
+        "integration/test_zookeeper_loss.py",
+        "test_the_holder_goes_on_and_is_reconciled",
+        "checkpoint-Fault.BEFORE",
+        "[plan-Fault.BEFORE], [checkpoint-Fault.AFTER]",
+    ),
+    Full(
+        "integration/test_zookeeper_loss.py",
+        "test_the_batch_waits_at_its_write_and_the_run_goes_on",
+        "plan-Fault.BEFORE-process",
+        "[plan-Fault.AFTER-process], [checkpoint-Fault.BEFORE-process]",
+    ),
+    Full("integration/test_kafka_backfill.py", "test_intervals_of_a_mirror", "", "intervals of a flow, same file"),
+    Full("integration/test_path.py", "test_engines_continue_each_other", "", "both engines: e2e/test_airflow.py"),
+    Full("integration/test_zookeeper_ensemble.py", "test_one_member_less", "leader-pause", "[leader-kill]"),
+    Full(
+        "integration/test_partition_ddl.py",
+        "test_a_sink_that_fell_behind",
+        "",
+        "partitions' statements, same file; sinks behind: integration/test_dead_sink.py",
+    ),
+    Full(
+        "integration/checkpoints/test_run_audit.py",
+        "test_every_batch_of_a_long_run",
+        "",
+        "without ZooKeeper: unit/ops/test_run_history.py",
+    ),
+    Full(
+        "integration/test_kill.py",
+        "test_kill_of_the_run",
+        "",
+        "test_kill_of_the_spark_server; kills of runs: integration/test_faults.py, test_direct_lane.py",
+    ),
+    Full(
+        "integration/test_path.py",
+        "test_many_small_batches_over_rotations",
+        "",
+        "in the direct lane: integration/test_direct_lane.py",
+    ),
+    Full(
+        "integration/test_kafka_flows.py",
+        "test_each_record_once_through_kills",
+        "",
+        "a mirror's kills: integration/test_mirror.py; a flow's: test_direct_lane.py",
     ),
 )
 

@@ -24,9 +24,11 @@ from tests.suite.whole import Whole, watched
 AT_MOST = 5
 """Failures that are tried again; more of them are no matter of unsteadiness."""
 
-FINAL = ("???: ", "teardown: ")
-"""So begins what is said where a process died (pytest-xdist names no phase), or where a teardown failed: it may be the
-file's or the run's, which a test alone would not repeat."""
+LOST = "???: "
+"""So begins what is said where a process died: pytest-xdist names no phase."""
+
+TEARDOWN = "teardown: "
+"""So begins what is said where a teardown failed: it may be the file's, which a test alone would not repeat."""
 
 FAILURES = "DATABUS_TEST_FAILURES"
 """Variable that names the file into which a run writes which tests failed, with what was said, and which passed;
@@ -106,26 +108,44 @@ def steady(arguments: Sequence[str], run: Run, failures: Path, unsteady_list: Pa
         return code
     found = json.loads(failures.read_text(encoding="utf-8"))
     failed: dict[str, list[str]] = found["failed"]
-    final = {test: phase for test, said in failed.items() for phase in said if phase.startswith(FINAL)}
+    final = {test: phase for test, said in failed.items() if (phase := _final(said))}
     if found["stopped"] or final or not 0 < len(failed) <= AT_MOST:
-        why = f"at most {AT_MOST} are; none of a run that was not whole, none that failed in its teardown"
+        why = f"at most {AT_MOST} are; none of a run that was not whole, none of which only the teardown failed"
         _say(f"{len(failed)} tests failed: not tried again ({why})")
         for test, phase in final.items():
             _say(f"FINAL {test}\n    {phase}")
         return code
     twice = []
-    for test, (first, *_) in failed.items():
-        _say(f"=== once more, alone: {test}")
-        again = run([test])
+    for test, (first, *more) in failed.items():
+        of_file = any(phase.startswith(TEARDOWN) for phase in more)
+        alone = [test.partition("::")[0], *_tier(arguments)] if of_file else [test]
+        _say(f"=== once more, alone: {' '.join(alone)}")
+        again = run(alone)
         passed = json.loads(failures.read_text(encoding="utf-8"))["passed"] if failures.exists() else ()
         if again != pytest.ExitCode.OK or test not in passed:  # skipped is not passed
             twice.append(test)
             continue
-        _append(unsteady_list, at, test, first)
-        _say(f"UNSTEADY {test}\n    first {first}")
+        _append(unsteady_list, at, test, "; ".join((first, *more)))
+        _say("\n    ".join((f"UNSTEADY {test}", f"first {first}", *more)))
     for test in twice:
         _say(f"FAILED TWICE {test}\n    first {failed[test][0]}")
     return int(code) if twice else 0
+
+
+def _final(said: Sequence[str]) -> str:
+    """Return what is not tried again: a lost process, or a teardown that failed though its test did not; "" for none.
+
+    A test that fails leaves behind what its end would have taken away: then its whole file is run once more.
+    """
+    if lost := next((phase for phase in said if phase.startswith(LOST)), ""):
+        return lost
+    return said[0] if said[0].startswith(TEARDOWN) else ""
+
+
+def _tier(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the choice of tests by mark among pytest's arguments."""
+    at = arguments.index("-m") if "-m" in arguments else len(arguments)
+    return arguments[at : at + 2]
 
 
 def _say(text: str) -> None:

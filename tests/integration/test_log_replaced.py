@@ -14,7 +14,13 @@ import pytest
 
 from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, __version__
 from databus.core.backfill import Aim, Mode
-from databus.core.errors import CheckpointUnavailableError, ConfigError, SinkError, SourceDivergedError
+from databus.core.errors import (
+    CheckpointUnavailableError,
+    ConfigError,
+    OffsetPurgedError,
+    SinkError,
+    SourceDivergedError,
+)
 from databus.core.findings import Level
 from databus.core.ledger import SpanState
 from databus.core.offsets import BinlogOffset, Ordering
@@ -34,6 +40,7 @@ from databus.ops.targets import Target
 from databus.runtime import batch as batch_module
 from databus.runtime.context import Services
 from databus.sandbox import Sandbox
+from tests.integration.binlog_shop import Shop
 from tests.integration.commands import Commands
 from tests.integration.conftest import Started
 from tests.integration.kafka_target import consume, event_id
@@ -282,6 +289,81 @@ def test_a_way_onto_the_new_log_that_is_cut_off_is_taken_again(
     table.assert_sinks_hold_the_table()
     with table.services() as services:
         assert [str(problem) for problem in verify(table.flow, services, None, __version__).problems] == []
+
+
+def _deletes(sql: Callable[..., Any]) -> None:
+    """Let the server begin a new file and delete those before it."""
+    sql("FLUSH BINARY LOGS")
+    newest, deadline = sql("SHOW BINARY LOGS")[-1][0], time.monotonic() + 20
+    while sql("SHOW BINARY LOGS")[0][0] != newest:
+        assert time.monotonic() < deadline, newest
+        sql(f"PURGE BINARY LOGS TO '{newest}'")  # MariaDB keeps a file until its engines passed a checkpoint
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["GTIDs tell", "nothing tells"])
+def test_a_replaced_log_that_has_deleted_the_flows_file_is_not_taken_for_a_purged_one(table: Table, told: bool) -> None:
+    table.insert(0, 20)
+    table.run()
+    former = table.offset()
+    table.replace_log()
+    table.insert(100, 110, "new")
+    if told:
+        _deletes(table.sql)
+    table.insert(200, 240, "new")
+    if not told:
+        _deletes(table.sql)
+    table.sql("DELETE FROM t WHERE id = 3", "UPDATE t SET v = 'newer'")
+    with table.services() as services:
+        past_gap = verbs(table, services, former)["skip past a gap"]
+        if told:
+            for call in (table.run, past_gap, lambda: measure(table.flow, services)):
+                with pytest.raises(SourceDivergedError, match="the log was replaced") as caught:
+                    call()
+                assert "--new-log" in caught.value.hint
+        else:
+            with pytest.raises(OffsetPurgedError, match="was deleted from the server") as purged:
+                table.run()
+            assert "--new-log instead of --past-gap" in purged.value.hint
+        assert table.offset() == former
+    table.go_on()
+    assert (table.offset().timeline, table.offset().generation) == (former.timeline + 1, 1)
+    table.run()
+    table.assert_sinks_hold_the_table()
+    with table.services() as services:
+        assert services.store.gaps(table.name)[-1].cause == REPLACED
+        assert [str(problem) for problem in verify(table.flow, services, None, __version__).problems] == []
+
+
+def test_a_purge_of_the_same_log_goes_on_being_told_as_one(shop: Shop) -> None:
+    """GTIDs that are in no file of the log (set by hand), of several domains, of a domain that is deleted from it."""
+    shop.sql("RESET MASTER")
+    if shop.flavor == "mysql":
+        shop.sql("SET GLOBAL gtid_purged = '3e11fa47-71ca-11e1-9e33-c80aa9429562:1-50'")
+    shop.sql(f"USE {shop.name}", "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    if shop.flavor == "mariadb":
+        shop.sql("SET gtid_domain_id = 7", "INSERT INTO t VALUES (7)", "SET gtid_domain_id = 9")
+        shop.sql("INSERT INTO t VALUES (9)", "SET gtid_domain_id = 0")
+    source = shop.open(start="latest")
+    standing = source.start_offset()
+    assert standing.gtids.count(",") == (1 if shop.flavor == "mysql" else 2)
+    shop.sql("INSERT INTO t VALUES (2)")
+    _deletes(shop.sql)
+    looked = [_purge_told(shop, standing)]
+    if shop.flavor == "mariadb":
+        shop.sql("FLUSH BINARY LOGS DELETE_DOMAIN_ID = (9)", "SET gtid_domain_id = 7", "INSERT INTO t VALUES (17)")
+        looked.append(_purge_told(shop, standing))
+    assert all("missing" in message for message in looked)
+
+
+def _purge_told(shop: Shop, standing: BinlogOffset) -> str:
+    source = shop.open()
+    try:
+        assert source.log_replaced(standing) is None
+        with pytest.raises(OffsetPurgedError) as caught:
+            source.lag(standing)
+        return caught.value.message
+    finally:
+        source.close()
 
 
 def _fail(*_: Any, **__: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, __version__
+from databus.binlog.kept_segments import KeptSegments
 from databus.core.backfill import Aim, Mode
 from databus.core.errors import (
     CheckpointUnavailableError,
@@ -40,6 +41,7 @@ from databus.ops.targets import Target
 from databus.runtime import batch as batch_module
 from databus.runtime.context import Services
 from databus.sandbox import Sandbox
+from databus.sources.mysql_binlog_source import MysqlBinlogSource
 from tests.integration.binlog_shop import Shop
 from tests.integration.commands import Commands
 from tests.integration.conftest import Started
@@ -353,6 +355,42 @@ def test_a_purge_of_the_same_log_goes_on_being_told_as_one(shop: Shop) -> None:
         shop.sql("FLUSH BINARY LOGS DELETE_DOMAIN_ID = (9)", "SET gtid_domain_id = 7", "INSERT INTO t VALUES (17)")
         looked.append(_purge_told(shop, standing))
     assert all("missing" in message for message in looked)
+
+
+def test_another_flow_that_goes_on_leaves_what_is_kept_of_the_new_log(shop: Shop) -> None:
+    """Also of a file that the server has deleted since."""
+    shop.keep = "1d"
+    shop.sql(f"USE {shop.name}", "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    ahead, other = shop.open(flow=f"{shop.name}a"), shop.open(flow=f"{shop.name}b")
+    kept = KeptSegments(str(shop.folder / "segments"), ahead.latest_offset().server)
+    stands = _planned(ahead, shop.begin)
+    assert kept.list()
+    begun = shop.sql("SELECT UNIX_TIMESTAMP()")[0][0]
+    shop.wait_for(lambda: shop.sql("SELECT UNIX_TIMESTAMP()")[0][0] > begun)
+    shop.sql("RESET MASTER", "INSERT INTO t VALUES (2)")
+    ahead.forget_former_log(stands)
+    assert not kept.list()
+    place = _planned(ahead, ahead.earliest_offset().on_new_log(stands))
+    shop.sql("INSERT INTO t VALUES (3)")
+    place = _planned(ahead, place)
+    shop.sql("FLUSH BINARY LOGS", "INSERT INTO t VALUES (4)")
+    _planned(ahead, place)
+    newest = shop.sql("SHOW BINARY LOGS")[-1][0]
+    shop.purge_to(newest)
+    of_new_log = kept.list()
+    assert {segment.file == newest for segment in of_new_log} == {True, False}
+    other.forget_former_log(stands)
+    assert kept.list() == of_new_log
+    for source in (ahead, other):
+        source.close()
+
+
+def _planned(source: MysqlBinlogSource, after: BinlogOffset) -> BinlogOffset:
+    """Read on, and return where that ends."""
+    planned = source.plan(after, Batching(max_seconds=5))
+    assert planned is not None
+    assert isinstance(planned.range.end, BinlogOffset)
+    return planned.range.end
 
 
 def _purge_told(shop: Shop, standing: BinlogOffset) -> str:

@@ -100,7 +100,10 @@ def _on_new_log(flow: Flow, services: Services, source: Source, checkpoint: Chec
             f"flow {flow.name}: {checkpoint.offset} is a place of the log that its source has: none has replaced it",
             hint="Leave --new-log out: the flow goes on, and `rewind` and `skip` go to places of this log.",
         )
-    found = named(flow, services, source, place)
+    require_place(flow, place)
+    # What is kept is still of the former log: a time is looked for in the files of the server alone.
+    of_server = place != "earliest" and not is_json(place)
+    found = _start(flow, services, place) if of_server else named(flow, services, source, place)
     if not isinstance(found, BinlogOffset) or not isinstance(checkpoint.offset, BinlogOffset):
         raise ConfigError(f"flow {flow.name}: {place} is no place of a binary log")
     return found.on_new_log(checkpoint.offset)

@@ -16,6 +16,7 @@ from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, ConfigError, OffsetPurgedError, SourceDivergedError
 from databus.core.offsets import BinlogOffset, OffsetRange, Ordering, SequenceOffset
+from databus.ops import targets
 from databus.ops.moves import look, passed_over
 from databus.ops.targets import Target, batches_back, resolve
 
@@ -144,6 +145,9 @@ class ReplacedLog:
     def earliest_offset(self) -> BinlogOffset:
         return BinlogOffset("bin.000001", 4, "", server="a", created_s=9)
 
+    def offset_at(self, when: datetime) -> BinlogOffset:
+        return BinlogOffset("bin.000041", 800, f"{U}:1-80", server="a")
+
     def lag(self, offset: Any) -> None:
         assert self.why is None, offset
         if self.purged:
@@ -183,6 +187,15 @@ class TestReplacedLog:
         found = self.resolve(ReplacedLog(replaces=True), Target(new_log=True))
         assert (found.file, found.pos, found.timeline, found.generation) == ("bin.000001", 4, 4, 2)
         assert found.compare(self.stands) is Ordering.AFTER
+
+    def test_a_time_is_looked_for_in_the_servers_own_files(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is kept (`Source.offset_at`) is still of the former log: its places mean other changes."""
+        found, asked = BinlogOffset("bin.000001", 157, "", server="a", created_s=9), []
+        monkeypatch.setattr(targets, "_start", lambda _flow, _services, place: asked.append(place) or found)
+        monkeypatch.setattr(targets, "require_place", lambda *_: None)
+        for place in ("2024-01-31T12:00:00", "bin.000001:157", "latest"):
+            moved = self.resolve(ReplacedLog(replaces=True), Target(place, new_log=True))
+            assert (moved.pos, moved.generation, asked.pop()) == (157, 2, place)
 
     def test_of_a_log_that_deleted_the_place_a_person_may_say_that_it_is_another(self) -> None:
         gone = OffsetRange(self.stands, replace(self.stands, file="bin.000043"))

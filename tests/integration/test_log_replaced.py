@@ -26,6 +26,7 @@ from databus.core.findings import Level
 from databus.core.ledger import SpanState
 from databus.core.offsets import BinlogOffset, Ordering
 from databus.core.replaced_logs import REPLACED
+from databus.core.trace import log_of
 from databus.demo.consumers import index_documents
 from databus.ops import mediation
 from databus.ops.backfill import Wanted
@@ -38,6 +39,8 @@ from databus.ops.preflight import preflight
 from databus.ops.preview import preview
 from databus.ops.services import open_services
 from databus.ops.targets import Target
+from databus.ops.trace import trace
+from databus.ops.trace_query import recognise
 from databus.runtime import batch as batch_module
 from databus.runtime.context import Services
 from databus.sandbox import Sandbox
@@ -333,7 +336,26 @@ def test_a_replaced_log_that_has_deleted_the_flows_file_is_not_taken_for_a_purge
     table.assert_sinks_hold_the_table()
     with table.services() as services:
         assert services.store.gaps(table.name)[-1].cause == REPLACED
+    if told:
+        _both_logs_are_traced(table, former)
+    with table.services() as services:
         assert [str(problem) for problem in verify(table.flow, services, None, __version__).problems] == []
+
+
+def _both_logs_are_traced(table: Table, former: BinlogOffset) -> None:
+    """Both logs have a fifteenth transaction, which inserted another row in each."""
+
+    def traced(text: str) -> list[tuple[int, str]]:
+        where = table.world.connections, table.world.settings
+        found = trace(recognise(text), [table.flow], where)
+        assert all(any(seen.kind == "record" for seen in journey.sightings) for journey in found)
+        return [(log_of(journey.change.event_id), str(journey.change.key)) for journey in found]
+
+    here, before = (1, '{"id":204}'), (0, '{"id":14}')
+    gtid = f"{former.server}:15" if former.flavor == "mysql" else f"0-{former.server}-15"
+    assert traced(gtid) == [here, before]
+    assert traced(f"log1/{gtid}:0:0") == [here, before]
+    assert traced(f"{gtid}:0:0") == [before, here]
 
 
 def test_a_purge_of_the_same_log_goes_on_being_told_as_one(shop: Shop) -> None:

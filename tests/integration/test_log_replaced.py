@@ -13,12 +13,20 @@ from typing import Any
 import pytest
 
 from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, __version__
+from databus.binlog.kept_segments import KeptSegments
 from databus.core.backfill import Aim, Mode
-from databus.core.errors import CheckpointUnavailableError, ConfigError, SinkError, SourceDivergedError
+from databus.core.errors import (
+    CheckpointUnavailableError,
+    ConfigError,
+    OffsetPurgedError,
+    SinkError,
+    SourceDivergedError,
+)
 from databus.core.findings import Level
 from databus.core.ledger import SpanState
 from databus.core.offsets import BinlogOffset, Ordering
 from databus.core.replaced_logs import REPLACED
+from databus.core.trace import log_of
 from databus.demo.consumers import index_documents
 from databus.ops import mediation
 from databus.ops.backfill import Wanted
@@ -31,9 +39,13 @@ from databus.ops.preflight import preflight
 from databus.ops.preview import preview
 from databus.ops.services import open_services
 from databus.ops.targets import Target
+from databus.ops.trace import trace
+from databus.ops.trace_query import recognise
 from databus.runtime import batch as batch_module
 from databus.runtime.context import Services
 from databus.sandbox import Sandbox
+from databus.sources.mysql_binlog_source import MysqlBinlogSource
+from tests.integration.binlog_shop import Shop
 from tests.integration.commands import Commands
 from tests.integration.conftest import Started
 from tests.integration.kafka_target import consume, event_id
@@ -282,6 +294,136 @@ def test_a_way_onto_the_new_log_that_is_cut_off_is_taken_again(
     table.assert_sinks_hold_the_table()
     with table.services() as services:
         assert [str(problem) for problem in verify(table.flow, services, None, __version__).problems] == []
+
+
+def _deletes(sql: Callable[..., Any]) -> None:
+    """Let the server begin a new file and delete those before it."""
+    sql("FLUSH BINARY LOGS")
+    newest, deadline = sql("SHOW BINARY LOGS")[-1][0], time.monotonic() + 20
+    while sql("SHOW BINARY LOGS")[0][0] != newest:
+        assert time.monotonic() < deadline, newest
+        sql(f"PURGE BINARY LOGS TO '{newest}'")  # MariaDB keeps a file until its engines passed a checkpoint
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["GTIDs tell", "nothing tells"])
+def test_a_replaced_log_that_has_deleted_the_flows_file_is_not_taken_for_a_purged_one(table: Table, told: bool) -> None:
+    table.insert(0, 20)
+    table.run()
+    former = table.offset()
+    table.replace_log()
+    table.insert(100, 110, "new")
+    if told:
+        _deletes(table.sql)
+    table.insert(200, 240, "new")
+    if not told:
+        _deletes(table.sql)
+    table.sql("DELETE FROM t WHERE id = 3", "UPDATE t SET v = 'newer'")
+    with table.services() as services:
+        past_gap = verbs(table, services, former)["skip past a gap"]
+        if told:
+            for call in (table.run, past_gap, lambda: measure(table.flow, services)):
+                with pytest.raises(SourceDivergedError, match="the log was replaced") as caught:
+                    call()
+                assert "--new-log" in caught.value.hint
+        else:
+            with pytest.raises(OffsetPurgedError, match="was deleted from the server") as purged:
+                table.run()
+            assert "--new-log instead of --past-gap" in purged.value.hint
+        assert table.offset() == former
+    table.go_on()
+    assert (table.offset().timeline, table.offset().generation) == (former.timeline + 1, 1)
+    table.run()
+    table.assert_sinks_hold_the_table()
+    with table.services() as services:
+        assert services.store.gaps(table.name)[-1].cause == REPLACED
+    if told:
+        _both_logs_are_traced(table, former)
+    with table.services() as services:
+        assert [str(problem) for problem in verify(table.flow, services, None, __version__).problems] == []
+
+
+def _both_logs_are_traced(table: Table, former: BinlogOffset) -> None:
+    """Both logs have a fifteenth transaction, which inserted another row in each."""
+
+    def traced(text: str) -> list[tuple[int, str]]:
+        where = table.world.connections, table.world.settings
+        found = trace(recognise(text), [table.flow], where)
+        assert all(any(seen.kind == "record" for seen in journey.sightings) for journey in found)
+        return [(log_of(journey.change.event_id), str(journey.change.key)) for journey in found]
+
+    here, before = (1, '{"id":204}'), (0, '{"id":14}')
+    gtid = f"{former.server}:15" if former.flavor == "mysql" else f"0-{former.server}-15"
+    assert traced(gtid) == [here, before]
+    assert traced(f"log1/{gtid}:0:0") == [here, before]
+    assert traced(f"{gtid}:0:0") == [before, here]
+
+
+def test_a_purge_of_the_same_log_goes_on_being_told_as_one(shop: Shop) -> None:
+    """GTIDs that are in no file of the log (set by hand), of several domains, of a domain that is deleted from it."""
+    shop.sql("RESET MASTER")
+    if shop.flavor == "mysql":
+        shop.sql("SET GLOBAL gtid_purged = '3e11fa47-71ca-11e1-9e33-c80aa9429562:1-50'")
+    shop.sql(f"USE {shop.name}", "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    if shop.flavor == "mariadb":
+        shop.sql("SET gtid_domain_id = 7", "INSERT INTO t VALUES (7)", "SET gtid_domain_id = 9")
+        shop.sql("INSERT INTO t VALUES (9)", "SET gtid_domain_id = 0")
+    source = shop.open(start="latest")
+    standing = source.start_offset()
+    assert standing.gtids.count(",") == (1 if shop.flavor == "mysql" else 2)
+    shop.sql("INSERT INTO t VALUES (2)")
+    _deletes(shop.sql)
+    looked = [_purge_told(shop, standing)]
+    if shop.flavor == "mariadb":
+        shop.sql("FLUSH BINARY LOGS DELETE_DOMAIN_ID = (9)", "SET gtid_domain_id = 7", "INSERT INTO t VALUES (17)")
+        looked.append(_purge_told(shop, standing))
+    assert all("missing" in message for message in looked)
+
+
+def test_another_flow_that_goes_on_leaves_what_is_kept_of_the_new_log(shop: Shop) -> None:
+    """Also of a file that the server has deleted since."""
+    shop.keep = "1d"
+    shop.sql(f"USE {shop.name}", "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    ahead, other = shop.open(flow=f"{shop.name}a"), shop.open(flow=f"{shop.name}b")
+    kept = KeptSegments(str(shop.folder / "segments"), ahead.latest_offset().server)
+    stands = _planned(ahead, shop.begin)
+    assert kept.list()
+    begun = shop.sql("SELECT UNIX_TIMESTAMP()")[0][0]
+    shop.wait_for(lambda: shop.sql("SELECT UNIX_TIMESTAMP()")[0][0] > begun)
+    shop.sql("RESET MASTER", "INSERT INTO t VALUES (2)")
+    ahead.forget_former_log(stands)
+    assert not kept.list()
+    place = _planned(ahead, ahead.earliest_offset().on_new_log(stands))
+    shop.sql("INSERT INTO t VALUES (3)")
+    place = _planned(ahead, place)
+    shop.sql("FLUSH BINARY LOGS", "INSERT INTO t VALUES (4)")
+    _planned(ahead, place)
+    newest = shop.sql("SHOW BINARY LOGS")[-1][0]
+    shop.purge_to(newest)
+    of_new_log = kept.list()
+    assert {segment.file == newest for segment in of_new_log} == {True, False}
+    other.forget_former_log(stands)
+    assert kept.list() == of_new_log
+    for source in (ahead, other):
+        source.close()
+
+
+def _planned(source: MysqlBinlogSource, after: BinlogOffset) -> BinlogOffset:
+    """Read on, and return where that ends."""
+    planned = source.plan(after, Batching(max_seconds=5))
+    assert planned is not None
+    assert isinstance(planned.range.end, BinlogOffset)
+    return planned.range.end
+
+
+def _purge_told(shop: Shop, standing: BinlogOffset) -> str:
+    source = shop.open()
+    try:
+        assert source.log_replaced(standing) is None
+        with pytest.raises(OffsetPurgedError) as caught:
+            source.lag(standing)
+        return caught.value.message
+    finally:
+        source.close()
 
 
 def _fail(*_: Any, **__: Any) -> Any:

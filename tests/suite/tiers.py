@@ -276,6 +276,12 @@ FULL = (
         "a run ends the batch first",
         "[the batch is closed-mysql]",
     ),
+    Full(
+        "integration/test_log_replaced.py",
+        "test_a_replaced_log_that_has_deleted_the_flows_file",
+        "mariadb-nothing tells",
+        "[mysql-nothing tells]",
+    ),
     Full("integration/test_older_ranges.py", "test_rows_before", "mysql-a piece", "[mysql-a look]"),
     Full("integration/test_older_ranges.py", "test_rows_before", "mariadb-a look", "[mariadb-a piece of a backfill]"),
     Full(

@@ -1,4 +1,4 @@
-"""GTID sets in binary form, as COM_BINLOG_DUMP_GTID and PREVIOUS_GTIDS events have it.
+"""GTID sets in binary form, as COM_BINLOG_DUMP_GTID and PREVIOUS_GTIDS events have it, and MariaDB's GTID lists.
 
 Format (MySQL source, `Gtid_set::encode`): a header of 8 bytes, little-endian; per source its uuid (16 bytes), in the
 tagged format its tag, the number of intervals (u64), and per interval its first number and its last plus one (u64).
@@ -19,6 +19,7 @@ from databus.core.gtid import Interval, MysqlGtidSet
 
 _UNTAGGED, _TAGGED = 0, 1
 _COUNT_BITS = 48
+_LIST_COUNT = (1 << 28) - 1
 _TAG_BYTES = 32
 """Longest tag; its length takes one byte."""
 
@@ -51,6 +52,22 @@ def decode_gtid_set(data: bytes) -> MysqlGtidSet:
     if len(data) - at not in (0, CHECKSUM_BYTES):
         raise DecodeError(f"a GTID set ends after {at} bytes of {len(data)}")
     return MysqlGtidSet(dict(sorted(found.items())))
+
+
+def decode_gtid_list(data: bytes) -> dict[tuple[int, int], int]:
+    """Read the body of MariaDB's GTID_LIST event: (domain, server id) → its last sequence number before the file.
+
+    Format (MariaDB source, `Gtid_list_log_event`): a count of 28 bits and flags of 4, then per entry domain and server
+    id (u32 each) and sequence number (u64), little-endian; the event's checksum may follow.
+
+    Raises:
+        DecodeError: the bytes end early.
+    """
+    count = int.from_bytes(data[:4], "little") & _LIST_COUNT
+    if len(data) < 4 + 16 * count:
+        raise DecodeError(f"a GTID list of {count} entries is cut short at {len(data)} bytes")
+    entries = struct.iter_unpack("<IIQ", data[4 : 4 + 16 * count])
+    return {(domain, server): number for domain, server, number in entries}
 
 
 def _decode(data: bytes) -> tuple[dict[str, tuple[Interval, ...]], int]:

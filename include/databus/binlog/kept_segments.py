@@ -220,16 +220,18 @@ class KeptSegments:
             return 0
         return parse_header(header).timestamp_s if len(header) == HEADER_BYTES else 0
 
-    def forget(self) -> None:
-        """Delete all segments; safe to repeat. A reader that has one open keeps it.
+    def forget(self, segments: Iterable[KeptSegment]) -> None:
+        """Delete segments, but none that another flow has written under their names since they were listed.
+
+        Safe to repeat. A reader that has one open keeps it.
 
         Raises:
             SourceUnavailableError: the store cannot be used.
         """
         try:
-            for segment in self.list():
-                for ending in ("json", "events"):  # in this order: what is described is there
-                    self._remove(f"{self._home}/{segment.name}.{ending}")
+            for segment in segments:
+                if self._load(f"{self._home}/{segment.name}.json") == segment:
+                    self._delete(segment)
         except OSError as error:
             raise self._unusable(error) from error
 
@@ -245,8 +247,7 @@ class KeptSegments:
         gone = limit.surplus(self.list(), now)
         try:
             for segment in gone:
-                for ending in ("json", "events"):  # in this order: what is described is there
-                    self._remove(f"{self._home}/{segment.name}.{ending}")
+                self._delete(segment)
             self._remove_orphans(now)
         except OSError as error:
             raise self._unusable(error) from error
@@ -282,6 +283,10 @@ class KeptSegments:
         except OSError as error:
             raise self._unusable(error) from error
         return KeptSegment.from_json(found) if isinstance(found, dict) else None
+
+    def _delete(self, segment: KeptSegment) -> None:
+        for ending in ("json", "events"):  # in this order: what is described is there
+            self._remove(f"{self._home}/{segment.name}.{ending}")
 
     def _remove(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -23,8 +23,14 @@ class ReplaceableSource(Protocol):
         """
         ...
 
-    def forget_former_log(self) -> None:
-        """Delete what is kept of a log that was replaced and would be taken for the new one's; safe to repeat."""
+    def forget_former_log(self, standing: Offset) -> None:
+        """Delete what is kept of a log that was replaced and would be taken for the new one's; safe to repeat.
+
+        What other flows have kept of the new one stays.
+
+        Args:
+            standing: where the flow stands in the former log.
+        """
         ...
 
 

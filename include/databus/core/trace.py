@@ -110,7 +110,7 @@ class Change:
         return dict(vars(self))
 
 
-_LOG_PREFIX = re.compile(r"log\d+/")
+_LOG_PREFIX = re.compile(r"log(\d+)/")
 
 
 def log_prefix(generation: int) -> str:
@@ -121,6 +121,17 @@ def log_prefix(generation: int) -> str:
 def _without_prefix(event_id: str) -> str:
     found = _LOG_PREFIX.match(event_id)
     return event_id[found.end() :] if found else event_id
+
+
+def log_of(event_id: str) -> int:
+    """Return the generation of the log that an event id is of, 0 for one that replaced none."""
+    found = _LOG_PREFIX.match(event_id)
+    return int(found[1]) if found else 0
+
+
+def in_log(event_id: str, generation: int) -> str:
+    """Return the event id that the same place or transaction has in another log; "" of none."""
+    return log_prefix(generation) + _without_prefix(event_id) if event_id else ""
 
 
 def of_event_id(event_id: str) -> Change:

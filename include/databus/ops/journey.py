@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from databus.core.amounts import counted
+from databus.core.offsets import BinlogOffset
 from databus.core.trace import Change, RecordPlace, Sighting
 from databus.records.batch_record import BatchRecord
 
@@ -80,6 +81,7 @@ def batch_json(batch: BatchRecord) -> dict[str, Any]:
     return {
         "batch": batch.batch,
         **({"first_batch": batch.first_batch} if batch.first_batch is not None else {}),
+        **({"log": batch.end.generation} if isinstance(batch.end, BinlogOffset) and batch.end.generation else {}),
         "mode": batch.mode,
         "run_id": batch.run_id,
         "run_url": batch.run_url,

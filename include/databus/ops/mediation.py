@@ -72,7 +72,7 @@ def execute(flow: Flow, services: Services, action: Action, target: Target, said
             _require_consent(move, said)
             slots = _closed(flow, ends, move.pending)
             if target.new_log and isinstance(ends.source, ReplaceableSource):
-                ends.source.forget_former_log()
+                ends.source.forget_former_log(move.start)
             now = services.clock.now()
             cause = PURGED if target.past_gap else REPLACED if target.new_log else action
             gap = None if move.back else Gap(0, move.start, move.end, cause, SKIPPED, said.who, said.why, now)

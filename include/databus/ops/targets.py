@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import cast
 
 from databus.core.amounts import counted
 from databus.core.backfill import FailoverSource
@@ -94,15 +95,26 @@ def require_same_log(source: Source, standing: Offset) -> None:
 
 def _on_new_log(flow: Flow, services: Services, source: Source, checkpoint: Checkpoint, place: str) -> Offset:
     """Return a place of the log that replaced the flow's, behind all that the flow has read and above its versions."""
-    if not isinstance(source, ReplaceableSource) or source.log_replaced(checkpoint.offset) is None:
+    if not isinstance(source, ReplaceableSource) or not _may_be_new(source, checkpoint):
         raise ConfigError(
             f"flow {flow.name}: {checkpoint.offset} is a place of the log that its source has: none has replaced it",
             hint="Leave --new-log out: the flow goes on, and `rewind` and `skip` go to places of this log.",
         )
-    found = named(flow, services, source, place)
+    require_place(flow, place)
+    # What is kept is still of the former log: a time is looked for in the files of the server alone.
+    of_server = place != "earliest" and not is_json(place)
+    found = _start(flow, services, place) if of_server else named(flow, services, source, place)
     if not isinstance(found, BinlogOffset) or not isinstance(checkpoint.offset, BinlogOffset):
         raise ConfigError(f"flow {flow.name}: {place} is no place of a binary log")
     return found.on_new_log(checkpoint.offset)
+
+
+def _may_be_new(source: ReplaceableSource, checkpoint: Checkpoint) -> bool:
+    """Tell whether a log has replaced that of a checkpoint, or may have: where it deleted the place, a person knows."""
+    if source.log_replaced(checkpoint.offset) is not None:
+        return True
+    purged = missing(cast("Source", source), checkpoint)
+    return purged is not None and purged.missing is not None  # None: undelivered of another server, after a failover
 
 
 def missing(source: Source, checkpoint: Checkpoint) -> OffsetPurgedError | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.offsets import BinlogOffset, Offset
-from databus.core.trace import Change, TraceNotRecordedError, log_number, log_place
+from databus.core.replaced_logs import is_of_former_log
+from databus.core.trace import Change, TraceNotRecordedError, log_number, log_of, log_place
 from databus.records.batch_record import BatchRecord
 from databus.records.provenance import Provenance
 from databus.records.ranges import OUTPUT, SEQUENCE, SOURCE
@@ -21,6 +24,7 @@ class BatchFinder:
 
     def __init__(self, flow: str, provenance: Provenance, counted_file: str = "") -> None:
         self._flow, self._provenance, self._counted_file = flow, provenance, counted_file
+        self._stands: Offset | None = None
 
     def wrote(self, place: str) -> list[BatchRecord]:
         """Return the batches that wrote "topic:partition:offset".
@@ -50,7 +54,11 @@ class BatchFinder:
         return error
 
     def read(self, change: Change) -> list[BatchRecord]:
-        """Return the batches that read a change, oldest first: by its place in the log, else by its GTID."""
+        """Return the batches that read a change, oldest first: by its place in the log, else by its GTID.
+
+        Where its id is known, only those of the log that this is of: logs that replaced each other have the same places
+        and GTIDs.
+        """
         found: list[BatchRecord] = []
         number = number_of(change)
         for stream in self._provenance.streams(self._flow, SOURCE):
@@ -68,7 +76,13 @@ class BatchFinder:
                 for batch in self._provenance.read(self._flow, stream, at)
                 if number is not None or stream == SEQUENCE or not holds(batch.start, change.gtid)
             ]
-        return found
+        return [b for b in found if not change.event_id or generation_of(b) in (None, log_of(change.event_id))]
+
+    def is_of_former_log(self, batch: BatchRecord) -> bool:
+        """Tell whether a batch read a log that another one has replaced, as far as is recorded."""
+        if self._stands is None:
+            self._stands = self._provenance.stands_at(self._flow)
+        return self._stands is not None and is_of_former_log(batch.end, self._stands)
 
     def not_recorded(self, text: str, change: Change) -> TraceNotRecordedError:
         """Return the error that says what is recorded instead, of a log that may hold the change."""
@@ -99,6 +113,20 @@ class BatchFinder:
         if stream == SEQUENCE:
             return not (change.file and self._counted_file) or change.file == self._counted_file
         return "/" in stream and _is_of(change.file, stream)
+
+
+def generation_of(batch: BatchRecord) -> int | None:
+    """Return the generation of the log that a batch read; None of a source whose log has no place in event ids."""
+    return batch.end.generation if isinstance(batch.end, BinlogOffset) else None
+
+
+def by_log(batches: Sequence[BatchRecord], other: int) -> dict[int, list[BatchRecord]]:
+    """Return batches by the generation of the log that they read; those of a source without any under a given one."""
+    found: dict[int, list[BatchRecord]] = {}
+    for batch in batches:
+        generation = generation_of(batch)
+        found.setdefault(other if generation is None else generation, []).append(batch)
+    return found
 
 
 def number_of(change: Change) -> int | None:

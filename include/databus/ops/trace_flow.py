@@ -22,10 +22,12 @@ from databus.core.trace import (
     TraceExpiredError,
     TraceLogPurgedError,
     TraceNotRecordedError,
+    in_log,
+    log_of,
     of_event_id,
 )
 from databus.ops.journey import Journey
-from databus.ops.trace_batches import BatchFinder
+from databus.ops.trace_batches import BatchFinder, by_log, generation_of
 from databus.ops.trace_query import Kind, Query
 from databus.ops.trace_sinks import TracedSinks, judged, sought_for
 from databus.records.batch_record import BatchRecord
@@ -33,6 +35,7 @@ from databus.records.provenance import Provenance
 from databus.sources.mock import LOG_FILE as MOCK_FILE
 from databus.sources.mock import Mock
 
+_WHICH_LOG = "of log {}; log {} had the same GTID or place for other changes: each log replaced the one before"
 _DOCUMENTS = 50
 """Changes of one transaction that are compared with a document's id."""
 
@@ -184,20 +187,43 @@ class FlowTrace:
         elif query.kind is Kind.POSITION:
             file, _, position = query.text.rpartition(":")
             told = Change(file=file, position=int(position))
-        batches = self._finder.read(told)
-        if not batches:
+        asked = log_of(told.event_id) if told.event_id else None
+        logs = by_log(self._finder.read(replace(told, event_id="")), asked or 0)
+        if not logs or (asked is not None and asked not in logs):
             raise self._finder.not_recorded(query.text, told)
-        notes: list[str] = []
+        found: list[Journey] = []
+        problems: list[DatabusError] = []
+        # What the id says comes first, then the log that is there, then those that it replaced.
+        for generation in sorted(logs, key=lambda generation: (generation != asked, -generation)):
+            others = ", ".join(str(other) for other in sorted(logs) if other != generation)
+            notes = [_WHICH_LOG.format(generation, others)] if others else []
+            same = replace(told, event_id=in_log(told.event_id, generation))
+            try:
+                found += self._in_log(query.text, same, logs[generation], notes)
+            except TraceLogPurgedError as error:
+                problems.append(error)
+                found.append(Journey(self.flow.name, same, tuple(logs[generation]), (), (*notes, error.message)))
+            if not found and generation == asked:
+                return []  # its transaction has no such change
+        if len(problems) == len(logs) == 1:
+            raise problems[0]
+        return found
+
+    def _in_log(self, text: str, told: Change, batches: Sequence[BatchRecord], notes: list[str]) -> list[Journey]:
+        """Return the journeys of the changes of one log that are asked for."""
+        generation = generation_of(batches[0])
         groups: dict[str, list[Sighting]] = {}
         for sighting in self._sinks.seen(batches, replace(sought_for(told), table=self.table), notes):
-            groups.setdefault(sighting.change.event_id, []).append(sighting)
+            seen = sighting.change.event_id
+            if not seen or generation in (None, log_of(seen)):
+                groups.setdefault(seen, []).append(sighting)
         if groups:
             self._look_ahead(batches, [seen[0].change for seen in groups.values()])
             return [self._journey(seen[0].change, batches, seen, notes) for seen in groups.values()]
         rows = self._rows(batches[0], told, notes)
         if rows is None:
             raise TraceLogPurgedError(
-                f"flow {self.flow.name}: batch {batches[0].batch} of run {batches[0].run_id} read {query.text} between "
+                f"flow {self.flow.name}: batch {batches[0].batch} of run {batches[0].run_id} read {text} between "
                 f"{batches[0].start} and {batches[0].end}, but neither a sink nor the log shows it: {'; '.join(notes)}",
                 hint="Segments that are kept longer let a trace reach further back than the server's log.",
             )
@@ -253,6 +279,9 @@ class FlowTrace:
         """Return the changes of a transaction from the log; None when the log is gone."""
         from databus.ops.trace_log import rows_of_log  # needs the decoder, which most traces do not
 
+        if self._finder.is_of_former_log(batch):
+            notes.append("the log: another one has replaced it since")
+            return None
         asked = (batch.batch, batch.plan_hash, wanted.gtid or (wanted.file, wanted.position))
         if asked not in self._logs:
             try:

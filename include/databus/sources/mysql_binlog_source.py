@@ -313,9 +313,9 @@ class MysqlBinlogSource:
         """Return the error that says how the server's log replaced the one of a place; None where it is the same."""
         return self._same_log.replaced(self._server.binlog(standing))
 
-    def forget_former_log(self) -> None:
+    def forget_former_log(self, standing: Offset) -> None:
         """Delete what is kept under this server's name of a log that was replaced: segments and tables' definitions."""
-        self._relay.forget()
+        self._relay.forget(self._server.binlog(standing), self._positions.file_start)
         self._stores.forget()
 
     def changed_since(self, after: Offset) -> bool:

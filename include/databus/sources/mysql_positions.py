@@ -18,6 +18,7 @@ from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SourceDiv
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.offsets import BinlogOffset
 from databus.sources.mysql_binlog import GTID_PREFIX, file_and_position, parse_time
+from databus.sources.mysql_left_log import LeftLog, gtid_list
 from databus.sources.mysql_purged import purged
 from databus.sources.mysql_server import LogFile, MysqlServer
 from databus.sources.replaced_log import (
@@ -286,14 +287,18 @@ class MysqlPositions:
 
     def file_start(self, file: LogFile) -> BinlogOffset:
         """Return the start of a file with the GTIDs executed before it."""
-        gtids, created_s = "", 0
+        return self._begin(file)[0]
+
+    def _begin(self, file: LogFile) -> tuple[BinlogOffset, Stretch | None]:
+        """Return the start of a file, and its first events; None where there are none yet."""
+        first, created_s = None, 0
         for piece in self.read(file.name):
             if isinstance(piece, Stretch):
-                gtids = _previous_gtids(piece)
+                first = piece
                 break
             created_s = piece.created_s if piece.name == file.name else created_s
         offset = BinlogOffset(file.name, _FIRST_POSITION, "", self._server.flavor, self._server.identity)
-        return self._with_gtids(offset, gtids, created_s)
+        return self._with_gtids(offset, _previous_gtids(first) if first else "", created_s), first
 
     def _with_gtids(self, offset: BinlogOffset, gtids: str, created_s: int) -> BinlogOffset:
         if self._server.flavor == "mariadb":
@@ -322,7 +327,10 @@ class MysqlPositions:
         earliest, place = files[0], self._server.place
         if _of_one_log(offset, earliest) and offset.file_number < earliest.number:
             self._check_executed(offset)
-            raise purged(place, offset, self.file_start(earliest), self._flow)
+            left = self._left(earliest)
+            if why := left.contradicts(offset):
+                raise replaced(place, offset, why, self._flow)
+            raise purged(place, offset, left.start, self._flow)
         has = f"the server has no log file {offset.file}; it has {earliest.name} to {files[-1].name}"
         if offset.gtids or offset.created_s:  # a place that was read, and no words of a person
             raise replaced(place, offset, has, self._flow)
@@ -331,9 +339,20 @@ class MysqlPositions:
             hint="The log was reset (RESET MASTER) or renamed, or the checkpoint is of another server.",
         )
 
+    def _left(self, earliest: LogFile) -> LeftLog:
+        """Look at what is left of the log, from its first file on."""
+        start, events = self._begin(earliest)
+        head = self._server.head().gtids
+        if self._server.flavor == "mariadb":
+            return LeftLog(start, head, listed=gtid_list(events) if events else None)
+        return LeftLog(start, head, purged=self._gtid_purged())
+
+    def _gtid_purged(self) -> str:
+        return str(self._server.query("SELECT @@GLOBAL.gtid_purged")[0][0]).replace("\n", "")
+
     def _check_gtid_set(self, wanted: MysqlGtidSet) -> None:
         executed = MysqlGtidSet.parse(self._server.head().gtids)
-        purged = MysqlGtidSet.parse(self._server.query("SELECT @@GLOBAL.gtid_purged")[0][0].replace("\n", ""))
+        purged = MysqlGtidSet.parse(self._gtid_purged())
         if unknown := wanted.minus(executed).intervals:
             raise SourceDivergedError(
                 f"{self._server.place}: this server never executed {MysqlGtidSet(unknown)}",

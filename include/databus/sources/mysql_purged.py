@@ -11,7 +11,9 @@ from databus.core.offsets import BinlogOffset, OffsetRange
 _CHOICES = (
     "Nothing was moved. Choose: `databus checkpoint skip {flow} --past-gap --reason … --execute` passes over the range "
     "knowingly and names it as a gap; or read it from another server that still has it, by pointing the connection "
-    "there. Repair by a new snapshot of the touched tables is not available yet. Raise binlog_expire_logs_seconds."
+    "there. Repair by a new snapshot of the touched tables is not available yet. Raise binlog_expire_logs_seconds. Was "
+    "the log begun anew meanwhile (RESET MASTER, a restored copy)? What is left of it does not tell once it has come "
+    "past the flow's place: then take --new-log instead of --past-gap (docs/runbooks/log-replaced.md)."
 )
 
 
@@ -42,7 +44,7 @@ def purged(place: str, offset: BinlogOffset, first: BinlogOffset, flow: str) -> 
     end = replace(first.counted_as(offset), prepared=offset.prepared)
     error = OffsetPurgedError(
         f"{place}: the log from {offset} to {first} was deleted from the server{_transactions(offset, first)}",
-        hint=_CHOICES.format(flow=flow),
+        hint=_CHOICES.format(flow=flow.partition(".")[0]),
     )
     error.missing = OffsetRange(offset, end)
     return error

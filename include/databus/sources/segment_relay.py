@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import numpy as np
 from databus.binlog.capture import TableCapture
 from databus.binlog.claims import ClaimStore
 from databus.binlog.executed_gtids import ExecutedGtids
+from databus.binlog.former_segments import former_segments
 from databus.binlog.kept_log import KeptLog, chain_from
 from databus.binlog.kept_segments import KeptSegment, KeptSegments
 from databus.binlog.log_walk import LogWalk, Stretch
@@ -23,7 +24,7 @@ from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.offsets import BinlogOffset
 from databus.core.settings import Settings
 from databus.sources.mysql_positions import CLOCK_SLACK
-from databus.sources.mysql_server import MysqlServer
+from databus.sources.mysql_server import LogFile, MysqlServer
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +76,18 @@ class SegmentRelay:
             except DatabusError as error:
                 log.warning("%s", error)
 
-    def forget(self) -> None:
-        """Delete all that is kept of this server's log; safe to repeat."""
-        self._kept().forget()
+    def forget(self, standing: BinlogOffset, start_of: Callable[[LogFile], BinlogOffset]) -> None:
+        """Delete what is kept of a log that was replaced, and nothing of the one that took its place; safe to repeat.
+
+        Args:
+            standing: a place of the former log.
+            start_of: returns the start of a file of this server, with GTIDs and when it was begun.
+        """
+        segments = self._kept().list()
+        named = {segment.file for segment in segments}
+        files = self._server.log_files() if segments else []
+        log = {f.name: start_of(f) for number, f in enumerate(files) if not number or f.name in named}
+        self._kept().forget(former_segments(segments, self._kept().created_s, log, standing))
 
     def prune(self) -> None:
         """Delete what is over the limit; a failure is logged, and the next batch tries again.

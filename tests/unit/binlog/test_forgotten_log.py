@@ -48,10 +48,12 @@ def test_kept_segments_of_the_server_go(tmp_path: Path) -> None:
     one, other = (KeptSegments(str(tmp_path), server) for server in (A, "other"))
     for store in (one, other):
         store.keep(tmp_path / "range", staged(tmp_path / "range"))
-    assert len(one.list()) == 3
-    one.forget()
+    segments = one.list()
+    one.forget(segments[:2])
+    assert (one.list(), len(other.list())) == (segments[2:], 3)
+    one.forget(segments)
     assert (len(one.list()), len(other.list())) == (0, 3)
-    one.forget()
+    one.forget(segments)
 
 
 @pytest.mark.parametrize("created_s", [0, 1_700_000_000])
@@ -63,5 +65,5 @@ def test_a_kept_segment_tells_when_its_file_was_begun(tmp_path: Path, created_s:
     store.keep(tmp_path / "range", index)
     (kept,) = store.list()
     assert store.created_s(kept) == created_s
-    store.forget()
+    store.forget([kept])
     assert store.created_s(kept) == 0

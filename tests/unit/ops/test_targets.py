@@ -14,8 +14,9 @@ from databus.checkpoints.amended import check_amendment
 from databus.core.amendments import Amendment
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
-from databus.core.errors import CheckpointConflictError, ConfigError, SourceDivergedError
-from databus.core.offsets import BinlogOffset, Ordering, SequenceOffset
+from databus.core.errors import CheckpointConflictError, ConfigError, OffsetPurgedError, SourceDivergedError
+from databus.core.offsets import BinlogOffset, OffsetRange, Ordering, SequenceOffset
+from databus.ops import targets
 from databus.ops.moves import look, passed_over
 from databus.ops.targets import Target, batches_back, resolve
 
@@ -131,20 +132,28 @@ def test_exactly_one_place_is_named(given: Any) -> None:
 class ReplacedLog:
     """A source whose log is another one than that of the places which `replaces` says."""
 
-    def __init__(self, replaces: bool) -> None:
+    def __init__(self, replaces: bool, purged: OffsetRange | None = None) -> None:
         self.why = SourceDivergedError("the log was replaced") if replaces else None
+        self.purged = purged
 
     def log_replaced(self, standing: Any) -> SourceDivergedError | None:
         return self.why
 
-    def forget_former_log(self) -> None:
+    def forget_former_log(self, standing: Any) -> None:
         pass
 
     def earliest_offset(self) -> BinlogOffset:
         return BinlogOffset("bin.000001", 4, "", server="a", created_s=9)
 
+    def offset_at(self, when: datetime) -> BinlogOffset:
+        return BinlogOffset("bin.000041", 800, f"{U}:1-80", server="a")
+
     def lag(self, offset: Any) -> None:
-        raise AssertionError(offset)
+        assert self.why is None, offset
+        if self.purged:
+            error = OffsetPurgedError("the log was deleted")
+            error.missing = self.purged
+            raise error
 
 
 class TestReplacedLog:
@@ -178,6 +187,20 @@ class TestReplacedLog:
         found = self.resolve(ReplacedLog(replaces=True), Target(new_log=True))
         assert (found.file, found.pos, found.timeline, found.generation) == ("bin.000001", 4, 4, 2)
         assert found.compare(self.stands) is Ordering.AFTER
+
+    def test_a_time_is_looked_for_in_the_servers_own_files(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is kept (`Source.offset_at`) is still of the former log: its places mean other changes."""
+        found, asked = BinlogOffset("bin.000001", 157, "", server="a", created_s=9), []
+        monkeypatch.setattr(targets, "_start", lambda _flow, _services, place: asked.append(place) or found)
+        monkeypatch.setattr(targets, "require_place", lambda *_: None)
+        for place in ("2024-01-31T12:00:00", "bin.000001:157", "latest"):
+            moved = self.resolve(ReplacedLog(replaces=True), Target(place, new_log=True))
+            assert (moved.pos, moved.generation, asked.pop()) == (157, 2, place)
+
+    def test_of_a_log_that_deleted_the_place_a_person_may_say_that_it_is_another(self) -> None:
+        gone = OffsetRange(self.stands, replace(self.stands, file="bin.000043"))
+        found = self.resolve(ReplacedLog(replaces=False, purged=gone), Target(new_log=True))
+        assert (found.timeline, found.generation) == (4, 2)
 
     def test_where_none_was_replaced_nothing_is_taken_for_new(self) -> None:
         for source in (ReplacedLog(replaces=False), SimpleNamespace()):

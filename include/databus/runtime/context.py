@@ -66,6 +66,7 @@ class FlowSession:
         behind: whether it is a view of a sink that is behind: the flow has passed what it moves.
         register: what tells holders apart while ZooKeeper is away; None unless the flow goes on then.
         replays: whether all it moves may have been moved before, and sinks may hold newer rows.
+        consents: whether rows of a backfill may come once more where nothing tells any more whether they came.
         live_standing: checkpoint of the live flow, of what moves rows beside it to the same outputs; else None.
         live: the live lane, None where every batch is a Spark job of its own.
         column_lineage: tells what the outputs are made of; shared by all views.
@@ -89,6 +90,7 @@ class FlowSession:
     behind: bool = False
     register: ClaimRegister | None = None
     replays: bool = False
+    consents: bool = False
     live_standing: Checkpoint | None = None
     live: LiveLane | None = None
     column_lineage: ColumnLineage = field(default_factory=ColumnLineage, repr=False)

@@ -20,6 +20,7 @@ from databus.core.marks import ClaimRegister
 from databus.core.plan import Plan
 from databus.core.protocols import Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
+from databus.core.topics_read import TopicsReadStore
 from databus.core.wanted import AcceptedWants
 from databus.runtime.column_lineage import ColumnLineage
 from databus.runtime.recorder_breaker import RecorderBreaker
@@ -156,6 +157,7 @@ class Services:
         dump_turns: gives turns to dump a server's log; None where each flow dumps for itself.
         backfills: keeps backfills and their boundaries; None where nothing is backfilled.
         accepted: remembers what flows were found to have of their tables; None where these are not compared.
+        topics_read: remembers how far topics were read that come and go under patterns; None where nobody asks.
     """
 
     settings: Settings
@@ -167,6 +169,7 @@ class Services:
     dump_turns: DumpTurns | None = None
     backfills: BackfillStore | None = None
     accepted: AcceptedWants | None = None
+    topics_read: TopicsReadStore | None = None
 
 
 def open_ends(

@@ -106,7 +106,8 @@ class RotatedTopics:
             left = seen.get(name)
             if name in self._now:
                 continue
-            if not left and stored.told.get(name) == life_of(standing, name):
+            known = stored.told.get(name) == life_of(standing, name) and name not in stored.unread
+            if known and not left:
                 over.add(name)
             elif left == 0:
                 self._now[name] = self._clock.now()

@@ -106,6 +106,9 @@ def test_one_that_goes_during_a_run_with_all_of_it_moved_is_told_once(
     for _ in range(3):
         assert world.run(Rotating(DAY1, named=0, day_2=3)) == ()
     assert not caplog.records
+    # It was there again, with records that were not moved, and went.
+    world.run(Rotating(named=0, day_1=4, day_2=3))
+    assert [world.run(Rotating(DAY1, named=0, day_2=3)) for _ in range(2)] == [(DAY1,)] * 2
     # Another topic of the name, that was read and goes, is told anew.
     assert world.run(Rotating(DAY1, named=0, day_1=0, day_2=3), day_1=9) == (DAY1,)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,6 +11,7 @@ from databus.core.errors import SinkConflictError, SinkSettingError
 from databus.core.findings import Level
 from databus.core.tables import TableSchema
 from databus.sinks import elasticsearch_clearing
+from databus.sinks.elasticsearch_index import Indices
 from tests.integration import search_target as given
 from tests.integration.search_target import ORDERS, change
 
@@ -91,6 +93,60 @@ def test_two_tables_of_one_index_keep_their_documents_by_name(target):
         to.write(emptied(300))
     assert stopped.value.code == "sink_truncate_untold"
     assert set(to.documents(index)) == {"2", "900"}
+
+
+class _Late:
+    """A client whose next change of a mapping is sent when another writer has done all that it had to do."""
+
+    def __init__(self, client, before):
+        self._client, self._before = client, [before]
+        self.indices = self
+
+    def __getattr__(self, name):
+        return getattr(self._client.indices, name)
+
+    def put_mapping(self, **given):
+        if self._before:
+            self._before.pop()()
+        return self._client.indices.put_mapping(**given)
+
+
+def test_of_two_flows_that_write_down_in_an_index_at_once_neither_is_lost(target, client):
+    """Whatever one has read and seen before the other writes: the server merges what they say."""
+    to = target(index="{flow}-{database}-{table}", ids="key")
+    index = f"{to.flow}-shop-orders"
+    to.prepare()
+
+    def indices(through=client):
+        return Indices(through, "search", {}, shared=True, listing=True)
+
+    other = indices()
+    late = indices(_Late(client, lambda: other.ensure(index, "shop.ORDERS")))
+    late.ensure(index, "shop.orders")
+    assert indices().others_in(index, "") == ["shop.ORDERS", "shop.Orders", "shop.orders"]
+
+    late = indices(_Late(client, lambda: other.remember(index, "shop.ORDERS", 1 << 62)))
+    late.ensure(index, "shop.orders")
+    late.remember(index, "shop.orders", 7)
+    late.remember(index, "shop.orders", 9)
+    seen = indices()
+    seen.ensure(index, "shop.orders")
+    assert [seen.emptied_at(index, f"shop.{name}") for name in ("ORDERS", "orders", "Orders")] == [1 << 62, 9, 0]
+
+    names = [f"shop.o%{number}.é" for number in range(12)]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda name: indices().ensure(index, name), names))
+    assert set(names) < set(indices().others_in(index, ""))
+
+
+def test_an_index_that_takes_no_more_fields_keeps_the_list_beside_them(target, client):
+    to = target(index="{flow}-{database}-{table}", ids="key", settings={"index.mapping.total_fields.limit": 4})
+    index = f"{to.flow}-shop-orders"
+    to.prepare()
+    indices = Indices(client, "search", {}, shared=True, listing=True)
+    for number in range(4):
+        indices.ensure(index, f"shop.o{number}")
+    assert indices.others_in(index, "shop.Orders") == [f"shop.o{number}" for number in range(4)]
 
 
 def test_a_statement_from_behind_the_batch_stops_the_flow(target):

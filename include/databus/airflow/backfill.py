@@ -113,7 +113,8 @@ def backfill_params(flow: str) -> dict[str, Param]:
             type="boolean",
             **_SCHEMA,
             title="Accept what a sink refuses",
-            description_md="Also into compacted topics, where an older row would stand for a newer one.",
+            description_md="Also into compacted topics, where an older row would stand for a newer one; and where a "
+            "range stood still until its markers expired, so that rows may come once more.",
         ),
     }
 

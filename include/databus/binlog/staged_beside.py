@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from databus.binlog.segment_store import LEFT_AGE_S, is_local, unusable, written_at
 
+REHEARSAL = "{}.rehearsal"
+"""Name under which a flow's successors stage what they rehearse."""
+
 
 class StagedBeside:
     """The folders of a store whose names begin with a flow's and a dot."""

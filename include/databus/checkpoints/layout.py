@@ -112,6 +112,11 @@ class FlowPaths:
         return f"{self.root}/accepted"
 
     @property
+    def topics_read(self) -> str:
+        """Node of what is known of topics that only patterns name."""
+        return f"{self.root}/topics_read"
+
+    @property
     def gaps(self) -> str:
         """Parent of the named gaps."""
         return f"{self.root}/gaps"

@@ -33,6 +33,7 @@ from databus.checkpoints.options import ZooKeeperOptions
 from databus.checkpoints.server_ids import ZooKeeperServerIds
 from databus.checkpoints.session import ZooKeeperSession
 from databus.checkpoints.splits import ZooKeeperSplits
+from databus.checkpoints.topics_read import ZooKeeperTopicsRead
 from databus.checkpoints.transaction import Operation, RefusedError, check, create
 from databus.core.amounts import counted
 from databus.core.checkpoint import Checkpoint, Epoch
@@ -108,6 +109,10 @@ class ZooKeeperCheckpoints(ZooKeeperBatchWrites, ZooKeeperHistory, ZooKeeperMedi
     def accepted_wants(self) -> ZooKeeperAcceptedWants:
         """Return what remembers which tables and columns each flow was found to have."""
         return ZooKeeperAcceptedWants(self._session, self._layout)
+
+    def topics_read(self) -> ZooKeeperTopicsRead:
+        """Return what remembers how far topics were read that come and go under a flow's patterns."""
+        return ZooKeeperTopicsRead(self._session, self._layout)
 
     def dump_turns(self) -> ZooKeeperDumpTurns:
         """Return what gives turns to dump a server's log; they end with this store's session."""

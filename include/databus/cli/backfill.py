@@ -47,7 +47,9 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
     in_order: Annotated[
         bool, typer.Option("--in-order", help="One at a time, after earlier ranges asked for.")
     ] = False,
-    accept: Annotated[bool, typer.Option("--accept", help="Also where a sink would refuse it.")] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Also where a sink would refuse it, or its markers have expired.")
+    ] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only say what would be done.")] = False,
     show: Annotated[bool, typer.Option("--status", help="List all backfills of the flow, by their ledgers.")] = False,
     spark: Annotated[str, typer.Option("--spark", help="Spark master or sc:// address.")] = "local[2]",

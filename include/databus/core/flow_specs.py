@@ -115,6 +115,10 @@ class SourceSpec(Spec):
         """Tell whether one of its `datasets` can mean one table alone."""
         return not pattern.startswith("re:") and not set(pattern) & set("*?[")
 
+    def rotates(self, name: str) -> bool:  # noqa: ARG002 - most name their tables
+        """Tell whether a pattern alone names something that is read, which may go as it came."""
+        return False
+
     def means(self, pattern: str, table: TableSchema) -> bool:
         """Tell whether one of its `datasets` means a table."""
         return fnmatchcase(table.full_name, pattern)

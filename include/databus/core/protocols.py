@@ -241,6 +241,19 @@ class DefinedSource(Source, Protocol):
 
 
 @runtime_checkable
+class RotatingSource(Protocol):
+    """A source whose logs come and go under a flow's patterns."""
+
+    def unread(self, standing: Offset) -> Mapping[str, int]:
+        """Return topic → places not read, of topics as this process saw them last, gone ones too; asks nobody.
+
+        Args:
+            standing: where the flow stands.
+        """
+        ...
+
+
+@runtime_checkable
 class StagingSource(Protocol):
     """A source that stages what it plans, and may leave it when it is killed."""
 

@@ -76,7 +76,10 @@ _ACCESS_WORDS = ("incorrect security.protocol", "SSL routines")
 """In errors of transport: the broker closed a new connection since only one side speaks TLS, or sent a TLS alert."""
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _NO_PARTITION = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001
-_GROWN = "The topic has grown, or was made anew, and not every broker tells its partitions yet: a retry goes on."
+_GROWN = (
+    "The topic has grown, or was made anew, and not every broker tells its partitions yet: a retry goes on. If none "
+    "does, it was made anew with fewer partitions, which brokers before Kafka 2.8 do not tell: add partitions to it."
+)
 _AWAY = "Check that the brokers run and that bootstrap.servers reaches them."
 _UNAVAILABLE = frozenset(
     {

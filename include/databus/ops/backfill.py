@@ -51,7 +51,8 @@ class Wanted:
         end: to, exclusive for times; as start, or latest.
         aim: what is moved, where to.
         in_order: whether it waits until earlier ranges of the same aim are done.
-        consents: whether the user agrees to what a sink would refuse.
+        consents: whether the user agrees to what a sink would refuse, and to rows that come once more where markers
+            have expired and nothing tells whether they came.
     """
 
     start: str
@@ -122,6 +123,7 @@ def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> Ba
         BackfillIncompleteError: it was drained, or something else ended it early; it goes on where it stands.
         BackfillWaitsError: in order, another range is being moved just now.
         BackfillOpenError: in order, an earlier range was asked for, is not done, and nobody moves it.
+        MarkerDivergedError: it stood still in mid-batch until its markers had expired, and the user did not consent.
         DatabusError: as `take_up` and `run_window`.
     """
     backfill = take_up(flow, services, wanted, run.identity.run_id)
@@ -131,7 +133,7 @@ def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> Ba
             if run.drain.requested:
                 break
             if not piece_state(flow, services, backfill, number).done:
-                _move(flow, services, backfill, number, run)
+                _move(flow, services, (backfill, number), run, accept=wanted.consents)
     state = state_of(flow, services, backfill)
     if not state.done:
         raise BackfillIncompleteError(
@@ -143,13 +145,14 @@ def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> Ba
     return state
 
 
-def _move(flow: Flow, services: Services, backfill: Backfill, number: int, run: Run) -> None:
+def _move(flow: Flow, services: Services, which: tuple[Backfill, int], run: Run, *, accept: bool) -> None:
+    backfill, number = which
     piece = backfill.pieces[number]
     log.info(
         "flow %s: backfill %s, piece %d of %d: %s", flow.name, backfill.id, number + 1, len(backfill.pieces), piece
     )
     limits = WindowLimits(float("inf"), until_caught_up=True, lease_wait_s=run.lease_wait_s, hands_over=False)
-    with piece_session(flow, services, (run.spark(), run.identity), backfill, number) as session:
+    with piece_session(flow, services, (run.spark(), run.identity), which, accept=accept) as session:
         run_window(session, throttled(flow, WindowControl(limits, run.drain)))
 
 

@@ -18,9 +18,10 @@ from databus.core.figures import FlowFigures
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.gaps import OPEN
-from databus.core.offsets import Offset, Ordering
+from databus.core.offsets import KafkaOffsets, Offset, Ordering
 from databus.core.protocols import Clock, DefinedSource, PartitionedSource, SharedLogSource, Source
 from databus.core.settings import Settings
+from databus.core.topics_read import TopicsRead
 from databus.observe.clock import SystemClock
 from databus.ops.shared import Shared
 from databus.runtime.missing_tables import EVERY_S, really_gone
@@ -236,11 +237,16 @@ class FlowLook:
             return None
         if self._missing is None or (now - self._missing[0]).total_seconds() >= EVERY_S:
             try:
-                self._missing = now, really_gone(self.flow, source, standing)
+                self._missing = now, really_gone(self.flow, source, standing, self._topics_read(standing))
             except DatabusError as error:  # what answers nothing at all is named by the figures before
                 log.debug("flow %s: its tables cannot be looked for: %s", self.flow.name, error)
                 return None
         return self._missing[1]
+
+    def _topics_read(self, standing: Offset) -> TopicsRead | None:
+        if not isinstance(standing, KafkaOffsets) or not any(map(self.flow.source.rotates, standing.positions)):
+            return None
+        return self.store.topics_read().load(self.flow.name)
 
     def _drop(self, what: str) -> None:
         gone = getattr(self, _PLACES[what])

@@ -13,12 +13,13 @@ from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.offsets import Offset
-from databus.core.protocols import DefinedSource, Source
+from databus.core.protocols import DefinedSource, RotatingSource, Source
 from databus.ops.flow_tables import accepted_of, compare
 from databus.ops.flow_wants import wants_of
 from databus.runtime.context import Services
 from databus.runtime.missing_tables import MissingTables
 from databus.runtime.probe import AWAY
+from databus.runtime.rotated_topics import RotatedTopics
 
 log = logging.getLogger(__name__)
 
@@ -86,12 +87,17 @@ def require_tables(flow: Flow, services: Services, source: Source, *, hands_over
         ConfigError: of the first finding's code; names each table and column that is not there. Nothing was moved.
         SourceUnavailableError, SourceAccessError: the source cannot be asked.
     """
-    missing = MissingTables(flow, source)
+    rotated = None
+    if isinstance(source, RotatingSource) and services.topics_read is not None:
+        rotated = RotatedTopics(flow, source, services.topics_read, services.clock)
+    missing = MissingTables(flow, source, rotated=rotated)
     if services.accepted is None or not isinstance(source, DefinedSource) or services.store.paused(flow.name):
         return missing
     if services.accepted.load(flow.name) == wants_of(flow):
         if not hands_over:
             checkpoint = services.store.load(flow.name)
+            if rotated is not None:
+                rotated.stands(checkpoint)
             missing.look(checkpoint.offset if checkpoint else None)
         return missing
     compared = compare(flow, source, accepted_of(flow, services))

@@ -35,6 +35,7 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
         result.lag_bytes, result.lag_s = lag.bytes, lag.seconds
         result.headroom = session.source.headroom(result.checkpoint.offset)
         result.missing_tables = missing.names
+        missing.note(result.checkpoint)
     log.info(
         "flow %s: window over: %d batches, %s; %d bytes; at %s; lag %s bytes, %s s%s",
         flow.name,

@@ -54,6 +54,7 @@ def open_services(
             clock=clock,
             backfills=store.backfills(),
             accepted=store.accepted_wants(),
+            topics_read=store.topics_read(),
         )
 
 

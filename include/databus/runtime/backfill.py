@@ -61,18 +61,31 @@ def piece_source(source: RangedSource, piece: OffsetRange, standing: Offset) -> 
 
 @contextmanager
 def piece_session(
-    flow: Flow, services: Services, run: tuple[Any, RunIdentity], backfill: Backfill, number: int
+    flow: Flow,
+    services: Services,
+    run: tuple[Any, RunIdentity],
+    piece: tuple[Backfill, int],
+    *,
+    accept: bool = False,
 ) -> Iterator[FlowSession]:
     """Open the flow that moves a piece; everything is closed at the end.
+
+    Args:
+        flow: the live flow.
+        services: the installation.
+        run: Spark session, and who runs.
+        piece: the backfill, and which of its pieces.
+        accept: whether rows may come once more where nothing tells whether they came.
 
     Raises:
         DatabusError: as `open_session`.
     """
+    backfill, number = piece
     moved, checkpoint = piece_flow(flow, backfill, number), services.store.load(flow.name)
     standing = checkpoint.offset if checkpoint else backfill.range.end
     # Turns to dump are for flows at the head of the log.
     with open_session(moved, replace(services, dump_turns=None), *run) as session:
         session.source = piece_source(require_ranged(flow, session.source), backfill.pieces[number], standing)
-        session.replays = True
+        session.replays, session.consents = True, accept
         session.live_standing = services.store.load(flow.name)
         yield session

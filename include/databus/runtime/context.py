@@ -20,6 +20,7 @@ from databus.core.marks import ClaimRegister
 from databus.core.plan import Plan
 from databus.core.protocols import Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
+from databus.core.topics_read import TopicsReadStore
 from databus.core.wanted import AcceptedWants
 from databus.runtime.column_lineage import ColumnLineage
 from databus.runtime.recorder_breaker import RecorderBreaker
@@ -66,6 +67,7 @@ class FlowSession:
         behind: whether it is a view of a sink that is behind: the flow has passed what it moves.
         register: what tells holders apart while ZooKeeper is away; None unless the flow goes on then.
         replays: whether all it moves may have been moved before, and sinks may hold newer rows.
+        consents: whether rows of a backfill may come once more where nothing tells any more whether they came.
         live_standing: checkpoint of the live flow, of what moves rows beside it to the same outputs; else None.
         live: the live lane, None where every batch is a Spark job of its own.
         column_lineage: tells what the outputs are made of; shared by all views.
@@ -89,6 +91,7 @@ class FlowSession:
     behind: bool = False
     register: ClaimRegister | None = None
     replays: bool = False
+    consents: bool = False
     live_standing: Checkpoint | None = None
     live: LiveLane | None = None
     column_lineage: ColumnLineage = field(default_factory=ColumnLineage, repr=False)
@@ -154,6 +157,7 @@ class Services:
         dump_turns: gives turns to dump a server's log; None where each flow dumps for itself.
         backfills: keeps backfills and their boundaries; None where nothing is backfilled.
         accepted: remembers what flows were found to have of their tables; None where these are not compared.
+        topics_read: remembers how far topics were read that come and go under patterns; None where nobody asks.
     """
 
     settings: Settings
@@ -165,6 +169,7 @@ class Services:
     dump_turns: DumpTurns | None = None
     backfills: BackfillStore | None = None
     accepted: AcceptedWants | None = None
+    topics_read: TopicsReadStore | None = None
 
 
 def open_ends(

@@ -6,9 +6,10 @@ Nothing refreshes the markers of replays and backfills, which stand still for as
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
@@ -21,6 +22,24 @@ from databus.runtime.outage import naming
 from databus.runtime.upkeep import ForgetfulSink
 
 log = logging.getLogger(__name__)
+
+_SOONEST_S = 60.0
+"""No sink forgets a marker sooner: Kafka counts offsets.retention.minutes. A plan just made asks for nothing."""
+
+_NAMED = 5
+
+
+@runtime_checkable
+class EmptyTellingSink(Protocol):
+    """A sink that can tell of outputs that nobody ever wrote to."""
+
+    def never_held(self, plan: Plan) -> bool:
+        """Tell whether no output of a plan has ever held anything, whoever might have written it.
+
+        Raises:
+            SinkUnavailableError: no answer.
+        """
+        ...
 
 
 def recall(sinks: Mapping[str, Sink], plan: Plan, lease: Lease, now: datetime, *, accept: bool) -> None:
@@ -37,29 +56,50 @@ def recall(sinks: Mapping[str, Sink], plan: Plan, lease: Lease, now: datetime, *
         MarkerDivergedError: a plan found unfinished is so old that its own markers may be forgotten too.
         SinkError, CheckpointError: as `write_again`.
     """
-    unknown = [name for name in _forgetting(sinks, plan) if _may_forget(name, sinks[name], plan.clock, now)]
+    unknown = _untold(sinks, plan, _forgetting(sinks, plan), now)
     if unknown and not accept:
         raise MarkerDivergedError(
-            f"flow {plan.live_flow}: replay {plan.batch} was begun at {plan.clock:%Y-%m-%d %H:%M} and not finished; "
-            f"what its sinks ({', '.join(unknown)}) kept of it has expired since: nothing tells whether they have rows "
-            "of it",
+            f"flow {plan.live_flow}: replay {plan.batch} was {_nothing_tells(plan, unknown)}",
             hint="Look there for the event ids that `databus quarantine list` names. With --accept the replay is "
             "finished: rows that are there come once more, under the same event ids.",
         )
     write_again(sinks, plan, lease)
 
 
-def recall_piece(sinks: Mapping[str, Sink], plan: Plan, lease: Lease, standing: Checkpoint, now: datetime) -> None:
+def recall_piece(
+    sinks: Mapping[str, Sink], plan: Plan, lease: Lease, standing: Checkpoint, now: datetime, *, accept: bool
+) -> None:
     """Write what the sinks had forgotten of a backfill that stood still again, before its plan in flight was made.
 
-    Where that plan is so old that its own markers may be forgotten too, all stays as it is. Raises as `write_again`.
+    Args:
+        sinks: open sinks by name, with the piece's own markers.
+        plan: the plan in flight, new or found unfinished.
+        lease: the claim under which it goes on.
+        standing: the checkpoint that the plan goes on from.
+        now: the time.
+        accept: whether rows may come once more where nothing tells whether they came.
+
+    Raises:
+        MarkerDivergedError: a plan found unfinished is so old that its own markers may be forgotten too.
+        SinkError, CheckpointError: as `write_again`.
     """
+    forgetting = _forgetting(sinks, plan)
+    unknown = _untold(sinks, plan, forgetting, now)
+    if unknown and not accept:
+        raise MarkerDivergedError(
+            f"flow {plan.live_flow}: backfill {plan.flow}: batch {plan.batch} {plan.range} was "
+            f"{_nothing_tells(plan, unknown)}",
+            hint=f"Look in {_outputs(plan, unknown)} for rows of that range. With --accept (in Airflow `accept`) the "
+            "backfill goes on: rows that are there come once more, under the same event ids.",
+        )
     told = {}
-    for name, missing in _forgetting(sinks, plan).items():
-        sink, lacks = sinks[name], any(plan.sinks[name].prev[slot] for slot in missing)
-        if lacks and _may_forget(name, sink, standing.updated_at, now) and not _may_forget(name, sink, plan.clock, now):
-            told[name] = sink
+    for name, missing in forgetting.items():
+        lacks = any(plan.sinks[name].prev[slot] for slot in missing)
+        if lacks and (name in unknown or _may_forget(name, sinks[name], standing.updated_at, now)):
+            told[name] = sinks[name]
     write_again(told, plan, lease)
+    if unknown:
+        log.warning("flow %s: batch %d goes on as accepted: rows may come once more", plan.flow, plan.batch)
 
 
 def write_again(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> None:
@@ -84,10 +124,40 @@ def write_again(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> None:
             log.warning("flow %s: sink %s had forgotten markers, which are written again", plan.flow, name)
 
 
+def _untold(sinks: Mapping[str, Sink], plan: Plan, forgetting: Mapping[str, object], now: datetime) -> list[str]:
+    """Return the sinks that may have forgotten markers of the plan itself, and may hold rows of it."""
+    return [
+        name
+        for name in forgetting
+        if _may_forget(name, sinks[name], plan.clock, now) and not _never_held(name, sinks[name], plan)
+    ]
+
+
+def _never_held(name: str, sink: Sink, plan: Plan) -> bool:
+    with naming(name):
+        return isinstance(sink, EmptyTellingSink) and sink.never_held(plan)
+
+
+def _nothing_tells(plan: Plan, unknown: Sequence[str]) -> str:
+    return (
+        f"begun at {plan.clock:%Y-%m-%d %H:%M} and not finished; what its sinks ({', '.join(unknown)}) kept of it has "
+        "expired since: nothing tells whether they have rows of it"
+    )
+
+
+def _outputs(plan: Plan, sinks: Sequence[str]) -> str:
+    outputs = sorted({output for name in sinks for output in plan.sinks[name].partitions})
+    more = f" and {len(outputs) - _NAMED} more" if len(outputs) > _NAMED else ""
+    return (", ".join(outputs[:_NAMED]) or ", ".join(sinks)) + more
+
+
 def _may_forget(name: str, sink: Sink, since: datetime, now: datetime) -> bool:
     """Tell whether a sink may have forgotten a marker that was written at a time."""
+    age_s = (now - since).total_seconds()
+    if age_s < _SOONEST_S:
+        return False
     with naming(name):
-        return isinstance(sink, ForgetfulSink) and (now - since).total_seconds() >= sink.marker_retention_s()
+        return isinstance(sink, ForgetfulSink) and age_s >= sink.marker_retention_s()
 
 
 def _forgetting(sinks: Mapping[str, Sink], plan: Plan) -> dict[str, list[int]]:

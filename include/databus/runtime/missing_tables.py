@@ -8,10 +8,13 @@ import time
 from collections.abc import Callable, Collection
 
 from databus.binlog.capture import is_name
+from databus.core.checkpoint import Checkpoint
 from databus.core.errors import DatabusError
 from databus.core.flow import Flow
 from databus.core.offsets import KafkaOffsets, Offset
 from databus.core.protocols import DefinedSource, Source
+from databus.core.topics_read import TopicsRead
+from databus.runtime.rotated_topics import RotatedTopics
 
 log = logging.getLogger(__name__)
 
@@ -22,11 +25,17 @@ APART_S = 1.0
 """Seconds from a look to the next one at the least, whatever statements the log holds."""
 
 
-def really_gone(flow: Flow, source: DefinedSource, standing: Offset) -> tuple[str, ...]:
+def really_gone(flow: Flow, source: DefinedSource, standing: Offset, read: TopicsRead | None = None) -> tuple[str, ...]:
     """Return what a flow that stands somewhere reads and what is not there any more; what may still come is left out.
 
     That is a name or pattern of which the flow says that it may come later, and a pattern where all patterns wait: of
-    these only topics that the offset knows.
+    these only topics that the offset knows, and that went with records left, or nobody knows.
+
+    Args:
+        flow: the flow.
+        source: its source, open.
+        standing: where the flow stands.
+        read: what its last run wrote down of topics that only patterns name; None for nothing.
 
     Raises:
         SourceError: the source cannot be asked.
@@ -36,7 +45,11 @@ def really_gone(flow: Flow, source: DefinedSource, standing: Offset) -> tuple[st
     def may_come(name: str) -> bool:
         return spec.tables_may_come_later or (spec.patterns_wait and not spec.names_one(name))
 
-    return tuple(sorted(n for n in source.tables_gone(standing) if n in known or not may_come(n)))
+    def went(name: str) -> bool:
+        return read is not None and name not in read.unread and spec.rotates(name)
+
+    gone = source.tables_gone(standing)
+    return tuple(sorted(n for n in gone if (not went(n) if n in known else not may_come(n))))
 
 
 class MissingTables:
@@ -48,10 +61,17 @@ class MissingTables:
         flow: the flow.
         source: its source, open.
         monotonic: tells the time in seconds.
+        rotated: tells topics that went as their pattern lets them; None where no source has some, or nothing is kept.
     """
 
-    def __init__(self, flow: Flow, source: Source, monotonic: Callable[[], float] = time.monotonic):
-        self._flow, self._now = flow, monotonic
+    def __init__(
+        self,
+        flow: Flow,
+        source: Source,
+        monotonic: Callable[[], float] = time.monotonic,
+        rotated: RotatedTopics | None = None,
+    ):
+        self._flow, self._now, self._rotated = flow, monotonic, rotated
         self._source = source if isinstance(source, DefinedSource) else None
         self._told: tuple[str, ...] = ()
         self._looked = self._due = math.inf
@@ -65,8 +85,15 @@ class MissingTables:
         """Take over what was told already."""
         self._told = tuple(missing)
 
-    def begin(self, seconds: float) -> None:
-        """Let the first look of a window come after half of its seconds, or `EVERY_S` if that is sooner."""
+    def begin(self, seconds: float, standing: Checkpoint | None = None) -> None:
+        """Let the first look of a window come after half of its seconds, or `EVERY_S` if that is sooner.
+
+        Args:
+            seconds: how long the window is.
+            standing: where the flow stands as it begins.
+        """
+        if self._rotated is not None and standing is not None:
+            self._rotated.stands(standing)
         self._looked = self._now()
         self._due = self._looked + min(EVERY_S, seconds / 2)
 
@@ -88,9 +115,12 @@ class MissingTables:
         except DatabusError as error:
             log.debug("flow %s: its tables cannot be looked for: %s", self._flow.name, error)
             return
-        noun = self._flow.source.noun
+        noun, rotated = self._flow.source.noun, self._rotated
+        missing = missing if rotated is None else rotated.left_of(missing, standing)
         for name in missing:
             if name in self._told:
+                continue
+            if rotated is not None and rotated.tell(name):
                 continue
             if is_name(name):
                 log.warning(
@@ -109,3 +139,8 @@ class MissingTables:
             if name not in missing:
                 log.info("flow %s: %s is there now", self._flow.name, name)
         self._told = missing
+
+    def note(self, standing: Checkpoint) -> None:
+        """Write down as a run ends how far topics were read that may go."""
+        if self._rotated is not None:
+            self._rotated.note(standing)

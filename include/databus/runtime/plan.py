@@ -63,6 +63,8 @@ def next_plan(
 
     Raises:
         PlanChangedError: the flow changed while a sink already holds part of the unfinished batch.
+        MarkerDivergedError: of a backfill, nothing tells any more whether the sinks hold the unfinished batch, and the
+            user did not consent.
         OffsetPurgedError: the log has lost what was to be read, and a person decides.
     """
     pending = None if settled else session.store.pending_plan(session.flow.name)
@@ -105,7 +107,7 @@ def next_plan(
 def _recall(session: FlowSession, lease: Lease, plan: Plan, checkpoint: Checkpoint) -> None:
     """Nothing refreshes the markers of a piece of a backfill that was drained, and nobody can rewind it."""
     if session.replays:
-        recall_piece(session.sinks, plan, lease, checkpoint, session.clock.now())
+        recall_piece(session.sinks, plan, lease, checkpoint, session.clock.now(), accept=session.consents)
 
 
 def _resumed(session: FlowSession, lease: Lease, pending: Plan) -> SourcePlan:

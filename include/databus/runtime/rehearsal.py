@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
+from databus.binlog.staged_beside import REHEARSAL
 from databus.core.batching import Batching
 from databus.core.known_outputs import known_outputs
 from databus.core.plan import Plan, SinkPlan, SourcePlan
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from databus.runtime.direct import DirectTask
     from databus.runtime.live_job import LiveJob
 
-_NAME = "{}.rehearsal"
 _A_FEW = Batching(max_rows=200, max_bytes=1 << 20, max_seconds=0.5)
 
 
@@ -35,7 +35,7 @@ def rehearse(session: FlowSession, job: LiveJob) -> int:
     checkpoint = session.store.load(session.flow.name)
     if checkpoint is None or session.reopen_source is None:
         return 0
-    with closing(session.reopen_source(_NAME.format(session.flow.name))) as source:
+    with closing(session.reopen_source(REHEARSAL.format(session.flow.name))) as source:
         planned = _newest(source, checkpoint.offset)
         if planned is None:
             return 0

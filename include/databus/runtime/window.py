@@ -122,7 +122,7 @@ class _Window:
     def __post_init__(self) -> None:
         self.ends = time.monotonic() + self.control.limits.max_seconds
         if self.missing is not None:
-            self.missing.begin(self.control.limits.max_seconds)
+            self.missing.begin(self.control.limits.max_seconds, self.result.checkpoint)
 
     def move(self, lease: Lease) -> bool:
         """Move batches under a claim; return True when the window is over, False when the claim was lost."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from databus.core.errors import SinkSettingError
+from databus.sinks import elasticsearch_index_tables as tables
 from databus.sinks.elasticsearch_client import reason_of, translated
 from databus.sinks.elasticsearch_document import DELETED_FIELD
 from databus.sinks.elasticsearch_mapping import differs, limit_of, sent
@@ -46,7 +47,7 @@ def index_name(template: str, *, flow: str, database: str, table: str, route: st
 
 @dataclass
 class Standing:
-    """Owner, key and fields of an index, as its mapping and the mapping's `_meta` have them.
+    """Owner, key, tables and fields of an index, as its mapping and the mapping's `_meta` have them.
 
     Attributes:
         owner: the table it was made for; None where tables share it, or something else made it.
@@ -205,7 +206,9 @@ class Indices:
 
         if version <= self.emptied_at(index, table):
             return
-        self._amend(index, added, f"{table} was emptied: rows from before that are kept away for gc_deletes only")
+        fields = tables.was_emptied(table, version) if self.shared else {}
+        what = f"{table} was emptied: rows from before that are kept away for gc_deletes only"
+        self._amend(index, fields, added, what)
         self._known.setdefault(index, Standing()).emptied[table] = version
 
     def key_of(self, index: str) -> tuple[str, ...]:
@@ -217,27 +220,39 @@ class Indices:
         def added(ours: dict[str, Any]) -> dict[str, Any]:
             return {**ours, "tables": sorted({*ours.get("tables", ()), table})}
 
-        if self._amend(index, added, f"{table} writes to it: a TRUNCATE of another table may take its documents"):
+        what = f"{table} writes to it: a TRUNCATE of another table may take its documents"
+        if self._amend(index, tables.writes(table), added, what):
             self._known[index].tables |= {table}
         else:
             self.unlisted.add((index, table))
 
-    def _amend(self, index: str, change: Callable[[dict[str, Any]], dict[str, Any]], what: str) -> bool:
-        """Change what we keep in an index's `_meta`, until it is seen there: the servers know no condition for it.
+    def _amend(
+        self,
+        index: str,
+        fields: Mapping[str, Any],
+        change: Callable[[dict[str, Any]], dict[str, Any]],
+        what: str,
+    ) -> bool:
+        """Write something down in an index; return False where the login may not.
 
-        Returns False where the login may not.
+        Args:
+            index: name.
+            fields: the fields that say it; of an index that several flows may write to, the server merges them. Empty
+                for an index of one table.
+            change: adds it to what we keep in `_meta`: of an index of one table, or that takes no more fields.
+            what: what is written down.
         """
-        from opensearchpy.exceptions import AuthorizationException, OpenSearchException
+        from opensearchpy.exceptions import AuthorizationException, OpenSearchException, RequestError
 
         try:
-            for _ in range(_TRIES):
-                found = self.client.indices.get_mapping(index=index, params={"filter_path": "*.mappings._meta"})
-                meta: dict[str, Any] = next((dict(m["mappings"]["_meta"]) for m in found.values()), {})
-                ours = dict(meta.get(_META, {}))
-                if (changed := change(ours)) == ours:
-                    break
-                meta[_META] = changed
-                self.client.indices.put_mapping(index=index, body={"_meta": meta})
+            if fields:
+                try:
+                    self.client.indices.put_mapping(index=index, body={"properties": fields})
+                except RequestError as error:  # total_fields.limit, or documents have a field of that name
+                    log.debug("%s: index %r takes no fields of ours: %s", self.place, index, reason_of(error.info))
+                else:
+                    return True
+            self._amend_meta(index, change)
         except AuthorizationException as error:
             log.warning(
                 "%s: the login may not write down in index %s (right manage) that %s: %s",
@@ -247,6 +262,17 @@ class Indices:
         except OpenSearchException as error:
             raise translated(error, f"{self.place}: mapping of index {index!r}") from error
         return True
+
+    def _amend_meta(self, index: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Change what we keep in an index's `_meta`, until it is seen there: the servers know no condition for it."""
+        for _ in range(_TRIES):
+            found = self.client.indices.get_mapping(index=index, params={"filter_path": "*.mappings._meta"})
+            meta: dict[str, Any] = next((dict(m["mappings"]["_meta"]) for m in found.values()), {})
+            ours = dict(meta.get(_META, {}))
+            if (changed := change(ours)) == ours:
+                break
+            meta[_META] = changed
+            self.client.indices.put_mapping(index=index, body={"_meta": meta})
 
     def _require_own(self, index: str, table: str) -> None:
         known = self._known[index]
@@ -266,7 +292,7 @@ class Indices:
 
         try:
             # 404 is an expected answer: asked for this way the client does not log it as a failure.
-            wanted = "*.mappings" if self.typing else "*.mappings._meta"
+            wanted = "*.mappings" if self.typing else f"*.mappings._meta,{tables.PATHS}"
             params = {"filter_path": f"{wanted},status", "ignore": 404}
             found = self.client.indices.get_mapping(index=index, params=params)
         except OpenSearchException as error:
@@ -280,6 +306,10 @@ class Indices:
                 standing.owner, standing.key = ours.get("table"), tuple(ours.get("key", ()))
                 standing.tables = frozenset(ours.get("tables", ()))
                 standing.emptied, standing.typed = dict(ours.get("emptied", {})), bool(ours.get("typed"))
+            said = tables.IndexTables.of(mappings.get("properties", {}))
+            standing.tables |= said.writers
+            for table, version in said.emptied.items():
+                standing.emptied[table] = max(version, standing.emptied.get(table, 0))
             standing.fields = {**standing.fields, **mappings.get("properties", {})}
             standing.dynamic = standing.dynamic or str(mappings.get("dynamic", ""))
         return standing
@@ -322,8 +352,8 @@ class Indices:
             raise translated(error, f"{self.place}: creating index {index!r}") from error
         self.made.add(index)
         present = {**taken, **mappings.get("properties", {})}
-        tables = frozenset([table]) if self.listing else frozenset[str]()
-        return Standing(table, tuple(key), {}, tables, bool(fields), present, str(mappings.get("dynamic", "")))
+        listed = frozenset([table]) if self.listing else frozenset[str]()
+        return Standing(table, tuple(key), {}, listed, bool(fields), present, str(mappings.get("dynamic", "")))
 
 
 def create_body(

@@ -10,7 +10,7 @@ from databus.binlog.kept_prepares import KeptPrepares
 from databus.binlog.schema_history.store import HistoryStore
 from databus.binlog.segment_store import SegmentStore, servers_with_segments
 from databus.binlog.segments import RangeIndex
-from databus.binlog.staged_beside import StagedBeside
+from databus.binlog.staged_beside import REHEARSAL, StagedBeside
 from databus.core.offsets import OffsetRange
 from databus.core.protocols import StagedPlans
 from databus.sources.mysql_server import MysqlServer
@@ -85,7 +85,11 @@ class FlowStores:
         self._sweep_beside(plans)
 
     def _sweep_copies(self, servers: Sequence[str], plans: StagedPlans) -> None:
-        kept = [KeptPrepares(self._root, self._flow, server) for server in servers]
+        # A live flow rehearses each hour, so that its rehearsals' folder is never left for long as a whole.
+        rehearsal = REHEARSAL.format(self._flow)
+        of_rehearsals = ((rehearsal, server) for server in servers_with_segments(self._root, rehearsal))
+        stores = (*((self._flow, server) for server in servers), *of_rehearsals)
+        kept = [KeptPrepares(self._root, name, server) for name, server in stores]
         old = [(copies, names) for copies in kept if (names := copies.old(time.time()))]
         places = plans.places() if old else None
         for copies, names in old if places is not None else ():

@@ -12,7 +12,7 @@ from databus.kafka.cluster import KafkaCluster, TopicFacts
 from databus.kafka.selection import is_name
 from databus.sources.kafka_between import Between
 from databus.sources.kafka_positions import LogState
-from databus.sources.kafka_ranges import places_of
+from databus.sources.kafka_ranges import places_of, unread_of
 from databus.sources.kafka_rows import tables_of
 from databus.sources.kafka_topics import KafkaTopics
 
@@ -32,6 +32,8 @@ class KafkaLogs:
         self.between = between
         self._spec, self._cluster = spec, cluster
         self._noticed: frozenset[str] = frozenset()
+        self._seen: LogState | None = None
+        self._former: dict[str, LogState] = {}
 
     def cut(self, wanted: OffsetRange) -> KafkaLogs:
         """Return the logs as if they held only what lies in a range.
@@ -60,7 +62,10 @@ class KafkaLogs:
             OffsetPurgedError: a log of the range that is looked at is gone.
         """
         state = self._state(self.topics() if topics is None else topics)
-        return state if self.between is None else self.between.cut(state)
+        if self.between is not None:
+            return self.between.cut(state)
+        self._remember(state)
+        return state
 
     def whole_state(self, topics: Sequence[str]) -> LogState:
         """Return where each partition of some topics begins and ends, whatever is looked at."""
@@ -90,6 +95,21 @@ class KafkaLogs:
     def notices(self, start: KafkaOffsets, state: LogState) -> bool:
         """Tell whether topics of an offset were seen to be gone since `gone` was asked; views refuse that by name."""
         return self.between is None and bool(self._missing(start, state.ids) - self._noticed)
+
+    def unread(self, standing: KafkaOffsets) -> dict[str, int]:
+        """Return topic → offsets that were left when `state` saw it last, also of topics that are gone since."""
+        if self._seen is None:
+            return {}
+        former = {topic: unread_of(standing, state)[topic] for topic, state in self._former.items()}
+        return former | unread_of(standing, self._seen)
+
+    def _remember(self, state: LogState) -> None:
+        before = self._seen
+        if before is not None:
+            self._former |= {topic: before.only(topic) for topic in before.ids.keys() - state.ids.keys()}
+        for topic in self._former.keys() & state.ids.keys():
+            del self._former[topic]
+        self._seen = state
 
     def _missing(self, standing: KafkaOffsets, there: Collection[str]) -> frozenset[str]:
         return frozenset(t for t in standing.positions if t not in there and self._spec.wants(t))

@@ -65,6 +65,11 @@ class LogState:
     epochs: Mapping[Place, int]
     lives: Mapping[str, Lives] | None = field(default_factory=dict)
 
+    def only(self, topic: str) -> LogState:
+        """Return where the logs of one topic begin and end."""
+        ends = {place: end for place, end in self.ends.items() if place[0] == topic}
+        return LogState({topic: self.ids[topic]}, {place: self.earliest[place] for place in ends}, ends, {})
+
 
 def gaps(after: KafkaOffsets, state: LogState) -> list[PartitionGap]:
     """Return what is missing between an offset and the logs, in order of topic and partition."""

@@ -50,6 +50,17 @@ def backlog_of(start: KafkaOffsets, state: LogState) -> dict[Place, int]:
     }
 
 
+def unread_of(standing: KafkaOffsets, state: LogState) -> dict[str, int]:
+    """Return topic → offsets behind those that were read; a partition whose end was not told counts as one."""
+    found, told = dict.fromkeys(state.ids, 0), dict.fromkeys(state.ids, 0)
+    for (topic, partition), end in state.ends.items():
+        known, read = standing.ids.get(topic), standing.positions.get(topic, {})
+        position = 0 if known and known != state.ids[topic] else read.get(partition, 0)
+        found[topic] += max(0, end - max(position, state.earliest[topic, partition]))
+        told[topic] += partition in read
+    return {topic: left + len(standing.positions.get(topic, {})) - told[topic] for topic, left in found.items()}
+
+
 def stretches_of(start: KafkaOffsets, end: KafkaOffsets) -> list[Stretch]:
     """Return what lies between two offsets, in the order in which rows are sorted: short names of logs first."""
     before = start.positions

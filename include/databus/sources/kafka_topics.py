@@ -243,6 +243,10 @@ class KafkaTopics(SourceSpec):
         """Tell whether a pattern is a topic's name."""
         return is_name(pattern)
 
+    def rotates(self, name: str) -> bool:
+        """Tell whether a topic is read because of a pattern alone."""
+        return name not in self.topics and self.wants(name)
+
     def means(self, pattern: str, table: TableSchema) -> bool:
         """Tell whether a pattern means the topic of a table."""
         return matches(pattern, table.table)

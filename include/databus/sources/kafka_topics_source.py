@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from datetime import UTC, datetime
 from math import ceil
@@ -104,6 +104,10 @@ class KafkaTopicsSource:
     def tables_may_be_gone(self) -> bool:
         """Tell whether a plan found topics gone since."""
         return self._topics_gone
+
+    def unread(self, standing: Offset) -> Mapping[str, int]:
+        """Return topic → offsets that were left when the logs were seen last, also of topics that are gone since."""
+        return self._logs.unread(kafka_offsets(standing))
 
     def start_offset(self) -> Offset:
         """Return the offset that `start` names, or where the range of this view begins."""

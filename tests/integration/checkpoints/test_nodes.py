@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from databus.core.errors import (
 )
 from databus.core.gaps import Gap
 from databus.core.offsets import SequenceOffset
+from databus.core.topics_read import TopicsRead
 from tests.contract.checkpoint_store import (
     COUNTS,
     FLOW,
@@ -137,6 +139,18 @@ def test_counts_and_receipts_come_back_from_history(connect: Connect) -> None:
     store.commit(lease, plan, outcome(plan, lease.epoch), receipts, COUNTS)
     newest = store.history(FLOW, 1)[0]
     assert (list(newest.receipts), newest.counts) == (receipts, COUNTS)
+
+
+def test_what_is_known_of_topics_is_replaced_and_told_apart_by_flow(connect: Connect, raw: Any) -> None:
+    started(connect())
+    kept, at = connect().topics_read(), datetime(2026, 3, 1, tzinfo=UTC)
+    assert kept.load(FLOW) is None
+    for read in (TopicsRead(1, at, frozenset({"b", "a"})), TopicsRead(2, at, told={"a": "id@5"})):
+        kept.keep(FLOW, read)
+        assert connect().topics_read().load(FLOW) == read
+    assert kept.load("other") is None
+    stored = {"v": 1, "batch": 2, "at": "2026-03-01T00:00:00+00:00", "unread": [], "told": {"a": "id@5"}}
+    assert json.loads(raw.get(f"{connect.root}/flows/{FLOW}/topics_read")[0]) == stored
 
 
 def test_accepted_wants_are_replaced_and_told_apart_by_flow(connect: Connect, raw: Any) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from databus.binlog.segment_store import LEFT_AGE_S, SegmentStore
 from databus.binlog.segments import PinnedPrepare, RangeIndex, pinned_name
+from databus.binlog.staged_beside import REHEARSAL
 from databus.core.connections import Connection
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
@@ -129,6 +130,19 @@ def test_a_copy_that_a_kill_or_a_skip_left_goes_a_day_later(tmp_path: Path) -> N
     assert swept(tmp_path, stands) == {pinned_name(ANOTHER)}
     assert not list(tmp_path.glob(f"*/*/prepared/{pinned_name(AN_XA)}*"))
     assert swept(tmp_path, Store(place(600))) == set()
+
+
+def test_copies_of_a_rehearsal_go_by_age_though_the_flow_rehearses_each_hour(tmp_path: Path) -> None:
+    """Its folder as a whole is never left for a day."""
+    rehearsal = REHEARSAL.format("orders")
+    for prepared in (AN_XA, ANOTHER):
+        keep(tmp_path, prepared, rehearsal)
+    old = time.time() - LEFT_AGE_S - 60
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (old, old))
+    keep(tmp_path, A_NEW_ONE, rehearsal)
+    swept(tmp_path, Store(place(500, ANOTHER)), aged=False)
+    assert kept(tmp_path, rehearsal) == {pinned_name(ANOTHER), pinned_name(A_NEW_ONE)}
 
 
 BOTH = {pinned_name(AN_XA), pinned_name(ANOTHER)}

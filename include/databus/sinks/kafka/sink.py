@@ -129,6 +129,14 @@ class KafkaSink:
         markers = self.markers(plan.sinks[self.spec.sink_name].slots)
         return any(m is not None and (m.batch, m.hash) == (plan.batch, plan.hash) and m.chunk >= 0 for m in markers)
 
+    def never_held(self, plan: Plan) -> bool:
+        """Tell whether no partition of the plan's topics ever held a record; also true of topics that are gone."""
+        topics, standing = plan.sinks[self.spec.sink_name].partitions, self.topics.partitions()
+        outputs = [f"{topic}[{number}]" for topic in topics for number in range(standing.get(topic, 0))]
+        with closing(self.key.consumer(self.settings, self._seen)) as consumer:
+            ends = evidence.ends_of(consumer, self.settings, standing, outputs, self._seen)
+        return not any(ends.values())
+
     def encode(self, rows: Any, plan: Plan) -> Any:
         """Return the DataFrame of `encoding.COLUMNS`."""
         return encode(rows, self.spec, plan)

@@ -25,7 +25,7 @@ from databus.core.plan import Plan
 from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.kafka.callbacks import fatal_error_raised
 from databus.rows.columns import views
-from databus.sinks.kafka.grown_topics import look_again
+from databus.sinks.kafka.grown_topics import GrownTopics
 from databus.sinks.kafka.kept_sessions import keep, kept, take
 from databus.sinks.kafka.markers import Marker, MarkerKey, Place, Resume, compare
 from databus.sinks.kafka.places import last_place, rows_until
@@ -310,7 +310,7 @@ def produce(session: Producing, batch: pa.RecordBatch, tally: Tally) -> None:
 def _produce(producer: Any, batch: pa.RecordBatch, reports: Mapping[int, Callable[..., None]]) -> None:
     columns = [_topics(batch["topic"]), views(batch["value"]), *(batch[name].to_pylist() for name in _COLUMNS)]
     produce, poll = producer.produce, producer.poll
-    deadline = time.monotonic() + _GROWN_WITHIN_S
+    grown = GrownTopics(producer, _GROWN_WITHIN_S)
     last_ms, stamp = None, ("ts_ms", "")
     for row, (topic, value, partition, key, event_id, ts_ms, tombstone) in enumerate(zip(*columns, strict=True)):
         if ts_ms != last_ms:
@@ -327,7 +327,7 @@ def _produce(producer: Any, batch: pa.RecordBatch, reports: Mapping[int, Callabl
             except BufferError:
                 poll(0.1)
             except KafkaException as error:
-                look_again(producer, topic, error, deadline)
+                grown.look_again(topic, error)
         if row % _POLL_EVERY == 0:
             poll(0)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import monotonic
 
 import numpy as np
 from confluent_kafka import KafkaException
@@ -12,7 +11,7 @@ from confluent_kafka import KafkaException
 from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.headers import ORIGIN
 from databus.rows.raw_records import Header, RawRecords
-from databus.sinks.kafka.grown_topics import look_again
+from databus.sinks.kafka.grown_topics import GrownTopics
 from databus.sinks.kafka.markers import Place
 from databus.sinks.kafka.session import Producing
 from databus.sinks.kafka.tally import Tally
@@ -62,7 +61,7 @@ class MirrorSlotWriter(KafkaSlotWriter):
 
     def _produce(self, session: Producing, batch: RawRecords, tally: Tally) -> None:
         reports = tally.reports(batch)
-        deadline = monotonic() + self.settings.client.timeout_s
+        grown = GrownTopics(session.producer, self.settings.client.timeout_s)
         topic, partition = batch.topic, batch.partition
         produce, poll = session.producer.produce, session.producer.poll
         columns = (batch.values, batch.keys, batch.stamps, self._headers(batch.headers))
@@ -78,7 +77,7 @@ class MirrorSlotWriter(KafkaSlotWriter):
                     except BufferError:
                         poll(0.1)
                     except KafkaException as error:
-                        look_again(session.producer, topic, error, deadline)
+                        grown.look_again(topic, error)
             poll(0)
 
     def _headers(self, given: Sequence[Sequence[Header] | None]) -> Sequence[Sequence[Header] | None]:

@@ -45,7 +45,9 @@ def test_of_two_that_fix_a_boundary_anew_both_get_one_place(connect: Connect) ->
     for thread, results in begun:
         thread.join()
         found += results
-    assert found == list(store.backfills().boundaries(FLOW, NOON)) * len(others)
+    kept = list(store.backfills().boundaries(FLOW, NOON))
+    assert [boundary.offset.to_json()["generation"] for boundary in kept] == [1]
+    assert found == kept * len(others)
 
 
 def test_who_lost_the_lease_replaces_nothing(connect: Connect) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -251,13 +252,32 @@ def test_a_log_that_is_replaced_again_and_again_by_the_command(
         table.run()
         table.replace_log()
         table.sql(f"UPDATE t SET v = 'after {number}' WHERE id > 10", f"DELETE FROM t WHERE id = {number}")
+        seen = _ids(command("peek", table.name, "--from", "earliest", "-n", "99").stdout)
         shown = command.json(*asked)
         assert (shown["done"], shown["direction"], shown["bytes"]) == (False, "forward", None)
         assert "versions above all earlier ones" in shown["new_log"]
         assert command(*asked, "--reason", "reset", "--execute").exit_code == 0
         assert (table.offset().timeline, table.offset().generation) == (number, number)
+        first = table.offset()
         table.run()
         table.assert_sinks_hold_the_table()
+        _assert_peeked_as_moved(table, command, first, seen)
+
+
+def _ids(lines: str) -> list[str]:
+    return [json.loads(line)["event_id"] for line in lines.splitlines()]
+
+
+def _assert_peeked_as_moved(table: Table, command: Commands, first: BinlogOffset, seen: list[str]) -> None:
+    """Changes that are looked at have the ids under which the topic holds them, however their place is named."""
+    topic = {event_id(message) for message in consume(table.world.sandbox.address("kafka"), table.name)}
+    assert len(seen) == len(topic & set(seen))
+    assert all(one.startswith(f"log{first.generation}/") for one in seen)
+    for place in ("earliest", "2024-01-31T12:00:00", str(first), json.dumps(first.to_json())):
+        assert _ids(command("peek", table.name, "--from", place, "-n", "99").stdout) == seen, place
+    former = json.dumps(replace(first, generation=first.generation - 1).to_json())
+    with pytest.raises(SourceDivergedError, match="of a log that was replaced since"):
+        command("peek", table.name, "--from", former)
 
 
 @pytest.mark.parametrize("flavor", ["mysql"])

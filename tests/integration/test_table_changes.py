@@ -94,3 +94,29 @@ def test_where_the_log_cannot_be_read_there_may_be_something(shop: Shop, mine: M
     shop.purge_to(str(shop.sql("SHOW BINARY LOGS")[-1][0]))
     assert mine.changed_since(place)
     assert not mine.changed_since(head(mine))
+
+
+def test_a_log_that_replaced_another_is_looked_at_by_itself(shop: Shop, mine: MysqlBinlogSource) -> None:
+    """Of flows that went on with it, and of one that began there; the process had read the former one further."""
+    shop.sql("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    shop.transaction(f"INSERT INTO {shop.name}.mine VALUES (1)")
+    former = head(mine)
+    assert not mine.changed_since(former)
+    begun = shop.sql("SELECT UNIX_TIMESTAMP()")[0][0]
+    shop.wait_for(lambda: shop.sql("SELECT UNIX_TIMESTAMP()")[0][0] > begun)
+    shop.sql("RESET MASTER")
+    shop.transaction(f"INSERT INTO {shop.name}.theirs VALUES (1)")
+    fresh = shop.open((f"{shop.name}.mine",), start="latest")
+    try:
+        began = fresh.start_offset()
+    finally:
+        fresh.close()
+    places = [began, began.on_new_log(former)]
+    for place in places:
+        assert [mine.changed_since(place) for _ in range(2)] == [False, False]
+    shop.transaction(f"INSERT INTO {shop.name}.theirs VALUES (2)")
+    shop.sql("FLUSH BINARY LOGS")
+    assert [mine.changed_since(place) for place in places] == [False, False]
+    shop.transaction(f"INSERT INTO {shop.name}.mine VALUES (2)")
+    shop.sql("FLUSH BINARY LOGS", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    assert [mine.changed_since(place) for place in places] == [True, True]

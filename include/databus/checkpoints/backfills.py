@@ -1,4 +1,7 @@
-"""Backfills and their boundaries in ZooKeeper: written once, under their flow's planning lease, and never changed."""
+"""Backfills and their boundaries in ZooKeeper: written once, under their flow's planning lease, and never changed.
+
+But for a boundary in a log that was replaced since: it is fixed once more in the log that took its place.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.flow_nodes import FlowNodes
 from databus.checkpoints.layout import FlowPaths, Layout
 from databus.checkpoints.session import ZooKeeperSession
-from databus.checkpoints.transaction import check, create
+from databus.checkpoints.transaction import check, create, set_data
 from databus.core.backfill import PLANNING, Backfill, Boundary
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointUnavailableError
+from databus.core.replaced_logs import is_of_former_log
 
 T = TypeVar("T")
 
@@ -43,7 +47,7 @@ class ZooKeeperBackfills:
         return sorted(found, key=lambda kept: kept.at)
 
     def fix(self, flow: str, lease: Lease, boundary: Boundary) -> Boundary:
-        """Fix the place of a moment; what was fixed before stands.
+        """Fix the place of a moment; what was fixed before stands, unless its log was replaced by that of this place.
 
         Raises:
             StaleEpochError: another run plans backfills now.
@@ -51,7 +55,12 @@ class ZooKeeperBackfills:
         paths = self._layout.flow(flow)
         path = f"{paths.boundaries}/{_moment(boundary.at)}"
         self._session.ensure(paths.boundaries)
-        return self._once(paths, flow, lease, (path, boundary.to_json()), Boundary.from_json)
+
+        def standing(data: Mapping[str, Any]) -> Boundary | None:
+            kept = Boundary.from_json(data)
+            return None if is_of_former_log(kept.offset, boundary.offset) else kept
+
+        return self._once(paths, flow, lease, (path, boundary.to_json()), standing)
 
     def backfills(self, flow: str, among: Callable[[str], bool] = lambda _id: True) -> Sequence[Backfill]:
         """Return the backfills that were asked for, by time; of ids that are not among the wanted ones none is read."""
@@ -93,22 +102,27 @@ class ZooKeeperBackfills:
         flow: str,
         lease: Lease,
         wanted: tuple[str, Mapping[str, Any]],
-        build: Callable[[Mapping[str, Any]], T],
+        build: Callable[[Mapping[str, Any]], T | None],
     ) -> T:
+        """Write a node and return what stands there; `build` returns None of content that is to be replaced."""
         planning, name = self._layout.flow(f"{flow}.{PLANNING}"), f"{flow}.{PLANNING}"
         path, content = wanted
         cause: Exception | None = None
         for _ in range(_ROUNDS):
             found = self._nodes.read(paths, path, sync=True)[0]
-            if found is not None:
-                return decode_as(found.data, path, build)
+            kept = decode_as(found.data, path, build) if found else None
+            if kept is not None:
+                return kept
             state = self._nodes.state(name, planning, sync=True)
             transitions.check_epoch(name, lease.epoch, state.epoch)
-            operations = [check(planning.epoch, state.epoch_version), create(path, encode(content))]
+            data = encode(content)
+            write = set_data(path, data, found.version) if found else create(path, data)
+            operations = [check(planning.epoch, state.epoch_version), write]
             cause = self._nodes.send(paths, operations, path)
         found = self._nodes.read(paths, path, sync=True)[0]
-        if found is not None:
-            return decode_as(found.data, path, build)
+        kept = decode_as(found.data, path, build) if found else None
+        if kept is not None:
+            return kept
         raise CheckpointUnavailableError(f"{path} could not be written in {_ROUNDS} attempts: {cause}") from cause
 
 

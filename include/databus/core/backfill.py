@@ -232,7 +232,11 @@ class BackfillStore(Protocol):
         ...
 
     def fix(self, flow: str, lease: Lease, boundary: Boundary) -> Boundary:
-        """Fix the place of a moment, under the planning lease; returns what was fixed before, if anything was."""
+        """Fix the place of a moment, under the planning lease; returns what was fixed before, if anything was.
+
+        A place of a log that was replaced since (of a lower generation) does not stand: it is replaced as one write, so
+        that of two that fix the moment at once both get the same place.
+        """
         ...
 
     def backfills(self, flow: str, among: Callable[[str], bool] = ...) -> Sequence[Backfill]:

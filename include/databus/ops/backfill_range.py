@@ -114,8 +114,7 @@ class Places:
             found = (later if boundary.at < when else earlier)(found, boundary.offset)
         if self.lease is None or self.services.backfills is None:
             return found
-        kept = self.services.backfills.fix(self.flow.name, self.lease, Boundary(when, found)).offset
-        return found if is_of_former_log(kept, self.checkpoint.offset) else kept
+        return self.services.backfills.fix(self.flow.name, self.lease, Boundary(when, found)).offset
 
     def _require_order(self, when: datetime, found: Offset, boundary: Boundary) -> None:
         if isinstance(found, BinlogOffset) and found.compare(boundary.offset) is Ordering.DIVERGED:

@@ -12,9 +12,11 @@ from databus.core.evidence import Evidence
 from databus.core.flow import Flow
 from databus.core.ledger import Discrepancy
 from databus.core.offsets import Ordering
+from databus.core.plan import Plan
 from databus.core.receipts import CHECK
 from databus.ops.ledger import LedgerState, begins_anew, own_history, read_ledger
 from databus.ops.ledger_log import log_evidence
+from databus.ops.ledger_quarantine import OwnBatch, own_batches, quarantine_evidence
 from databus.ops.ledger_sinks import sinks_evidence
 from databus.records.ledger_reports import LedgerReports, ReportFact
 from databus.records.store import RecordStore
@@ -72,12 +74,14 @@ def _verify(flow: Flow, services: Services, last: int | None, code_version: str)
         reports = LedgerReports(records).facts(flow.name)
         held = LedgerReports(records).held_by_batch(flow.name)
         checked = LedgerReports(records).held_by_batch(flow.name, CHECK)
+    # Before histories: what is in flight here is either committed there, or was not when they were read.
+    in_flight = [services.store.of_sink(spec.sink_name).pending_plan(flow.name) for spec in flow.sinks]
     alone = {spec.sink_name: own_history(flow, services, spec.sink_name) for spec in flow.sinks}
     evidence = [
         _history(state),
         _pages(state),
         _reports(state, reports, alone),
-        _quarantine(state, held, checked),
+        quarantine_evidence(state, held, checked, _own(state, reports, in_flight, alone)),
         *sinks_evidence(flow, services, state, alone),
         _log(flow, services, state, (last, code_version), reports),
     ]
@@ -191,7 +195,7 @@ def _reports(
                 problems.append(f"{where}: its report has {name} {mine}, its history {theirs}")
     lowest = min((entry.batch for entry in commits), default=0)
     highest = state.checkpoint.batch if state.checkpoint else 0
-    trimmed = {sink: entries[0].batch for sink, entries in alone.items() if entries and entries[0].number > 1}
+    trimmed = _trimmed(alone)
     problems += [
         f"batch {report.batch} (plan {report.plan_hash}) has a report and no entry"
         for report in reports
@@ -207,34 +211,36 @@ def _reports(
     return Evidence("reports", tuple(told), tuple(problems))
 
 
+def _trimmed(alone: Mapping[str, Sequence[HistoryEntry]]) -> dict[str, int]:
+    """Return sink → batch of the oldest entry of its own history, where older ones are gone."""
+    return {sink: entries[0].batch for sink, entries in alone.items() if entries and entries[0].number > 1}
+
+
 def _was_trimmed(report: ReportFact, trimmed: Mapping[str, int]) -> bool:
     """Tell whether a report may be of a batch whose entry a sink's own history, which has no pages, let go of."""
     sinks = {sink for sink, _ in report.receipts}
     return bool(sinks) and all(sink in trimmed and report.batch < trimmed[sink] for sink in sinks)
 
 
-def _quarantine(state: LedgerState, held: Mapping[int, int], checked: Mapping[int, int]) -> Evidence:
-    """Compare rows counted as quarantined with those that are kept.
-
-    `021bfd3` let a sink that was behind give rows that a check holds the number of its own batch: they stand for those
-    that the flow's batches lack.
-
-    Args:
-        state: the ledger.
-        held: batch → rows that it was the last to hold back.
-        checked: of these, those that a check holds.
-    """
-    problems, counted, lacking = [], 0, 0
-    spans = state.ledger.spans
-    for span in spans:
-        rows = sum(counts.quarantined for counts in span.tables.values())
-        counted += rows
-        if not span.partial and held.get(span.batch, 0) < rows:
-            lacking += rows - held.get(span.batch, 0)
-            problems.append(f"batch {span.batch} counts {rows} rows, {held.get(span.batch, 0)} are kept")
-    elsewhere = sum(rows for batch, rows in checked.items() if batch not in {span.batch for span in spans})
-    looked_at = f"{counted} rows counted against those kept"
-    return Evidence("quarantine", (looked_at,), tuple(problems if lacking > elsewhere else ()))
+def _own(
+    state: LedgerState,
+    reports: Sequence[ReportFact],
+    in_flight: Sequence[Plan | None],
+    alone: Mapping[str, Sequence[HistoryEntry]],
+) -> list[OwnBatch]:
+    """Return the batches of sinks alone: in flight, by their own histories, and by reports of what these let go of."""
+    found = [OwnBatch(plan.batch, plan.range.start, plan.range.end) for plan in in_flight if plan is not None]
+    found += own_batches(alone.values())
+    of_flow = {(entry.batch, entry.plan_hash) for entry in state.entries if entry.action == "commit"}
+    trimmed = _trimmed(alone)
+    return found + [
+        OwnBatch(report.batch, report.start, report.end)
+        for report in reports
+        if report.mode == "live"
+        and not report.earlier_life
+        and (report.batch, report.plan_hash) not in of_flow
+        and _was_trimmed(report, trimmed)
+    ]
 
 
 def _log(

@@ -14,7 +14,7 @@ from databus.core.plan import SourcePlan
 from databus.core.protocols import Source
 from databus.core.resuming import resumed
 from databus.ops.row_lines import plain_rows
-from databus.ops.targets import named
+from databus.ops.targets import looked
 from databus.runtime.context import Services
 from databus.runtime.look import look
 from databus.runtime.routing import outputs_of
@@ -64,12 +64,13 @@ def peek(flow: Flow, services: Services, start: str | None, rows: int) -> Iterat
     Raises:
         PlaceError: the text is no place.
         OffsetInvalidError: the position is not one of this server's log.
+        SourceDivergedError: it is a place of a log that was replaced since.
     """
     with _opened(flow, services) as source:
         checkpoint = services.store.load(flow.name)
         at: Offset
         if start is not None:
-            at = named(flow, services, source, start)
+            at = looked(flow, services, source, checkpoint, start)
         else:
             at = checkpoint.offset if checkpoint else source.start_offset()
         left = rows

@@ -188,6 +188,33 @@ def named(flow: Flow, services: Services, source: Source, place: str) -> Offset:
     return source.offset_at(when.replace(tzinfo=UTC) if when.tzinfo is None else when)
 
 
+def looked(flow: Flow, services: Services, source: Source, checkpoint: Checkpoint | None, place: str) -> Offset:
+    """Return the place that a look begins at, counted as the flow counts it: its changes have the ids of the flow's.
+
+    A log that replaced the flow's, or another server's, may be looked at before the flow goes on there: of a log that
+    replaced it, changes have the ids that they will have then.
+
+    Raises:
+        PlaceError: it is no place in any form.
+        SourceDivergedError: it is a place of a log that was replaced since.
+        SourceError: it is no place of this log.
+    """
+    if checkpoint is None:
+        return named(flow, services, source, place)
+    standing = checkpoint.offset
+    if isinstance(source, ReplaceableSource) and source.log_replaced(standing) is not None:
+        return _on_new_log(flow, services, source, checkpoint, place)
+    given = _of_a_server(flow, place)
+    if given is not None and is_of_former_log(given, standing):
+        raise of_former_log(f"flow {flow.name}: the place {given}", standing)
+    found = named(flow, services, source, place)
+    if isinstance(found, KafkaOffsets) and isinstance(standing, KafkaOffsets):
+        return found.of_generations(standing)
+    if isinstance(found, BinlogOffset) and isinstance(standing, BinlogOffset):
+        return found.counted_as(standing)
+    return found
+
+
 def _start(flow: Flow, services: Services, place: str) -> Offset:
     """Resolve what the flow's source understands as `start`."""
     spec = flow.to_json()

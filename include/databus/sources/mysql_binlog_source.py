@@ -323,7 +323,7 @@ class MysqlBinlogSource:
         offset = self._server.binlog(after)
         if offset.server != self._server.identity:
             return True
-        changes = changes_of(self._server, self._dumps.address)
+        changes = changes_of(self._server, self._dumps.address, offset.generation)
         return changes.since(offset, self._capture, self._server, self._dumps.open)
 
     def rest(self) -> None:

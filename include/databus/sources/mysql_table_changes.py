@@ -15,10 +15,11 @@ from databus.binlog.kernels.walk import R_SLOT, R_TRANSACTION
 from databus.binlog.log_walk import FileStart, LogWalk
 from databus.binlog.statement_scope import as_logged
 from databus.binlog.walk import Walk
-from databus.core.errors import DecodeError, OffsetInvalidError, OffsetPurgedError
+from databus.core.errors import DecodeError, OffsetInvalidError, OffsetPurgedError, SourceDivergedError
 from databus.core.offsets import BinlogOffset
 from databus.sources.mysql_positions import request_after
 from databus.sources.mysql_server import MysqlServer
+from databus.sources.replaced_log import check_created
 
 OpenDump = Callable[[DumpRequest], Dump]
 Place = tuple[int, int]
@@ -30,6 +31,9 @@ _NO_TABLES = TableCapture(("re:(?!)",))
 
 class TableChanges:
     """Follows one server's log, without its rows, from where the first flow stands that asks; safe to share by threads.
+
+    A log that was replaced under the same names (RESET MASTER) begins its numbers anew: what is known is forgotten
+    where a place or the log itself says that a file was begun at another time than it was known to be.
 
     Args:
         identity: of the server; when it changes, the log is another one and all is forgotten.
@@ -43,6 +47,7 @@ class TableChanges:
         self._at: BinlogOffset | None = None
         self._last: dict[tuple[str, str], Place] = {}
         self._any: Place = (0, 0)
+        self._begun: dict[int, int] = {}
 
     def since(self, after: BinlogOffset, capture: TableCapture, server: MysqlServer, open_dump: OpenDump) -> bool:
         """Tell whether a captured table was changed behind a place; True where it cannot be told.
@@ -64,18 +69,32 @@ class TableChanges:
             )
 
         with self._lock:
-            if self._at is None:
+            if self._at is None or self._may_be_of_another_log(after):
                 self._at, self._begin, self._any, self._last, self._read_at = after, place, (0, 0), {}, 0.0
+                self._begun = {after.file_number: after.created_s} if after.created_s else {}
             if found():
                 return True
             if time.monotonic() - self._read_at < _READ_EVERY_S:
                 return False
             try:
                 self._read_on(self._at, server, open_dump, found)
-            except (DecodeError, OffsetInvalidError, OffsetPurgedError):
+            except (DecodeError, OffsetInvalidError, OffsetPurgedError, SourceDivergedError):
                 self._at = None  # the flow's own run says what is wrong
                 return True
             return found()
+
+    def _may_be_of_another_log(self, after: BinlogOffset) -> bool:
+        """Tell whether the file of a place was begun at another time, or files of higher numbers before it.
+
+        Where nothing is known of when files were begun, a place that says it may be of another log.
+        """
+        number, created_s = after.file_number, after.created_s
+        if not created_s:
+            return False
+        if known := self._begun.get(number):
+            return known != created_s
+        begun = [(other, at) for other, at in self._begun.items() if at]
+        return not begun or any(at < created_s if other > number else at > created_s for other, at in begun)
 
     def _read_on(
         self, start: BinlogOffset, server: MysqlServer, open_dump: OpenDump, enough: Callable[[], bool]
@@ -87,8 +106,12 @@ class TableChanges:
                 for batch in dump.batches():
                     for piece in walk.walk(batch):
                         if isinstance(piece, FileStart):
+                            check_created(server.place, start, (piece.name, piece.created_s), "")
                             walk.file = piece.name
-                    self._any, self._at = max(self._any, walk.any), walk.reached(start)
+                            self._begun[BinlogOffset(piece.name, 4).file_number] = piece.created_s
+                    reached = walk.reached(start)
+                    self._any = max(self._any, walk.any)
+                    self._at = replace(reached, created_s=self._begun.get(reached.file_number, 0))
                     if enough():
                         return
         self._read_at = time.monotonic()
@@ -139,16 +162,22 @@ class _TableWalk(LogWalk):
             self._reached = (number, 4)
 
 
-_shared: dict[str, TableChanges] = {}
+_shared: dict[tuple[str, int], TableChanges] = {}
 _sharing = threading.Lock()
 
 
-def changes_of(server: MysqlServer, address: str) -> TableChanges:
-    """Return what this process knows of a server's tables."""
+def changes_of(server: MysqlServer, address: str, generation: int = 0) -> TableChanges:
+    """Return what this process knows of a server's tables.
+
+    Args:
+        server: the server.
+        address: where it is.
+        generation: how often the log was replaced under the flow that asks; what it learned before is of another log.
+    """
     with _sharing:
-        known = _shared.get(address)
+        known = _shared.get((address, generation))
         if known is None or known.identity != server.identity:
-            known = _shared[address] = TableChanges(server.identity)
+            known = _shared[address, generation] = TableChanges(server.identity)
         return known
 
 

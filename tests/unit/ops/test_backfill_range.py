@@ -11,6 +11,7 @@ from databus import Flow, MysqlBinlog, Noop
 from databus.core.backfill import Boundary, LogMoment
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.replaced_logs import is_of_former_log
 from databus.ops.backfill_range import Places
 
 U = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -40,7 +41,7 @@ class Source:
 
 
 class Services:
-    """Keeps boundaries as ZooKeeper does: what was fixed first stands."""
+    """Keeps boundaries as ZooKeeper does: what was fixed first in the log that is there stands."""
 
     def __init__(self, *fixed: Boundary) -> None:
         self.fixed = {boundary.at: boundary for boundary in fixed}
@@ -50,7 +51,10 @@ class Services:
         return minute(600)
 
     def fix(self, _flow: str, _lease: Any, boundary: Boundary) -> Boundary:
-        return self.fixed.setdefault(boundary.at, boundary)
+        kept = self.fixed.get(boundary.at)
+        if kept is None or is_of_former_log(kept.offset, boundary.offset):
+            self.fixed[boundary.at] = boundary
+        return self.fixed[boundary.at]
 
 
 def resolved(*fixed: Boundary, lease: bool) -> tuple[OffsetRange, dict[datetime, Boundary]]:
@@ -75,8 +79,11 @@ def resolved(*fixed: Boundary, lease: bool) -> tuple[OffsetRange, dict[datetime,
     ],
 )
 def test_boundaries_of_the_former_log_are_neither_taken_nor_compared_with(fixed: tuple[int, ...], lease: bool) -> None:
-    found, _ = resolved(*(Boundary(minute(n), place(n, 0)) for n in fixed), lease=lease)
+    former = {minute(n): Boundary(minute(n), place(n, 0)) for n in fixed}
+    found, kept = resolved(*former.values(), lease=lease)
     assert (found.start, found.end) == (place(10, 1), place(20, 1))
+    anew = {minute(n): Boundary(minute(n), place(n, 1)) for n in (10, 20)} if lease else {}
+    assert kept == former | anew
 
 
 def test_boundaries_of_the_log_that_is_there_hold_as_ever() -> None:
@@ -84,4 +91,4 @@ def test_boundaries_of_the_log_that_is_there_hold_as_ever() -> None:
     fixed = Boundary(minute(10), place(11, 1)), Boundary(minute(15), place(25, 1))
     found, kept = resolved(former, *fixed, lease=True)
     assert (found.start, found.end) == (place(11, 1), place(25, 1))  # moments keep their order whatever clocks did
-    assert kept[minute(20)] == former
+    assert kept[minute(20)] == Boundary(minute(20), place(25, 1))

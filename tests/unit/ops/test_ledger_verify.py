@@ -1,33 +1,55 @@
-"""Rows counted as quarantined against those that are kept."""
+"""Which batches sinks made alone, for a ledger that is verified."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
+from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.ops.ledger_quarantine import OwnBatch
+from databus.ops.ledger_verify import _own
 
-from databus.core.counts import TableCounts
-from databus.ops.ledger_verify import _quarantine
+
+def _entry(number: int, batch: int, start: int, end: int, plan_hash: str = "p") -> Any:
+    return SimpleNamespace(
+        number=number,
+        action="commit",
+        batch=batch,
+        plan_hash=plan_hash,
+        previous=SequenceOffset(start),
+        offset=SequenceOffset(end),
+    )
 
 
-@pytest.mark.parametrize(
-    ("held", "checked", "problems"),
-    [
-        ({7: 1, 8: 2}, {7: 1}, ()),
-        ({8: 2}, {}, ("batch 7 counts 1 rows, 0 are kept",)),
-        ({12: 1, 8: 2}, {12: 1}, ()),  # 021bfd3 gave the row the number of a sink's batch that was behind
-        ({12: 1, 8: 2}, {}, ("batch 7 counts 1 rows, 0 are kept",)),  # a refusal of that sink itself
-        ({12: 1}, {12: 1}, ("batch 7 counts 1 rows, 0 are kept", "batch 8 counts 2 rows, 0 are kept")),
-    ],
-)
-def test_rows_that_are_counted_are_kept(
-    held: dict[int, int], checked: dict[int, int], problems: tuple[str, ...]
-) -> None:
-    spans = [
-        SimpleNamespace(batch=batch, partial=False, tables={"shop.orders": TableCounts(5, 0, rows, 5 - rows)})
-        for batch, rows in ((7, 1), (8, 2))
+def _report(batch: int, start: int, end: int, plan_hash: str = "p", **facts: Any) -> Any:
+    mine = {"mode": "live", "earlier_life": False, "receipts": {("second", 0): (1, {}, 0)}, **facts}
+    return SimpleNamespace(
+        batch=batch, plan_hash=plan_hash, start=SequenceOffset(start), end=SequenceOffset(end), **mine
+    )
+
+
+def _own_batch(batch: int, start: int, end: int) -> OwnBatch:
+    return OwnBatch(batch, SequenceOffset(start), SequenceOffset(end))
+
+
+def test_batches_of_sinks_alone_are_committed_or_in_flight_or_told_by_reports_of_what_was_trimmed() -> None:
+    """A batch of the flow, which a rewind took out of the ledger, is none of a sink's, whose entries may be gone."""
+    state: Any = SimpleNamespace(entries=[_entry(5, 5, 40, 60), _entry(6, 7, 60, 70)])
+    reports = [
+        _report(5, 40, 60),
+        _report(6, 40, 60),
+        _report(6, 40, 50, "of the first sink", receipts={("first", 0): (1, {}, 0)}),
+        _report(6, 40, 50, "replayed", mode="replay"),
+        _report(6, 40, 50, "earlier", earlier_life=True),
+        _report(12, 60, 65),
     ]
-    state: Any = SimpleNamespace(ledger=SimpleNamespace(spans=spans))
-    found = _quarantine(state, held, checked)
-    assert (found.looked_at, found.problems) == (("3 rows counted against those kept",), problems)
+    plan: Any = SimpleNamespace(batch=13, range=OffsetRange(SequenceOffset(65), SequenceOffset(80)))
+    alone = {"first": [], "second": [_entry(1001, 12, 60, 65)]}
+    found = _own(state, reports, [None, plan], alone)
+    assert sorted(found, key=lambda one: one.batch) == [
+        _own_batch(6, 40, 60),
+        _own_batch(12, 60, 65),
+        _own_batch(13, 65, 80),
+    ]
+    untrimmed = {"first": [], "second": [_entry(1, 12, 60, 65)]}
+    assert _own(state, reports, [None, None], untrimmed) == [_own_batch(12, 60, 65)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -9,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from databus import Flow, MysqlBinlog, Noop
 from databus.checkpoints.adoption import check_adoption
 from databus.checkpoints.amended import check_amendment
 from databus.core.amendments import Amendment
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, ConfigError, OffsetPurgedError, SourceDivergedError
-from databus.core.offsets import BinlogOffset, OffsetRange, Ordering, SequenceOffset
+from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering, SequenceOffset
 from databus.ops import targets
 from databus.ops.moves import look, passed_over
 from databus.ops.targets import Target, batches_back, resolve
@@ -213,3 +215,51 @@ class TestReplacedLog:
         for target in (Target(entry=1), Target(batches=1)):
             with pytest.raises(SourceDivergedError, match="of a log that was replaced since"):
                 self.resolve(ReplacedLog(replaces=False), target, *entries)
+
+
+class TestLookedAt:
+    """A place that a look begins at is counted as the flow counts it."""
+
+    standing = BinlogOffset("bin.000001", 900, server=U, timeline=2, generation=1)
+    there = BinlogOffset("bin.000001", 4, server=U)
+
+    def looked(
+        self, monkeypatch: pytest.MonkeyPatch, place: str, standing: Offset | None, found: Offset, *, replaced: bool
+    ) -> Offset:
+        monkeypatch.setattr(targets, "named", lambda *_: found)
+        flow = Flow(name="f", source=MysqlBinlog(conn_id="m", tables=("shop.*",)), sinks=(Noop(),))
+        why = SourceDivergedError("replaced") if replaced else None
+        source: Any = SimpleNamespace(log_replaced=lambda _: why, forget_former_log=lambda _: None)
+        stands = Checkpoint(standing, 4, Epoch(1), "run", "", {}, None, NOON) if standing else None
+        services: Any = None
+        return targets.looked(flow, services, source, stands, place)
+
+    @pytest.mark.parametrize(
+        ("standing", "replaced", "timeline", "generation"),
+        [
+            (None, False, 0, 0),
+            (standing, False, 2, 1),
+            (standing, True, 3, 2),  # as it will be counted once the flow goes on there
+            (replace(standing, server="former"), False, 2, 1),  # a failover that no batch has taken up
+        ],
+    )
+    def test_as_the_flow_counts(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        standing: BinlogOffset | None,
+        replaced: bool,
+        timeline: int,
+        generation: int,
+    ) -> None:
+        found = self.looked(monkeypatch, "earliest", standing, self.there, replaced=replaced)
+        assert found == replace(self.there, timeline=timeline, generation=generation)
+
+    def test_a_place_of_the_former_log_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = json.dumps(replace(self.there, pos=500).to_json())
+        with pytest.raises(SourceDivergedError, match="of a log that was replaced since"):
+            self.looked(monkeypatch, text, self.standing, self.there, replaced=False)
+
+    def test_topics_that_were_made_anew_count_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        standing = KafkaOffsets({"orders": {0: 9}}, generations={"orders": {0: 2}})
+        found = self.looked(monkeypatch, "earliest", standing, KafkaOffsets({"orders": {0: 3}}), replaced=False)
+        assert found == KafkaOffsets({"orders": {0: 3}}, generations={"orders": {0: 2}})

@@ -27,14 +27,37 @@ def outputs_of(flow: Flow, sink: SinkSpec, tables: Sequence[TableSchema]) -> tup
     return tuple((table, route) for table, route in routed if takes(sink, route))
 
 
-def prepare(sink: Sink, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]], known: KnownOutputs) -> SinkPlan:
+def outputs_named(flow: Flow, spec: SinkSpec, sink: Sink, plan: SourcePlan) -> tuple[tuple[TableSchema, str], ...]:
+    """Return (table, route) of every statement that a sink takes; a table without columns, its name "" for none."""
+    if not plan.named:
+        return ()
+    accepted = sink.accepts()
+    return outputs_of(flow, spec, tuple(dict.fromkeys(table for op, table in plan.named if op in accepted)))
+
+
+def prepare(
+    sink: Sink,
+    plan: SourcePlan,
+    outputs: Sequence[tuple[TableSchema, str]],
+    known: KnownOutputs,
+    named: Sequence[tuple[TableSchema, str]] = (),
+) -> SinkPlan:
     """Return what a sink pins for outputs; one whose outputs have ids compares them with what is known.
+
+    Args:
+        sink: the sink.
+        plan: the source's range.
+        outputs: (table, route) of each table whose rows it takes.
+        known: what is known of its outputs.
+        named: see `outputs_named`; only a sink whose outputs have ids makes them before it writes.
 
     Raises:
         SinkOutputChangedError: an output that was written to was deleted.
         SinkError: the sink cannot be used.
     """
-    return sink.prepare_known(plan, outputs, known) if isinstance(sink, PinningSink) else sink.prepare(plan, outputs)
+    if isinstance(sink, PinningSink):
+        return sink.prepare_known(plan, (*outputs, *named), known)
+    return sink.prepare(plan, outputs)
 
 
 def takes(sink: SinkSpec, route: str) -> bool:

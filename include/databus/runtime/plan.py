@@ -23,7 +23,7 @@ from databus.runtime.forgotten import recall_piece
 from databus.runtime.outage import naming
 from databus.runtime.pace import Pace
 from databus.runtime.purged import note_passed
-from databus.runtime.routing import outputs_named, outputs_of, prepare
+from databus.runtime.routing import outputs_named, outputs_of, prepare, require_unreserved
 from databus.runtime.written_tables import written_tables
 from databus.runtime.zookeeper_loss import marked_sinks
 
@@ -160,6 +160,9 @@ def _new_plan(
     checkpoint, marks = standing
     sinks: dict[str, SinkPlan] = {}
     tables = written_tables(session.flow, proposed.tables)
+    for name in session.sinks:
+        with naming(name):
+            require_unreserved(session.flow, session.sink_spec(name), tables)
     for name, sink in session.sinks.items():
         outputs = outputs_of(session.flow, session.sink_spec(name), tables)
         with naming(name):

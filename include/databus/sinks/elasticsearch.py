@@ -121,6 +121,15 @@ class Elasticsearch(SinkSpec):
             raise ValueError(f"an index template knows {known}, not {{{unknown[0]}}}")
         return value
 
+    def reserved_columns(self) -> frozenset[str]:
+        """Return the fields of documents and mappings that are no columns."""
+        from databus.sinks.elasticsearch_document import DELETED_FIELD
+        from databus.sinks.elasticsearch_index_tables import EMPTIED, WRITERS
+        from databus.sinks.envelope import FLAGS_FIELD
+
+        soft = {DELETED_FIELD} if self.soft_deletes else set()
+        return frozenset({FLAGS_FIELD, *soft, *((WRITERS, EMPTIED) if self.ids is not None else ())})
+
     def may_stop(self, pinned: SinkPlan) -> bool:
         """Tell whether a row that the server refuses stops a batch."""
         return self.on_reject == "fail" or (self.on_reject is None and bool(pinned.first))

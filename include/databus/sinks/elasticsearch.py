@@ -48,7 +48,8 @@ class Elasticsearch(SinkSpec):
             replay that comes later than this could bring a deleted document back; see `soft_deletes`.
         soft_deletes: keep a deleted row as a document {key…, "__deleted": true}, whose version never expires.
         ids: "key" makes `_id` from the key alone, "table_key" puts `database.table` before it, for indices that several
-            tables share. Unset is "key", and two tables that meet in one index are refused rather than overwritten.
+            tables share; it refuses a table with a colon in its name. Unset is "key", and two tables that meet in one
+            index are refused rather than overwritten.
         partial: what to do with an insert or update that lacks columns, because its client logs with another
             binlog_row_image than FULL: "quarantine" holds it back with the columns' names, and its document stays as it
             is until the next whole row of its key; "fail" stops the flow. A document is never written without them. Of

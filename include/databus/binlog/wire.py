@@ -56,6 +56,9 @@ _DUMP_REFUSED = 1236
 _ID_TAKEN = 4052  # MariaDB, ER_SLAVE_SAME_ID
 _PURGED_WORDS = ("purged", "could not find first log file name", "could not find gtid state", "could not open log file")
 _LOGIN_REFUSED = 1045
+_TYPES = ("", "mysql", "mariadb")
+"""Types of connections of which an error does not tell the type."""
+
 _SECURE_TRANSPORT_REQUIRED = 3159
 
 
@@ -161,6 +164,9 @@ class ServerConnection:
                 code=fault.code,
             )
         found = self._translated(error)
+        if connection.conn_type not in _TYPES:
+            found.message += f"; the connection is of type {connection.conn_type!r}, the source needs 'mysql'"
+            found.hint = f"Name another conn_id in the flow, or correct the connection's type. {found.hint}".strip()
         if code == _LOGIN_REFUSED and context is None:
             found.hint += " The account, or the server, may also demand TLS: set ssl_ca in the connection's extra."
         return found

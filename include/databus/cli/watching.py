@@ -25,7 +25,7 @@ def lag(
     flows: Flows = None,
     watch: Annotated[float | None, typer.Option("--watch", help="Repeat every so many seconds.", min=0.2)] = None,
     fail_over: Annotated[
-        float | None, typer.Option("--fail-over", help="Exit with 6 when a flow is more seconds behind.")
+        float | None, typer.Option("--fail-over", help="Exit with 6 when a flow is more seconds behind.", min=0)
     ] = None,
     dags: Dags = None,
     output: Output = Format.TABLE,

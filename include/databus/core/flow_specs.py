@@ -255,6 +255,10 @@ class SinkSpec(Spec):
         """Connect. Heavy imports happen here, not at construction."""
         raise NotImplementedError
 
+    def reserved_columns(self) -> frozenset[str]:
+        """Return names of members that the sink adds to a row's columns, so that no column may have them."""
+        return frozenset()
+
     def may_stop(self, pinned: SinkPlan) -> bool:  # noqa: ARG002 - most kinds refuse no row
         """Tell whether a row that the sink refuses stops a batch, rather than being held back."""
         return False

@@ -45,6 +45,8 @@ class SourcePlan:
         watermark: running maximum of commit time at the end of the range, None when unknown.
         more: whether the log goes on past the end of this range already.
         statements: transactions that truncate or redefine captured tables.
+        named: (op, table) of these statements as they are delivered, each pair once: op "t" or "m", and a table without
+            columns, whose name is "" where the statement is on a database or on several tables.
         bound: whether `rows` is an upper bound only: the offsets of a Kafka log have holes that no request tells of
             (control records, aborted transactions, compaction).
         unlogged: statements in the range that change rows without row events.
@@ -64,6 +66,7 @@ class SourcePlan:
     passed: str = ""
     unlogged: tuple[UnloggedChange, ...] = ()
     lost: LostRange | None = None
+    named: tuple[tuple[str, TableSchema], ...] = ()
 
     @property
     def passes_over(self) -> LostRange | None:

@@ -426,6 +426,14 @@ class PinningSink(Sink, Protocol):
         """
         ...
 
+    def make_unplanned(self, plan: Plan, outputs: Sequence[tuple[TableSchema, str]], known: KnownOutputs) -> None:
+        """Make those outputs of (table, route) pairs that a plan in flight needs and does not name.
+
+        Raises:
+            SinkOutputChangedError: a known one was deleted; nothing was made.
+        """
+        ...
+
     def changed(self, known: Mapping[str, str]) -> Sequence[ChangedOutput]:
         """Return which outputs (output → id) are gone or are others now; changes nothing."""
         ...

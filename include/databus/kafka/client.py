@@ -72,6 +72,9 @@ _SETTING = frozenset(
         KafkaError._INVALID_ARG,  # noqa: SLF001
     }
 )
+MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})  # noqa: SLF001
+"""What a record fails with whose topic, or partition of it, no broker knows."""
+
 _ACCESS_WORDS = ("incorrect security.protocol", "SSL routines")
 """In errors of transport: the broker closed a new connection since only one side speaks TLS, or sent a TLS alert."""
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})

@@ -36,7 +36,8 @@ from databus.rows.changes import Changes
 from databus.rows.fields import fields_of
 from databus.rows.selection import EVERY_TABLE, matches
 from databus.runtime.context import Services
-from databus.runtime.routing import route_of, takes
+from databus.runtime.routing import reserved_in, route_of, takes
+from databus.runtime.written_tables import written_tables
 from databus.transforms.rename import RenameColumns
 
 TABLE_MISSING, COLUMN_UNKNOWN, NO_KEY = "source_table_missing", "column_unknown", "sink_no_primary_key"
@@ -97,6 +98,7 @@ class _Comparison:
 
     def findings(self) -> Iterator[Finding]:
         found = [*self._missing(), *self._partly_shown(), *self._row_filters(), *self._columns(), *self._keys()]
+        found += self._reserved()
         yield from found
         if all(f.level is Level.OK for f in found):
             count = len(self._now.captured)
@@ -244,6 +246,14 @@ class _Comparison:
                     )
                     wanted = want("key", spec.sink_name)
                     yield self._of_table(table, f"sink {spec.sink_name}", message, hint, NO_KEY, wanted)
+
+    def _reserved(self) -> Iterator[Finding]:
+        """Name columns that sinks take for members of their own; the batch that comes to such a table is refused."""
+        level = Level.WARN if self._accepted else Level.ERROR
+        tables = written_tables(self._flow, self._told, compared=True)
+        for spec in self._flow.sinks:
+            for error in reserved_in(self._flow, spec, tables):
+                yield Finding.of(f"sink {spec.sink_name}", error, level)
 
     def _of_table(self, table: TableSchema, subject: str, message: str, hint: str, code: str, wanted: str) -> Finding:
         """Return a finding about one table; a warning where both the table and what is asked of it were found once."""

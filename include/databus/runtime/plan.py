@@ -15,7 +15,7 @@ from databus.core.marks import MarkedSink
 from databus.core.offset_ranges import later, overlap, unreached, with_lives_of
 from databus.core.offsets import OffsetRange
 from databus.core.plan import LostRange, Plan, SinkPlan, SourcePlan
-from databus.core.protocols import Sink
+from databus.core.protocols import PinningSink, Sink
 from databus.core.resuming import resumed
 from databus.runtime.closing import close_unwritten, open_again
 from databus.runtime.context import FlowSession
@@ -23,7 +23,7 @@ from databus.runtime.forgotten import recall_piece
 from databus.runtime.outage import naming
 from databus.runtime.pace import Pace
 from databus.runtime.purged import note_passed
-from databus.runtime.routing import outputs_of, prepare
+from databus.runtime.routing import outputs_named, outputs_of, prepare, require_unreserved
 from databus.runtime.written_tables import written_tables
 from databus.runtime.zookeeper_loss import marked_sinks
 
@@ -73,7 +73,9 @@ def next_plan(
     if pending is not None and session.takes_up(pending):
         log.info("flow %s: batch %d %s found unfinished, taken up again", pending.flow, pending.batch, pending.range)
         open_again(session.sinks, pending, lease)
-        return PlannedBatch(pending, _resumed(session, lease, pending), checkpoint, attempt=2)
+        source = _resumed(session, lease, pending)
+        _make_unplanned(session, pending, source, checkpoint)
+        return PlannedBatch(pending, source, checkpoint, attempt=2)
     batch, marks = _next_number(session, checkpoint), dict(checkpoint.slots)
     after, ends = checkpoint.offset, [checkpoint.closed_until]
     if pending is not None:
@@ -121,6 +123,15 @@ def _resumed(session: FlowSession, lease: Lease, pending: Plan) -> SourcePlan:
     return found
 
 
+def _make_unplanned(session: FlowSession, pending: Plan, source: SourcePlan, checkpoint: Checkpoint) -> None:
+    """Make outputs of statements that a plan lacks since an older databus wrote it, and pinned those of rows alone."""
+    for name, sink in session.sinks.items():
+        named = outputs_named(session.flow, session.sink_spec(name), sink, source)
+        if named and isinstance(sink, PinningSink):
+            with naming(name):
+                sink.make_unplanned(pending, named, known_outputs(checkpoint, name, session.live_standing))
+
+
 def _half_written(session: FlowSession, pending: Plan) -> str:
     """Say what a skip means for a plan in flight; "" where no sink holds a part of it, or one does not answer."""
     sinks = {name: sink for name, sink in session.sinks.items() if name in pending.sinks}
@@ -149,10 +160,14 @@ def _new_plan(
     checkpoint, marks = standing
     sinks: dict[str, SinkPlan] = {}
     tables = written_tables(session.flow, proposed.tables)
+    for name in session.sinks:
+        with naming(name):
+            require_unreserved(session.flow, session.sink_spec(name), tables)
     for name, sink in session.sinks.items():
         outputs = outputs_of(session.flow, session.sink_spec(name), tables)
         with naming(name):
-            pinned = prepare(sink, proposed, outputs, known_outputs(checkpoint, name, session.live_standing))
+            named = outputs_named(session.flow, session.sink_spec(name), sink, proposed)
+            pinned = prepare(sink, proposed, outputs, known_outputs(checkpoint, name, session.live_standing), named)
         before = given_up.sinks.get(name) if given_up is not None else None
         pinned = pinned.also_first(before, checkpoint.first.get(name, ()))
         sinks[name] = pinned.following(marks.get(name, ()), batch - 1)

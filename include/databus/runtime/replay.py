@@ -20,7 +20,7 @@ from databus.runtime import check, counts
 from databus.runtime.context import FlowSession
 from databus.runtime.dispatch import dispatch, quarantined_rows, taken_by
 from databus.runtime.read import read
-from databus.runtime.routing import outputs_of, prepare
+from databus.runtime.routing import outputs_of, prepare, require_unreserved
 from databus.runtime.spark_errors import engine_errors
 from databus.runtime.transform import transform
 from databus.runtime.written_tables import written_tables
@@ -95,6 +95,7 @@ def pinned_sinks(session: FlowSession, source: SourcePlan, marks: Mapping[str, S
     standing = session.store.load(session.flow.name)
     tables = written_tables(session.flow, source.tables)
     for spec in session.flow.sinks:
+        require_unreserved(session.flow, spec, tables)
         outputs = outputs_of(session.flow, spec, tables)
         made = prepare(session.sinks[spec.sink_name], source, outputs, known_outputs(standing, spec.sink_name))
         known = tuple(marks.get(spec.sink_name, ()))

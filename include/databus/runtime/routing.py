@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
+from databus.core.errors import SinkSettingError
 from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
 from databus.core.known_outputs import KnownOutputs
@@ -27,14 +28,69 @@ def outputs_of(flow: Flow, sink: SinkSpec, tables: Sequence[TableSchema]) -> tup
     return tuple((table, route) for table, route in routed if takes(sink, route))
 
 
-def prepare(sink: Sink, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]], known: KnownOutputs) -> SinkPlan:
+def outputs_named(flow: Flow, spec: SinkSpec, sink: Sink, plan: SourcePlan) -> tuple[tuple[TableSchema, str], ...]:
+    """Return (table, route) of every statement that a sink takes; a table without columns, its name "" for none."""
+    if not plan.named:
+        return ()
+    accepted = sink.accepts()
+    return outputs_of(flow, spec, tuple(dict.fromkeys(table for op, table in plan.named if op in accepted)))
+
+
+def reserved_in(flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema]) -> Iterator[SinkSettingError]:
+    """Yield, for each table that has them, the error of columns whose names a sink gives members of its own.
+
+    Args:
+        flow: the flow.
+        spec: the sink.
+        tables: as the flow's transforms leave them.
+    """
+    reserved = spec.reserved_columns()
+    for table, _ in outputs_of(flow, spec, tables):
+        names = sorted(reserved.intersection(column.name for column in table.columns))
+        if names:
+            what = "column" if len(names) == 1 else "columns"
+            yield SinkSettingError(
+                f"table {table.full_name} has the {what} {', '.join(names)}, and sink {spec.sink_name} gives that name "
+                "to a member of its own: a record would have it twice, or mean something else",
+                hint=f"Put RenameColumns or DropColumns for {', '.join(names)} of {table.full_name} into the flow's "
+                'transforms; a Kafka sink can have envelope="debezium" instead.',
+                code="sink_reserved_column",
+            )
+
+
+def require_unreserved(flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema]) -> None:
+    """Refuse columns whose names a sink gives members of its own.
+
+    Raises:
+        SinkSettingError: names the table and the columns.
+    """
+    for error in reserved_in(flow, spec, tables):
+        raise error
+
+
+def prepare(
+    sink: Sink,
+    plan: SourcePlan,
+    outputs: Sequence[tuple[TableSchema, str]],
+    known: KnownOutputs,
+    named: Sequence[tuple[TableSchema, str]] = (),
+) -> SinkPlan:
     """Return what a sink pins for outputs; one whose outputs have ids compares them with what is known.
+
+    Args:
+        sink: the sink.
+        plan: the source's range.
+        outputs: (table, route) of each table whose rows it takes.
+        known: what is known of its outputs.
+        named: see `outputs_named`; only a sink whose outputs have ids makes them before it writes.
 
     Raises:
         SinkOutputChangedError: an output that was written to was deleted.
         SinkError: the sink cannot be used.
     """
-    return sink.prepare_known(plan, outputs, known) if isinstance(sink, PinningSink) else sink.prepare(plan, outputs)
+    if isinstance(sink, PinningSink):
+        return sink.prepare_known(plan, (*outputs, *named), known)
+    return sink.prepare(plan, outputs)
 
 
 def takes(sink: SinkSpec, route: str) -> bool:

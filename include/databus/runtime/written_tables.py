@@ -14,7 +14,7 @@ from databus.rows.fields import fields_of
 log = logging.getLogger(__name__)
 
 
-def written_tables(flow: Flow, tables: Sequence[TableSchema]) -> tuple[TableSchema, ...]:
+def written_tables(flow: Flow, tables: Sequence[TableSchema], *, compared: bool = False) -> tuple[TableSchema, ...]:
     """Return the tables as the transforms leave them; without columns where a transform does not tell.
 
     The primary key stays the source's: it is that of the record.
@@ -22,10 +22,11 @@ def written_tables(flow: Flow, tables: Sequence[TableSchema]) -> tuple[TableSche
     Args:
         flow: the flow.
         tables: as the source reads them.
+        compared: whether a comparison tells of columns that are missing, so that nothing is logged of them.
     """
     if not flow.transforms:
         return tuple(tables)
-    changes = Changes(None, tuple(tables), {table.schema_id: fields_of(table) for table in tables})
+    changes = Changes(None, tuple(tables), {table.schema_id: fields_of(table) for table in tables}, compared=compared)
     try:
         for spec in flow.transforms:
             changes = spec.columns_after(changes)  # type: ignore[assignment] # the only implementation

@@ -48,7 +48,8 @@ class Elasticsearch(SinkSpec):
             replay that comes later than this could bring a deleted document back; see `soft_deletes`.
         soft_deletes: keep a deleted row as a document {key…, "__deleted": true}, whose version never expires.
         ids: "key" makes `_id` from the key alone, "table_key" puts `database.table` before it, for indices that several
-            tables share. Unset is "key", and two tables that meet in one index are refused rather than overwritten.
+            tables share; it refuses a table with a colon in its name. Unset is "key", and two tables that meet in one
+            index are refused rather than overwritten.
         partial: what to do with an insert or update that lacks columns, because its client logs with another
             binlog_row_image than FULL: "quarantine" holds it back with the columns' names, and its document stays as it
             is until the next whole row of its key; "fail" stops the flow. A document is never written without them. Of
@@ -120,6 +121,15 @@ class Elasticsearch(SinkSpec):
             known = ", ".join("{" + name + "}" for name in sorted(INDEX_PLACEHOLDERS))
             raise ValueError(f"an index template knows {known}, not {{{unknown[0]}}}")
         return value
+
+    def reserved_columns(self) -> frozenset[str]:
+        """Return the fields of documents and mappings that are no columns."""
+        from databus.sinks.elasticsearch_document import DELETED_FIELD
+        from databus.sinks.elasticsearch_index_tables import EMPTIED, WRITERS
+        from databus.sinks.envelope import FLAGS_FIELD
+
+        soft = {DELETED_FIELD} if self.soft_deletes else set()
+        return frozenset({FLAGS_FIELD, *soft, *((WRITERS, EMPTIED) if self.ids is not None else ())})
 
     def may_stop(self, pinned: SinkPlan) -> bool:
         """Tell whether a row that the server refuses stops a batch."""

@@ -87,6 +87,18 @@ def untold(emptied: Emptied, place: str) -> SinkSettingError:
     )
 
 
+def ids_meet(sink: str, table: str) -> SinkSettingError:
+    """Return the error for a table whose documents another table's may be taken for."""
+    shorter = table[: table.index(":", table.index("."))]
+    return SinkSettingError(
+        f'sink {sink!r}: table {table} has a colon in its name, and with ids="table_key" its documents can have the '
+        f"ids of documents of {shorter}",
+        hint="Rename the table; or leave it out of the source (exclude_tables) or of this sink's routes, and give it a "
+        'sink with an index of its own and ids="key".',
+        code="sink_ids_meet",
+    )
+
+
 @dataclass(frozen=True)
 class Clearing:
     """Takes documents away that are older than a statement; idempotent, and harmless when it comes late.

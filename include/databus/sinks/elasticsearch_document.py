@@ -62,6 +62,16 @@ def document_id(key: str, table: str = "") -> str:
     return text if 0 < len(raw) <= MAX_ID_BYTES else hashlib.sha256(raw).hexdigest()
 
 
+def ids_may_meet(table: str) -> bool:
+    """Tell whether another table's name with a colon behind it may begin a table's name, `database.table`.
+
+    A row of `shop.t` with the key "x:1" has the `_id` of a row of `shop.t:x` with the key "1", the tables' names before
+    the keys: which table a document is of cannot be told then.
+    """
+    _, dot, rest = table.partition(".")
+    return bool(dot) and ":" in rest
+
+
 @dataclass(slots=True)
 class RowWrite:
     """The write of one row: an item of a bulk request, and what is needed to report it.

@@ -17,8 +17,9 @@ from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder
 from databus.core.tables import TableSchema
 from databus.sinks.elasticsearch import Elasticsearch
-from databus.sinks.elasticsearch_clearing import lists_tables
+from databus.sinks.elasticsearch_clearing import ids_meet, lists_tables
 from databus.sinks.elasticsearch_client import connect, silent_refusal, where
+from databus.sinks.elasticsearch_document import ids_may_meet
 from databus.sinks.elasticsearch_evidence import evidence
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_mapping import fields_of
@@ -76,7 +77,7 @@ class ElasticsearchSink:
             outputs: (table, route) pairs that this sink takes.
 
         Raises:
-            SinkSettingError: a table has no primary key, or an index cannot be made.
+            SinkSettingError: a table has no primary key, its ids may meet another table's, or an index cannot be made.
             SinkUnavailableError: no answer.
             SinkAccessError: rights are missing.
         """
@@ -96,6 +97,8 @@ class ElasticsearchSink:
         for table, route in outputs:
             if not table.primary_key:
                 raise no_primary_key(spec.sink_name, table.full_name)
+            if spec.ids == "table_key" and ids_may_meet(table.full_name):
+                raise ids_meet(spec.sink_name, table.full_name)
             index = index_name(spec.index, flow=self._flow, database=table.database, table=table.table, route=route)
             targets.setdefault(index, []).append(table)
         for index, tables in targets.items():

@@ -20,9 +20,9 @@ from databus.core.offsets import Offset
 from databus.core.receipts import WriteReceipt
 from databus.sinks.elasticsearch import Elasticsearch
 from databus.sinks.elasticsearch_bulk import Bulk, ItemResult, Outcome
-from databus.sinks.elasticsearch_clearing import Clearing, Emptied, empties, refused, tells_tables, untold
+from databus.sinks.elasticsearch_clearing import Clearing, Emptied, empties, ids_meet, refused, tells_tables, untold
 from databus.sinks.elasticsearch_client import connect, where
-from databus.sinks.elasticsearch_document import RowWrite, document_id, key_names, tombstone
+from databus.sinks.elasticsearch_document import RowWrite, document_id, ids_may_meet, key_names, tombstone
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_partial import NewerDocuments, cut
 from databus.sinks.elasticsearch_refusals import Stopping
@@ -179,6 +179,8 @@ class ElasticsearchWriter:
             raise refused(emptied, place)
         if not tells_tables(spec.index, spec.ids):
             raise untold(emptied, place)
+        if spec.ids == "table_key" and ids_may_meet(emptied.table):
+            raise ids_meet(spec.sink_name, emptied.table)
         if self.slots > 1:
             raise SinkError(f"{place}: {emptied}, and the batch has {self.slots} writers, which nothing orders")
         return emptied

@@ -26,6 +26,9 @@ ENVELOPES = ("debezium", "row")
 FLAGS_FIELD = "__flags"
 """Member of a plain row or document that lists the row's flags (`rows.flags`); absent without any."""
 
+ROW_FIELDS = ("__op", "__deleted", "__ts_ms", "__event_id", FLAGS_FIELD)
+"""Members of a plain row beside the row's columns."""
+
 
 def schema(envelope: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of an envelope's value."""

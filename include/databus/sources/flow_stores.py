@@ -52,10 +52,11 @@ class FlowStores:
         known = servers_with_segments(self._root, self._flow)
         return [self.segments(server) for server in known if server != self._server.identity]
 
-    def staged_by_flow(self, planned: OffsetRange, server: str) -> RangeIndex | None:
+    def staged_by_flow(self, planned: OffsetRange, server: str) -> tuple[SegmentStore, RangeIndex] | None:
         """Return what the flow beside which this one reads has staged of a range, None when it has not all."""
-        found = (SegmentStore(self._root, name, server).find(planned) for name in self._lenders)
-        return next((index for index in found if index is not None), None)
+        stores = (SegmentStore(self._root, name, server) for name in self._lenders)
+        found = ((store, store.find(planned)) for store in stores)
+        return next(((store, index) for store, index in found if index is not None), None)
 
     def copies(self) -> Iterator[tuple[SegmentStore, bool]]:
         """Yield the stores that may keep a prepared transaction, and whether one is of a former server."""

@@ -165,7 +165,7 @@ class MysqlBinlogSource:
         if index is None:
             raise OffsetInvalidError(f"{self._server.place}: nothing lies in {wanted}")
         self._filters.check(index.tables)
-        return source_plan(index)
+        return self._described(index)
 
     def plan(self, after: Offset, limit: Batching) -> SourcePlan | None:
         """Dump the next range after `after` into segments.
@@ -217,7 +217,7 @@ class MysqlBinlogSource:
         if index is None:
             return None
         self._filters.check(index.tables)
-        return source_plan(index)
+        return self._described(index)
 
     def stream(self, *, on: bool, turns: Turns | None = None) -> None:
         """Keep the dump open from one range to the next while the flow stands at the head of the log."""
@@ -235,7 +235,9 @@ class MysqlBinlogSource:
         """
         end = self._server.binlog(planned.end)
         lent = self._stores.staged_by_flow(planned, end.server)
-        return source_plan(lent if lent and lent.capture == str(self._capture) else self._index(planned))
+        if lent and lent[1].capture == str(self._capture):
+            return source_plan(lent[1], lent[0], self._capture)
+        return self._described(self._index(planned))
 
     def splits(self, plan: SourcePlan, count: int) -> Sequence[SegmentSplit]:
         """Group the segments that hold anything for this flow into at most `count` splits of about equal size."""
@@ -362,6 +364,10 @@ class MysqlBinlogSource:
                 raise
             raise purged(self._server.place, offset, kept, self._context.flow) from None
         return None
+
+    def _described(self, index: RangeIndex) -> SourcePlan:
+        store = self._stores.segments(self._server.binlog(index.range.end).server)
+        return source_plan(index, store, self._capture)
 
     def _index(self, planned: OffsetRange) -> RangeIndex:
         start, end = self._server.binlog(planned.start), self._server.binlog(planned.end)

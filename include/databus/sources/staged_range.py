@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
+from databus.binlog.capture import TableCapture
+from databus.binlog.schema_history.definitions import PinnedDefinitions
+from databus.binlog.segment_store import SegmentStore, load_segment
 from databus.binlog.segments import RangeIndex, Segment
+from databus.binlog.statement_scope import subjects_of
+from databus.binlog.statements import StatementKind
+from databus.binlog.walker import Walker
+from databus.core.events import Op
 from databus.core.plan import SourcePlan
+from databus.core.tables import TableSchema
+
+_MOST_EXPANDED_BYTES = 64 << 20
+"""What compressed events may take when expanded, of those that are walked at once; a larger one stands alone."""
 
 
-def source_plan(index: RangeIndex) -> SourcePlan:
-    """Return the plan that reads exactly this range."""
+def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -> SourcePlan:
+    """Return the plan that reads exactly this range.
+
+    Args:
+        index: what is staged.
+        store: where it is staged.
+        capture: tables of the flow.
+
+    Raises:
+        SourceUnavailableError: a segment with statements cannot be read.
+    """
 
     def at(stamp_ms: int | None) -> datetime | None:
         return None if stamp_ms is None else datetime.fromtimestamp(stamp_ms / 1000, UTC)
@@ -18,9 +39,37 @@ def source_plan(index: RangeIndex) -> SourcePlan:
     statements = sum(len(segment.table_events) for segment in index.segments)
     first, newest = at(index.first_ts_ms), at(index.max_ts_ms)
     unlogged = tuple(change for segment in index.segments for change in segment.unlogged)
+    named = tuple(dict.fromkeys(_named(index, store, replace(capture, folds=index.folds)))) if statements else ()
     return SourcePlan(
-        index.range, index.tables, index.rows, index.bytes, first, newest, index.more, statements, unlogged=unlogged
+        index.range,
+        index.tables,
+        index.rows,
+        index.bytes,
+        first,
+        newest,
+        index.more,
+        statements,
+        unlogged=unlogged,
+        named=named,
     )
+
+
+def _named(index: RangeIndex, store: SegmentStore, capture: TableCapture) -> Iterator[tuple[str, TableSchema]]:
+    """Yield op and table of each statement, as a task reads them: the segments tell, whichever version staged them."""
+    for segment in index.segments:
+        if not segment.table_events:
+            continue
+        walker = Walker(segment.file, segment.start_pos, definitions=PinnedDefinitions(index.definitions))
+        data, at = load_segment(store.address(index, segment)), 0
+        while at < len(data):
+            walk = walker.walk(data[at:], _MOST_EXPANDED_BYTES)
+            for logged in walk.statements:
+                op = Op.TRUNCATE if logged.statement.kind is StatementKind.TRUNCATE else Op.DDL
+                for database, table in subjects_of(capture, logged):
+                    yield op.value, TableSchema(-1, database, table, ())
+            if not walk.consumed_bytes:
+                break  # reading the range says what is wrong with it
+            at += walk.consumed_bytes
 
 
 def shared_out(index: RangeIndex, count: int) -> Sequence[Sequence[Segment]]:

@@ -15,6 +15,7 @@ from databus.binlog.segment_store import SegmentStore, load_segment
 from databus.binlog.segments import RangeIndex
 from databus.binlog.table_batch import TableBatch
 from databus.core.offsets import BinlogOffset
+from databus.core.tables import TableSchema
 from databus.sources.staged_range import shared_out, source_plan
 from tests.unit.binlog.drawn_logs import COLUMNS, DrawnLog
 from tests.unit.binlog.log_encoder import Log
@@ -45,6 +46,7 @@ def delivered(store: SegmentStore, index: RangeIndex) -> list[str]:
     """Return the row changes and statements that the tasks of a range read, and check them with what was counted."""
     found: list[str] = []
     redefining: set[tuple[str, int]] = set()
+    named: list[tuple[str, TableSchema]] = []
     for segment in [s for group in shared_out(index, 3) for s in group]:
         rows = 0
         placed: list[tuple[int, int, str]] = []
@@ -59,9 +61,13 @@ def delivered(store: SegmentStore, index: RangeIndex) -> list[str]:
             else:
                 placed.append((item.transaction, item.ordinal, item.statement))
                 redefining.add((segment.name, item.transaction))
+                named.append((item.op, TableSchema(-1, item.database, item.table, ())))
         assert rows == sum(segment.rows.values())
         found += [text for _, _, text in sorted(placed)]
-    assert len(redefining) == source_plan(index).statements
+    plan = source_plan(index, store, CAPTURE)
+    assert len(redefining) == plan.statements
+    assert sorted(set(named), key=str) == sorted(plan.named, key=str)
+    assert len(set(named)) == len(plan.named)
     return found
 
 
@@ -72,7 +78,7 @@ def test_a_statement_inside_a_transaction_is_planned_wherever_the_receives_end(
 ) -> None:
     index, store = stage(tmp_path, batches(log_of_one(kind), step), RangeBounds())
     assert index is not None
-    plan = source_plan(index)
+    plan = source_plan(index, store, CAPTURE)
     assert (plan.statements, plan.rows, plan.empty) == (1, 2 * ("rows" in kind), False)
     assert delivered(store, index) == [
         SELECTED if "selected" in kind else REPLACED,
@@ -83,9 +89,10 @@ def test_a_statement_inside_a_transaction_is_planned_wherever_the_receives_end(
 def test_a_range_without_it_does_not_plan_the_statement_of_the_transaction_still_open(tmp_path: Path) -> None:
     log = Log().transaction(9, "t", COLUMNS, [[number(1)]])
     log.gtid().query(SELECTED)
-    index, _ = stage(tmp_path, batches(log, 1000), RangeBounds())
+    index, store = stage(tmp_path, batches(log, 1000), RangeBounds())
     assert index is not None
-    assert (source_plan(index).statements, source_plan(index).rows) == (0, 1)
+    plan = source_plan(index, store, CAPTURE)
+    assert (plan.statements, plan.named, plan.rows) == (0, (), 1)
 
 
 def told(index: RangeIndex | None, store: SegmentStore) -> object:
@@ -96,7 +103,7 @@ def told(index: RangeIndex | None, store: SegmentStore) -> object:
     assert [end for _, end in pieces[:-1]] == [start for start, _ in pieces[1:]]
     assert (pieces[0][0], pieces[-1][1]) == (Log().position, index.range.end.to_json()["pos"])
     committed = [s for s in index.segments if s.commits is not None]
-    return source_plan(index), index.tables, committed, delivered(store, index)
+    return source_plan(index, store, CAPTURE), index.tables, committed, delivered(store, index)
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -204,3 +204,10 @@ def test_reading_dag_files_shows_no_chatter_of_libraries(tmp_path: Path) -> None
     assert "chatty" in done.stdout
     assert "Skipping" not in done.stderr
     assert "this matters" in done.stderr
+
+
+def test_lag_refuses_a_negative_limit() -> None:
+    refused = CliRunner().invoke(app, ["lag", "--fail-over", "-1"])
+    assert refused.exit_code == 2
+    assert "--fail-over" in refused.output
+    assert "greater than or equal to 0" in refused.output

@@ -84,7 +84,9 @@ def test_a_range_that_the_flow_has_staged_is_described_to_a_look(tmp_path: Path)
     own.publish(own.stage(), RangeIndex(planned, "*", (), (), 7, more=False))
     found = FlowStores(SERVER, str(tmp_path), "orders", "orders.look_1").staged_by_flow(planned, HERE)
     assert found is not None
-    assert found.bytes == 7
+    store, index = found
+    assert index.bytes == 7
+    assert store.find(planned) == index
     assert FlowStores(SERVER, str(tmp_path), "orders").staged_by_flow(planned, HERE) is None
 
 

@@ -31,7 +31,7 @@ SETTINGS: Mapping[Profile, Mapping[str, Any]] = {
 class _Watched:
     """A producer of which every failed delivery is noted, also of records that report theirs elsewhere."""
 
-    def __init__(self, producer: Producer, failed: Callable[[Any], None]):
+    def __init__(self, producer: Producer, failed: Callable[[Any, Any], None]):
         self._producer, self._failed = producer, failed
         self.poll = producer.poll
         self.list_topics = producer.list_topics
@@ -44,7 +44,7 @@ class _Watched:
 
     def _both(self, report: Callable[..., None]) -> Callable[..., None]:
         def delivered(error: Any, message: Any) -> None:
-            self._failed(error)
+            self._failed(error, message)
             report(error, message)
 
         return delivered
@@ -56,12 +56,12 @@ class PlainSession:
     def __init__(self, settings: ProducerSettings, profile: Profile):
         self._settings = settings
         self._seen = LastError()
-        self._lost: list[Any] = []
+        self._lost: list[tuple[Any, str]] = []
         ours = {"queue.buffering.max.kbytes": 131_072, "compression.type": settings.compression, **SETTINGS[profile]}
         largest = {"message.max.bytes": settings.librdkafka()["message.max.bytes"]}
         chosen = merged(ours, settings.extra, largest)
         chosen["batch.size"] = min(int(chosen.get("batch.size", 1_000_000)), settings.batch_bytes)
-        chosen["on_delivery"] = lambda error, _message: self._failed(error)
+        chosen["on_delivery"] = self._failed
         self._producer = settings.client.producer(chosen, self._seen)
         self.producer = _Watched(self._producer, self._failed)
 
@@ -83,7 +83,8 @@ class PlainSession:
                 hint="Check that the brokers run; a retry writes the batch again.",
             )
         if self._lost:
-            raise sink_error(client, f"produce ({len(self._lost)} records refused)", self._lost[0], self._seen)
+            cause, topic = self._lost[0]
+            raise sink_error(client, f"produce to {topic} ({len(self._lost)} records refused)", cause, self._seen)
 
     def produce_failed(self, error: KafkaException) -> Exception:
         """Map what produce() or poll() raised."""
@@ -93,9 +94,9 @@ class PlainSession:
         """Drop what is not sent yet."""
         self._producer.purge()
 
-    def _failed(self, error: Any) -> None:
+    def _failed(self, error: Any, message: Any) -> None:
         if error is not None:
-            self._lost.append(error)
+            self._lost.append((error, message.topic()))
 
 
 @dataclass(frozen=True)

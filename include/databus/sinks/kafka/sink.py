@@ -78,7 +78,7 @@ class KafkaSink:
 
         Args:
             plan: unused, the outputs say it all.
-            outputs: (table, route) of each table whose rows this sink takes.
+            outputs: (table, route) of each table whose rows or statements this sink takes.
 
         Raises:
             SinkSettingError: a topic cannot be created.
@@ -106,6 +106,18 @@ class KafkaSink:
         if self.marked and partitions.pop(MARKER_TOPIC) < self.spec.slots:
             self.topics.grow(MARKER_TOPIC, self.spec.slots)
         return replace(self._pinned({**there, **partitions}, known), names=replaced(names))
+
+    def make_unplanned(self, plan: Plan, outputs: Sequence[tuple[TableSchema, str]], known: KnownOutputs) -> None:
+        """Make missing topics of statements, whose records have no key and need no partition count, beside a plan.
+
+        Raises:
+            SinkOutputChangedError: a known topic was deleted; nothing was made.
+            SinkSettingError: a topic cannot be created.
+        """
+        pinned = plan.sinks[self.spec.sink_name].partitions
+        names = [name for name in topics_of(self.spec.topic, outputs, plan.flow, known) if name not in pinned]
+        there = self._still_there(names, known)
+        self.topics.ensure([self.new_topic(name) for name in names if name not in there])
 
     def changed(self, known: Mapping[str, str]) -> Sequence[ChangedOutput]:
         """Return which topics (topic → id) are gone or are others now; changes nothing."""

@@ -34,7 +34,7 @@ class Kafka(SinkSpec):
         topic: topic name, or template with {route}, {database}, {table}, {flow}; a plain name sends every table to one
             topic. Characters that Kafka does not allow become "_".
         envelope: "debezium" (before, after, source, op, ts_ms, transaction) or "row" (the columns of the row plus __op,
-            __deleted, __ts_ms, __event_id).
+            __deleted, __ts_ms, __event_id, and __flags where it has flags; a column of such a name is refused).
         partitions: partitions of a topic that this sink creates; an existing topic keeps its own.
         replication_factor: of a topic that this sink creates; -1 is the broker's default.
         topic_config: settings of a topic that this sink creates, e.g. {"cleanup.policy": "compact"}.
@@ -106,6 +106,12 @@ class Kafka(SinkSpec):
         if self.profile != "exactly_once" and "chunk_rows" in self.model_fields_set:
             raise ValueError(f'chunk_rows cuts transactions, and profile="{self.profile}" has none')
         return self
+
+    def reserved_columns(self) -> frozenset[str]:
+        """Return the members of a plain row that are no columns."""
+        from databus.sinks.envelope import ROW_FIELDS
+
+        return frozenset(ROW_FIELDS) if self.envelope == "row" else frozenset()
 
     def may_stop(self, pinned: SinkPlan) -> bool:  # noqa: ARG002 - a topic's age changes nothing
         """Tell whether a record that is too large stops a batch."""

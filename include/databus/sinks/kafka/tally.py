@@ -41,6 +41,7 @@ class Tally:
         offsets_known: whether all offsets are known: a marker too small for those of earlier chunks leaves them out,
             and a record that the broker had already, sent again after a lost answer, may be acknowledged without one.
         vanished: rows that an earlier attempt saw and that this one's input lacks.
+        failed: "topic[partition]" → error (KafkaError) of a record that was not delivered.
     """
 
     sink: str
@@ -52,6 +53,7 @@ class Tally:
     outputs: dict[str, list[int]] = field(default_factory=dict)
     offsets_known: bool = True
     vanished: int = 0
+    failed: dict[str, Any] = field(default_factory=dict)
 
     def accept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Count a batch of encoded rows and return those that fit their topics."""
@@ -92,9 +94,10 @@ class Tally:
                     f"sink {self.sink}: topic {group['t']!r} is not in the plan",
                     hint="The topics of a batch are pinned by its plan; report this with the flow's transforms.",
                 )
-            facts = self.outputs.setdefault(f"{group['t']}[{group['p']}]", [-1, -1, 0])
+            output = f"{group['t']}[{group['p']}]"
+            facts = self.outputs.setdefault(output, [-1, -1, 0])
             facts[2] += group["i_count"] + (group["d_sum"] or 0)
-            callback = self.delivered(facts)
+            callback = self.delivered(output, facts)
             callbacks[group["i_min"]] = callbacks[group["i_max"]] = callback
         return callbacks
 
@@ -137,11 +140,12 @@ class Tally:
             vanished=self.vanished,
         )
 
-    def delivered(self, facts: list[int]) -> Callable[..., None]:
+    def delivered(self, output: str, facts: list[int]) -> Callable[..., None]:
         """Return a delivery callback that notes first and last offset in an output's facts."""
 
         def callback(error: Any, message: Any) -> None:
             if error is not None:
+                self.failed[output] = error
                 return
             offset = message.offset()
             if offset is None:
@@ -165,7 +169,7 @@ class Tally:
 
     def limit(self, topic: str) -> int:
         """Return the largest record a topic takes, in bytes."""
-        # A TRUNCATE may name a table that has no other row in the batch, so that its topic is not pinned.
+        # A transform of the user's own may route a row where its plan knows nothing of.
         return self.limits.get(topic, DEFAULT_MAX_MESSAGE_BYTES)
 
     def _reject(self, batch: pa.RecordBatch) -> None:

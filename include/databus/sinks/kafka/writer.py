@@ -24,6 +24,7 @@ from databus.core.offsets import KafkaOffsets
 from databus.core.plan import Plan
 from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.kafka.callbacks import fatal_error_raised
+from databus.kafka.client import MISSING, LastError, sink_error
 from databus.rows.columns import views
 from databus.sinks.kafka.grown_topics import GrownTopics
 from databus.sinks.kafka.kept_sessions import keep, kept, take
@@ -271,11 +272,18 @@ class KafkaSlotWriter:
         """Commit a chunk that ends with the rows `until`, or the last one."""
         # Acknowledged first: the marker carries the offsets that the brokers gave.
         session.flush()
+        self._require_topics(tally)
         self.standing.require()
         plan, end, last = self.plan, self.plan.range.end, until is None
         marker = Marker(plan.batch, plan.hash, "written", chunk, last, tally.done, tally.written, tally.offsets())
         place = None if last or not self._may_shrink else self.place(until)
         session.commit(replace(marker, end=end.to_json(), at=str(end), place=place))
+
+    def _require_topics(self, tally: Tally) -> None:
+        """Name the topic that is not there: the commit would only tell that a record failed."""
+        for output, error in tally.failed.items():
+            if error.code() in MISSING:
+                raise sink_error(self.settings.client, f"produce to {output}", error, LastError())
 
     def _restore(self, marker: Marker, slot: int, tally: Tally) -> None:
         """Take the counts and offsets of committed chunks from the marker, after checking them against the input.

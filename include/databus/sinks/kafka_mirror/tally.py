@@ -108,7 +108,7 @@ class MirrorTally(Tally):
         self.sources[name] = batch.log
         piece = Piece(batch.offsets)
         self.pieces.setdefault(name, []).append(piece)
-        also, last = self.delivered(facts), batch.num_rows - 1
+        also, last = self.delivered(name, facts), batch.num_rows - 1
         if self.shared:
             return dict.fromkeys(range(batch.num_rows), _each(also, piece))
         return {last: _end(also, piece), 0: _begin(also, piece)} if last else {0: _each(also, piece)}

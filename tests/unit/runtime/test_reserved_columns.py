@@ -1,0 +1,90 @@
+"""Columns with names that a sink gives members of its own: refused before a batch is planned, and told by a look."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from databus import DropColumns, Elasticsearch, Flow, Kafka, MysqlBinlog, RenameColumns
+from databus.core.errors import SinkSettingError
+from databus.core.findings import Level
+from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.core.plan import SourcePlan
+from databus.ops.flow_tables import compare
+from databus.ops.flow_wants import wants_of
+from databus.runtime.plan import next_plan
+from databus.runtime.routing import reserved_in
+from databus.runtime.written_tables import written_tables
+from databus.testing.table_batches import table
+from tests.unit.ops.test_flow_tables import Told, now
+
+NAMES = ("__op", "__deleted", "__ts_ms", "__event_id", "__flags", "__tables", "__emptied")
+TABLE = table("shop.k2", {"id": "bigint", **dict.fromkeys(NAMES, "int")})
+PLAIN = Kafka(conn_id="k", topic="t", envelope="row")
+
+
+def flow(sink: Any, *transforms: Any) -> Flow:
+    return Flow(
+        name="f", source=MysqlBinlog(conn_id="m", tables=("shop.*",)), sinks=(sink,), checks=(), transforms=transforms
+    )
+
+
+def refused(sink: Any, *transforms: Any) -> list[str]:
+    spec = flow(sink, *transforms)
+    return [error.message for error in reserved_in(spec, sink, written_tables(spec, (TABLE,)))]
+
+
+@pytest.mark.parametrize(
+    ("sink", "names"),
+    [
+        (PLAIN, "columns __deleted, __event_id, __flags, __op, __ts_ms"),
+        (Kafka(conn_id="k", topic="t"), ""),
+        (Elasticsearch(conn_id="e"), "column __flags"),
+        (Elasticsearch(conn_id="e", soft_deletes=True), "columns __deleted, __flags"),
+        (Elasticsearch(conn_id="e", ids="table_key"), "columns __emptied, __flags, __tables"),
+        (PLAIN.model_copy(update={"routes": ("other.*",)}), ""),
+    ],
+)
+def test_names_that_a_sink_keeps_for_itself(sink: Any, names: str) -> None:
+    found = refused(sink)
+    assert [message.partition(", and sink ")[0] for message in found] == (
+        [f"table shop.k2 has the {names}"] if names else []
+    )
+
+
+def test_transforms_are_the_way_on() -> None:
+    assert len(refused(PLAIN, RenameColumns({"__op": "op"}))) == 1
+    assert refused(PLAIN, RenameColumns({"__op": "op"}), DropColumns(*NAMES[1:])) == []
+    (message,) = refused(PLAIN, DropColumns(*NAMES), RenameColumns({"id": "__op"}))
+    assert message.startswith("table shop.k2 has the column __op, and sink kafka ")
+
+
+def test_nothing_is_prepared_at_any_sink() -> None:
+    spec = flow(PLAIN)
+    spec = spec.model_copy(update={"sinks": (Kafka(conn_id="k", topic="t", name="first"), PLAIN)})
+    place = SequenceOffset(0)
+    session: Any = SimpleNamespace(
+        flow=spec,
+        sinks={"first": None, "kafka": None},  # a sink that is asked for anything fails
+        sink_spec={sink.sink_name: sink for sink in spec.sinks}.__getitem__,
+        split=False,
+        replays=False,
+        source=SimpleNamespace(plan=lambda *_: SourcePlan(OffsetRange(place, SequenceOffset(9)), (TABLE,), 1, 1)),
+    )
+    no_lease: Any = None
+    standing: Any = SimpleNamespace(offset=place, batch=0, slots={}, closed_until=None, pace={})
+    with pytest.raises(SinkSettingError, match=r"shop\.k2 has the columns .*__op") as error:
+        next_plan(session, no_lease, standing, settled=True)
+    assert (error.value.code, error.value.sink) == ("sink_reserved_column", "kafka")
+    assert "RenameColumns or DropColumns" in error.value.hint
+
+
+def test_a_look_at_the_tables_tells_them() -> None:
+    spec = flow(PLAIN, DropColumns(*NAMES[1:], tables=("shop.k2",)))
+    (finding,) = compare(spec, Told(now(TABLE))).findings
+    assert (finding.level, finding.code, finding.subject) == (Level.ERROR, "sink_reserved_column", "sink kafka")
+    assert "shop.k2 has the column __op" in finding.message
+    (finding,) = compare(spec, Told(now(TABLE)), wants_of(spec)).findings
+    assert finding.level is Level.WARN

@@ -523,17 +523,31 @@ class Recorder(Protocol):
         """
         ...
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], *, behind: bool = False) -> None:
-        """Store rows held back, before the commit that counts them; upserts by event id.
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
+        """Store rows held back, before the commit that counts them; upserts by event id and stage.
 
         Args:
             flow: flow name.
             batch: batch number.
             rows: the rows.
-            behind: whether it is a batch of a sink that is behind: the flow has passed its rows, and what a check has
-                held stays with the batch that counts it.
 
         Raises:
             RecordingError: they could not be stored; the batch fails, because a row must not vanish.
+        """
+        ...
+
+    def checked_batches(self, flow: str) -> Mapping[int, OffsetRange | None]:
+        """Return the batches of which a check holds rows, and the range that each one's report tells, None without.
+
+        Raises:
+            RecordingError: they could not be read.
+        """
+        ...
+
+    def held_by_checks(self, flow: str, batches: Collection[int]) -> frozenset[str]:
+        """Return the event ids of rows that a check held in some batches, whatever became of them since.
+
+        Raises:
+            RecordingError: they could not be read.
         """
         ...

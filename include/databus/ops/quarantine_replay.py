@@ -23,6 +23,7 @@ from databus.ops.quarantine import held_rows, replays_of
 from databus.ops.replay_entries import in_replays, stages_of
 from databus.ops.replay_outcome import origin_of, outcome, tally
 from databus.ops.replay_range import BatchRanges
+from databus.ops.replay_refusals import require_passed
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.closing import close_unwritten, open_again
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
@@ -89,6 +90,7 @@ def replay_rows(
         PlanChangedError: an unfinished replay was begun under another definition of the flow, and partly written.
         ConfigError: the range that held a row back is not known any more.
         OffsetPurgedError: the log that holds the rows is gone.
+        CheckpointConflictError: a sink that is to get rows is behind, and has yet to pass their batch's range.
         SinkSettingError: a topic is compacted, and the user did not consent.
     """
     spark, identity = run
@@ -143,6 +145,7 @@ class _Replays:
         number = standing.batch + 1
         said = (self.said.who, self.said.why, self.services.clock.now())
         planned = self._ranges.of(origin)
+        require_passed(self._flow, self.services.store, planned, taken)
         with reopened(self.session, planned) as source:
             sinks = pinned_sinks(self.session, source, standing.slots)
         self._require_consent(sinks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from types import TracebackType
@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from databus.core.checkpoint import HistoryEntry
 from databus.core.column_lineage import TableLineage
 from databus.core.offset_ranges import moved_part
+from databus.core.offsets import OffsetRange, offset_from_json
 from databus.core.protocols import Clock
 from databus.core.receipts import CHECK, RejectedRow
 from databus.core.report import BatchReport
@@ -68,11 +69,10 @@ class SqlRecorder:
                 told.put(report)
             told.flush()
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], *, behind: bool = False) -> None:
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
         """Store rows held back, one entry per flow, event and stage; a row held back again updates its entry.
 
         What a replay made of an entry is over once another batch than the one it replayed holds the row back again.
-        Of a sink that is behind, an entry of a check that is there already is left as it is.
 
         Raises:
             RecordingError: they could not be stored.
@@ -82,17 +82,34 @@ class SqlRecorder:
         now = self._now()
         # One statement may not update an entry twice.
         entries = {(row.event_id, row.stage): _quarantine_row(flow, batch, row, now) for row in rows}
-        kept = [entry for entry in entries.values() if behind and entry["stage"] == CHECK]
-        values = [entry for entry in entries.values() if not behind or entry["stage"] != CHECK]
+        values = list(entries.values())
         key = ("flow", "event_id", "stage")
-        update = [name for name in next(iter(entries.values())) if name not in (*key, "first_held_at")]
+        update = [name for name in values[0] if name not in (*key, "first_held_at")]
         with self.store.transaction() as connection:
-            for first in range(0, len(kept), _CHUNK_ROWS):
-                connection.execute(self.store.upsert(t.quarantine, kept[first : first + _CHUNK_ROWS], key, ()))
             for first in range(0, len(values), _CHUNK_ROWS):
                 chunk = values[first : first + _CHUNK_ROWS]
                 connection.execute(self.store.upsert(t.quarantine, chunk, key, update))
                 _hold_again(connection, flow, batch, [(row["event_id"], row["stage"]) for row in chunk], now)
+
+    def checked_batches(self, flow: str) -> Mapping[int, OffsetRange | None]:
+        """Return the batches of which a check holds rows, and what range a report tells. Raises RecordingError."""
+        q, b = t.quarantine.c, t.batches.c
+        batches = sa.select(q.batch).where((q.flow == flow) & (q.stage == CHECK)).distinct()
+        told = sa.select(b.batch, b.range_start, b.range_end).where((b.flow == flow) & b.batch.in_(batches))
+        with self.store.transaction() as connection:
+            found: dict[int, OffsetRange | None] = dict.fromkeys(connection.execute(batches).scalars())
+            for batch, start, end in connection.execute(told.order_by(b.id)):
+                found[batch] = OffsetRange(offset_from_json(start), offset_from_json(end))
+        return found
+
+    def held_by_checks(self, flow: str, batches: Collection[int]) -> frozenset[str]:
+        """Return the event ids of rows that a check held in some batches. Raises RecordingError."""
+        q, wanted, found = t.quarantine.c, sorted(batches), set[str]()
+        with self.store.transaction() as connection:
+            for first in range(0, len(wanted), _CHUNK_ROWS):
+                mine = (q.flow == flow) & (q.stage == CHECK) & q.batch.in_(wanted[first : first + _CHUNK_ROWS])
+                found.update(connection.execute(sa.select(q.event_id).where(mine)).scalars())
+        return frozenset(found)
 
     def paged(self, flow: str) -> int:
         """Return the number of the flow's newest ledger page, 0 without any. Raises RecordingError."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
@@ -20,6 +21,7 @@ from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
 from databus.runtime.direct import dispatch_direct, is_direct
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots, writing_order
+from databus.runtime.held_by_flow import held_still
 from databus.runtime.live_link import LinkLostError
 from databus.runtime.outage import naming
 from databus.runtime.pace import Effort, Pace, log_change, turned_away
@@ -28,6 +30,9 @@ from databus.runtime.read import read
 from databus.runtime.record import log_batch, record
 from databus.runtime.spark_errors import engine_errors
 from databus.runtime.transform import transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +76,7 @@ def move_batch(
         moved = _move_nothing(session, batch, times) if batch.source.empty else _move(session, batch, times)
     with times.stage("record"):
         if moved.rejected:
-            held = (session.flow.name, batch.plan.batch, moved.rejected)
-            session.recorder.quarantine(*held, behind=session.behind)
+            session.recorder.quarantine(session.flow.name, batch.plan.batch, moved.rejected)
     with times.stage("commit"):
         committed = commit(
             session, lease, batch, moved.tables, moved.receipts, _next_pace(session, batch, moved, times)
@@ -120,8 +124,9 @@ def _next_pace(session: FlowSession, batch: PlannedBatch, moved: _Moved, times: 
 def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:
     """Read, transform, check and dispatch the rows of a planned range."""
     flow, planned = session.flow, batch.source
+    passed = session.passed.over(planned.range) if session.passed else None
     if is_direct(flow, planned):
-        return _move_direct(session, batch, times)
+        return _move_direct(session, batch, times, passed)
     names = counts.table_names(planned)
     if session.live is not None:
         session.live.rest("this batch needs its rows in Spark")
@@ -132,6 +137,8 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Move
     with times.stage("check"):
         taken = _taken_by_any(session)
         checked = check.check(flow, changes, taken)
+        if passed:
+            checked = held_still(session.spark, checked, passed)
         whole = check.evaluate_batch_checks(flow, planned, batch.plan.clock)
         check.enforce(flow, whole)
         if any(c.severity == "fail" for c in check.row_checks(flow)):
@@ -143,18 +150,27 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Move
             with naming(name):
                 done[name] = dispatch(flow, batch.plan, checked, sink, names, splits)
         by_state = counts.table_counts(names, next(iter(done.values())).observed)
-        held = quarantined_rows(checked) if any(c.quarantined for c in by_state.values()) else ()
+        held = _held(session, checked, passed) if any(c.quarantined for c in by_state.values()) else ()
     return _moved(flow, planned, done, whole, held)
 
 
-def _move_direct(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Moved:
+def _held(session: FlowSession, checked: DataFrame, passed: frozenset[str] | None) -> Sequence[RejectedRow]:
+    """Return the rows that checks hold back; of a sink that is behind, those that it alone lacks, under its name."""
+    if passed is None:
+        return quarantined_rows(checked)
+    ((name, sink),) = session.sinks.items()
+    mine = quarantined_rows(checked.where(taken_by(sink, session.sink_spec(name))))
+    return [replace(row, stage=name) for row in mine if row.event_id not in passed]
+
+
+def _move_direct(session: FlowSession, batch: PlannedBatch, times: StageTimes, passed: frozenset[str] | None) -> _Moved:
     """Move the rows of a planned range by the direct lane: they are read inside the dispatch."""
     flow, planned = session.flow, batch.source
     with times.stage("check"):
         whole = check.evaluate_batch_checks(flow, planned, batch.plan.clock)
         check.enforce(flow, whole)
     with times.stage("dispatch"):
-        done, held = dispatch_direct(session, batch)
+        done, held = dispatch_direct(session, batch, passed)
     return _moved(flow, planned, done, whole, held)
 
 

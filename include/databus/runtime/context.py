@@ -23,6 +23,7 @@ from databus.core.settings import Settings
 from databus.core.topics_read import TopicsReadStore
 from databus.core.wanted import AcceptedWants
 from databus.runtime.column_lineage import ColumnLineage
+from databus.runtime.held_by_flow import HeldByFlow
 from databus.runtime.recorder_breaker import RecorderBreaker
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class FlowSession:
         reopen_sink: opens a further client of a sink, for another thread.
         reopen_source: opens the source once more, with a name under which it stages what is nobody else's.
         split: whether some sink is behind, so that batch numbers are drawn from all of the flow's plans.
-        behind: whether it is a view of a sink that is behind: the flow has passed what it moves.
+        passed: in a view of a sink that is behind, what the flow has held back of what it moves; else None.
         register: what tells holders apart while ZooKeeper is away; None unless the flow goes on then.
         replays: whether all it moves may have been moved before, and sinks may hold newer rows.
         consents: whether rows of a backfill may come once more where nothing tells any more whether they came.
@@ -88,7 +89,7 @@ class FlowSession:
     reopen_sink: Callable[[str], Sink] | None = None
     reopen_source: Callable[[str], Source] | None = None
     split: bool = False
-    behind: bool = False
+    passed: HeldByFlow | None = None
     register: ClaimRegister | None = None
     replays: bool = False
     consents: bool = False
@@ -122,8 +123,9 @@ class FlowSession:
 
     def of_sink(self, name: str, source: Source) -> FlowSession:
         """Return a view that moves rows to one sink that is behind, by its own plan and checkpoint."""
-        store = self.store.of_sink(name)
-        return replace(self, sinks={name: self.every_sink[name]}, store=store, source=source, split=True, behind=True)
+        store, sinks = self.store.of_sink(name), {name: self.every_sink[name]}
+        passed = HeldByFlow(self.flow.name, self.store, store, self.recorder)
+        return replace(self, sinks=sinks, store=store, source=source, split=True, passed=passed)
 
     def interrupt_orphans(self) -> None:
         """Stop jobs that a killed run of this flow left on a shared Spark server; correctness does not rest on it."""

@@ -8,10 +8,11 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from databus.core.checkpoint import HistoryEntry
+from databus.core.offsets import OffsetRange
 from databus.core.protocols import Recorder
 from databus.core.receipts import RejectedRow
 from databus.core.report import BatchReport
@@ -64,9 +65,17 @@ class DeferredRecorder:
         self._stored()
         return self._recorder.page(flow, entries)
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], *, behind: bool = False) -> None:
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
         """Store rows held back; they are stored when this returns."""
-        self._recorder.quarantine(flow, batch, rows, behind=behind)
+        self._recorder.quarantine(flow, batch, rows)
+
+    def checked_batches(self, flow: str) -> Mapping[int, OffsetRange | None]:
+        """Return batches of which a check holds rows; of one whose report waits still without its range."""
+        return self._recorder.checked_batches(flow)
+
+    def held_by_checks(self, flow: str, batches: Collection[int]) -> frozenset[str]:
+        """Return rows that a check held: they are stored before their batch is committed."""
+        return self._recorder.held_by_checks(flow, batches)
 
     def close(self) -> None:
         """Store what waits, and end the thread; safe to call twice. The recorder stays open."""

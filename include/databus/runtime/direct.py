@@ -11,7 +11,7 @@ import logging
 import pickle
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
@@ -79,8 +79,16 @@ def image_columns(flow: Flow, planned: SourcePlan) -> Columns:
     }
 
 
-def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> tuple[dict[str, Dispatched], tuple[RejectedRow, ...]]:
+def dispatch_direct(
+    session: FlowSession, batch: PlannedBatch, passed: frozenset[str] | None = None
+) -> tuple[dict[str, Dispatched], tuple[RejectedRow, ...]]:
     """Read the batch once per sink and slot, write it; return what each sink confirmed, and the rows checks held back.
+
+    Args:
+        session: the flow, open.
+        batch: the batch.
+        passed: of a sink that is behind, event ids of rows that the flow has held back: they are held still, and not
+            returned. What a check holds beside them is held for that sink alone, under its name.
 
     Raises:
         DatabusError: what reading or writing raised.
@@ -100,7 +108,8 @@ def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> tuple[dict[str
         sink = session.sinks[name]
         with naming(name):
             encoder = cast("DirectSink", sink).encoder(batch.plan)
-            task = task_type(splits, encoder)(
+            kind = DirectTask if passed else task_type(splits, encoder)  # raw records are not looked into
+            task = kind(
                 flow=flow,
                 planned=planned,
                 splits=tuple(splits),
@@ -111,11 +120,13 @@ def dispatch_direct(session: FlowSession, batch: PlannedBatch) -> tuple[dict[str
                 keeps_held=not done,
                 encoder=encoder,
                 writer=sink.writer(batch.plan),
+                passed=passed,
             )
             answers = _write(session, task, batch.plan.sinks[name].slots)
             shared = isinstance(task, RelayTask)
             done[name] = gathered_shares(name, planned, answers) if shared else _gathered(name, answers)
-            held += tuple(row for _, seen in answers for row in seen.held)
+            kept = (row for _, seen in answers for row in seen.held)
+            held += tuple(kept if passed is None else (replace(row, stage=name) for row in kept))
     return done, held
 
 
@@ -134,6 +145,7 @@ class DirectTask:
         keeps_held: whether its first slot brings back the rows that checks hold back; each task of a batch sees them.
         encoder: the sink's encoder.
         writer: the sink's writer.
+        passed: see `dispatch_direct`.
     """
 
     flow: Flow
@@ -146,6 +158,7 @@ class DirectTask:
     keeps_held: bool
     encoder: DirectEncoder
     writer: SlotWriter
+    passed: frozenset[str] | None = None
 
     def write(self, slot: int) -> tuple[WriteReceipt, Observed]:
         """Read everything, write the rows of one slot, and return the receipt with what was read.
@@ -155,7 +168,8 @@ class DirectTask:
         Raises:
             DatabusError: what reading or writing raised.
         """
-        counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=self.keeps_held and slot == 0)
+        keep_held = self.keeps_held and slot == 0
+        counter = RowCounter(self.flow, self.planned, self.takers, self.mine, keep_held=keep_held, passed=self.passed)
         encoded = self._encoded(slot, counter)
         ahead = overlapped(encoded, AHEAD) if self.planned.rows > _ONE_PIECE_ROWS else encoded
         with collector_at_rest(), closing(ahead) as rows:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from databus.core.checkpoint import HistoryEntry
 from databus.core.errors import RecordingError
+from databus.core.offsets import OffsetRange
 from databus.core.protocols import Recorder
 from databus.core.receipts import RejectedRow
 from databus.core.report import BatchReport
@@ -22,7 +23,7 @@ class RecorderBreaker:
     """Implements `databus.core.protocols.Recorder` around another one.
 
     What may be stored later (reports, pages) is refused at once for a while after an attempt failed: history keeps what
-    they are made from. Held rows are always tried: their batch must not be committed without them.
+    they are made from. Held rows are always tried, and looked for: no batch must be committed without them.
     """
 
     def __init__(self, recorder: Recorder, monotonic: Callable[[], float] = time.monotonic):
@@ -47,9 +48,17 @@ class RecorderBreaker:
         """Write ledger pages (see `Recorder.page`)."""
         return self._try(lambda: self._recorder.page(flow, entries))
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], *, behind: bool = False) -> None:
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
         """Store held rows (see `Recorder.quarantine`)."""
-        self._recorder.quarantine(flow, batch, rows, behind=behind)
+        self._recorder.quarantine(flow, batch, rows)
+
+    def checked_batches(self, flow: str) -> Mapping[int, OffsetRange | None]:
+        """Return batches of which a check holds rows (see `Recorder.checked_batches`)."""
+        return self._recorder.checked_batches(flow)
+
+    def held_by_checks(self, flow: str, batches: Collection[int]) -> frozenset[str]:
+        """Return rows that a check held (see `Recorder.held_by_checks`)."""
+        return self._recorder.held_by_checks(flow, batches)
 
     def _try(self, attempt: Callable[[], T]) -> T:
         began = self._monotonic()

@@ -65,10 +65,20 @@ class RowCounter:
     """Counts the rows of one task on their way, and picks those that its sink takes."""
 
     def __init__(
-        self, flow: Flow, planned: SourcePlan, takers: tuple[Taker, ...], mine: int, *, keep_held: bool = False
+        self,
+        flow: Flow,
+        planned: SourcePlan,
+        takers: tuple[Taker, ...],
+        mine: int,
+        *,
+        keep_held: bool = False,
+        passed: frozenset[str] | None = None,
     ):
+        import pyarrow as pa
+
         self.observed = Observed()
         self._flow, self._takers, self._mine = flow, takers, mine
+        self._passed = pa.array(sorted(passed), pa.string()) if passed is not None else None
         self._checks, self._holding, self._keep_held = row_checks(flow), holding(flow), keep_held
         names = table_names(planned)
         self._numbers = {name: number for number, name in enumerate(names)}
@@ -84,6 +94,7 @@ class RowCounter:
     def take(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Count the rows and return those that the sink takes, with their `route`."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         schema_id = np.asarray(rows["schema_id"])
         changes = schema_id >= 0
@@ -94,18 +105,22 @@ class RowCounter:
         taken = np.logical_or.reduce(accepted)
         marks = np.asarray(rows[MARKS]) if self._checks else np.zeros(rows.num_rows, np.int64)
         held = taken & ((marks & self._holding) != 0)
+        kept = held
+        if self._passed is not None:  # of a sink that is behind, what it alone lacks
+            before = np.asarray(pc.is_in(rows["event_id"], self._passed))
+            held, kept = held | before, held & accepted[self._mine] & ~before
         for number, table in enumerate(tables):
             here = group == number
             name = table.full_name if table.schema_id >= 0 else STATEMENTS
             self._add(name, RowState.DISPATCHED, here & taken & ~held)
             self._add(name, RowState.QUARANTINED, here & held)
-            self._add(name, RowState.FILTERED, here & ~taken)
+            self._add(name, RowState.FILTERED, here & ~taken & ~held)
             self._judge(name, rows, here, marks)
             if mine := int(np.count_nonzero(here & accepted[self._mine] & ~held)):
                 self.observed.mine[name] += mine
         routed = rows.append_column("route", pa.array(routes, pa.string()).take(pa.array(group)))
-        if self._keep_held and held.any():
-            self.observed.held += held_rows(self._flow, rows.filter(pa.array(held)))
+        if self._keep_held and kept.any():
+            self.observed.held += held_rows(self._flow, rows.filter(pa.array(kept)))
         chosen = accepted[self._mine] & ~held
         return routed if chosen.all() else routed.filter(pa.array(chosen))
 

@@ -12,6 +12,7 @@ from databus.core.checkpoint_store import Lease
 from databus.core.errors import (
     CheckpointUnavailableError,
     PlanChangedError,
+    RecordingError,
     SinkError,
     SinkFencedError,
     SourceError,
@@ -208,6 +209,11 @@ class SinksBehind:
             log.warning("flow %s: sink %s waits for ZooKeeper: %s", flow, name, error)
             sink.unsure = True
             return None
+        except RecordingError as error:
+            sink.failures += 1
+            log.warning("flow %s: sink %s waits for the records store: %s", flow, name, error)
+            sink.probe = self._probe(name, _pause_s(sink.failures))
+            return None
         except PlanChangedError as error:
             log.error("flow %s: sink %s cannot catch up: %s", flow, name, error)
             error.sink, sink.error = name, error
@@ -217,7 +223,7 @@ class SinksBehind:
                 raise
             if isinstance(error, SinkFencedError) or (isinstance(error, SinkError) and is_outage(error)):
                 sink.failures += 1
-                pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**sink.failures)
+                pause_s = _pause_s(sink.failures)
                 log.warning("flow %s: sink %s is away again, asked in %.0f s: %s", flow, name, pause_s, error)
                 sink.probe = self._probe(name, pause_s)
                 return None
@@ -237,3 +243,7 @@ class SinksBehind:
         if self.session.reopen_sink is None:
             raise AssertionError("a session that moves rows can open further clients of its sinks")
         return Probe(self.session.flow.name, name, self.session.reopen_sink(name), first_pause_s)
+
+
+def _pause_s(failures: int) -> float:
+    return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * float(2**failures))

@@ -114,22 +114,17 @@ def test_a_row_that_another_batch_holds_back_after_its_replay_is_held_anew(rows:
     assert [found.identity for found in rows.of_replay(1)] == [("e2", "check"), ("e2", "index")]
 
 
-def test_what_a_check_held_stays_with_its_batch_where_a_sink_that_is_behind_reads_it_again(rows: HeldRows) -> None:
-    """The ledger counts it there, and what was replayed meanwhile went to that sink as well."""
+def test_rows_that_checks_held_are_found_by_batch_whatever_became_of_them(rows: HeldRows) -> None:
+    """A sink that is behind leaves them out: what sinks refused, and other batches and flows held, is not meant."""
     taken = rows.select(Selection(event_ids=("e1",)))
     rows.take_up(taken, 1, 5, SAID)
     rows.settle(1, 5, {taken[0].identity: HeldState.REPLAYED}, SAID)
-    again = [row(1), row(2), row(2, "index", "mapping again"), row(6)]
-    for _ in range(2):
-        SqlRecorder(rows._store).quarantine("orders", 12, again, behind=True)
-    found = {one.identity: (one.batch, one.state) for one in rows.select(Selection(None))}
-    assert found == {
-        ("e1", "check"): (5, HeldState.REPLAYED),
-        ("e2", "check"): (5, HeldState.HELD),
-        ("e3", "check"): (3, HeldState.HELD),
-        ("e2", "index"): (12, HeldState.HELD),  # its own refusal
-        ("e6", "check"): (12, HeldState.HELD),  # the check is new
-    }
+    rows.discard(rows.select(Selection(event_ids=("e3",))), SAID)
+    recorder = SqlRecorder(rows._store)
+    recorder.quarantine("orders", 12, [row(7, "index", "mapper")])
+    assert recorder.checked_batches("orders") == {3: None, 5: None}
+    assert recorder.held_by_checks("orders", [5, 12]) == {"e1", "e2"}
+    assert recorder.held_by_checks("orders", range(2_000)) == {"e1", "e2", "e3"}
 
 
 def test_what_a_person_discarded_stays_discarded_where_another_batch_holds_it_back(rows: HeldRows) -> None:

@@ -17,7 +17,13 @@ import pytest
 
 from databus import Batching, Flow, __version__
 from databus.connections.environment import EnvironmentConnections
-from databus.core.errors import MarkerDivergedError, PlanChangedError, SinkSettingError, SinkUnavailableError
+from databus.core.errors import (
+    MarkerDivergedError,
+    PlanChangedError,
+    RecordingError,
+    SinkSettingError,
+    SinkUnavailableError,
+)
 from databus.core.findings import Finding
 from databus.core.flow_specs import SinkSpec
 from databus.core.plan import Plan, SinkPlan
@@ -195,6 +201,7 @@ class Reports:
 
     def __init__(self) -> None:
         self.all: list[BatchReport] = []
+        self.away = False
 
     def record(self, *reports: BatchReport) -> None:
         self.all += reports
@@ -207,6 +214,11 @@ class Reports:
 
     def quarantine(self, *_: Any, **__: Any) -> None:
         raise AssertionError("nothing is held back here")
+
+    def checked_batches(self, _flow: str) -> Mapping[int, Any]:
+        if self.away:
+            raise RecordingError("the records store does not answer")
+        return {}
 
 
 MADE = MockSplit.read_text
@@ -297,6 +309,19 @@ def test_the_others_go_on_and_the_dead_one_catches_up() -> None:
     numbers = [report.plan.batch for report in flow.reports.all]
     assert numbers == list(range(1, 23))
     assert flow.store.load("shop").slots == {"a": (12, 12), "b": (max(numbers),) * 2}  # type: ignore[union-attr]
+
+
+def test_a_sink_that_is_behind_waits_for_the_records_store_and_the_others_go_on() -> None:
+    """What the flow has held back is known there alone, and goes to all sinks by a replay."""
+    flow = Installation("a", "b")
+    BROKERS["b"].down = True
+    flow.run(max_batches=2)
+    BROKERS["b"].down, flow.reports.away = False, True
+    result = flow.run()
+    assert (list(result.behind), len(BROKERS["a"].held), BROKERS["b"].held) == (["b"], ROWS, [])
+    flow.reports.away = False
+    assert flow.run().behind == {}
+    flow.assert_each_holds_all_once()
 
 
 def test_counts_are_the_same_on_both_sides() -> None:

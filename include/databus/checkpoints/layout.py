@@ -117,6 +117,11 @@ class FlowPaths:
         return f"{self.root}/topics_read"
 
     @property
+    def hidden_columns(self) -> str:
+        """Node of the columns that the flow's transforms hid in each table."""
+        return f"{self.root}/hidden_columns"
+
+    @property
     def gaps(self) -> str:
         """Parent of the named gaps."""
         return f"{self.root}/gaps"

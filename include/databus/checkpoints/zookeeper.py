@@ -23,6 +23,7 @@ from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.dump_turns import ZooKeeperDumpTurns
 from databus.checkpoints.flow_nodes import FlowNodes
 from databus.checkpoints.flow_state import FlowState
+from databus.checkpoints.hidden_columns import ZooKeeperHiddenColumns
 from databus.checkpoints.history import ZooKeeperHistory
 from databus.checkpoints.holder import LeaseHolder, read_holder
 from databus.checkpoints.large_values import LargeValues
@@ -109,6 +110,10 @@ class ZooKeeperCheckpoints(ZooKeeperBatchWrites, ZooKeeperHistory, ZooKeeperMedi
     def accepted_wants(self) -> ZooKeeperAcceptedWants:
         """Return what remembers which tables and columns each flow was found to have."""
         return ZooKeeperAcceptedWants(self._session, self._layout)
+
+    def hidden_columns(self) -> ZooKeeperHiddenColumns:
+        """Return what remembers which columns each flow's transforms hid in its tables."""
+        return ZooKeeperHiddenColumns(self._session, self._layout)
 
     def topics_read(self) -> ZooKeeperTopicsRead:
         """Return what remembers how far topics were read that come and go under a flow's patterns."""

@@ -56,6 +56,7 @@ def open_services(
             backfills=store.backfills(),
             accepted=store.accepted_wants(),
             topics_read=store.topics_read(),
+            hidden_columns=store.hidden_columns(),
         )
 
 

@@ -6,7 +6,7 @@ Works over classic and Spark Connect DataFrames: nothing here needs more than `p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from databus.core.errors import TransformError
@@ -14,6 +14,7 @@ from databus.core.events import Op
 from databus.core.tables import TableSchema
 from databus.rows.expression import PSEUDO_COLUMNS, Expression
 from databus.rows.fields import Field, Rewrite, fields_of, sql_string
+from databus.rows.hidden import Hidden
 from databus.rows.leaving import LEFT_OUT, UNJUDGED
 
 IMAGES = ("before", "after", "row")
@@ -33,6 +34,7 @@ class Changes:
         fields: schema_id → its columns and where each is stored.
         edited: schema_ids whose stored images no longer match their fields.
         compared: whether who made it says itself which columns no table has.
+        hidden: where transforms note which columns they hide; None where nobody asks.
     """
 
     rows: Any
@@ -40,6 +42,7 @@ class Changes:
     fields: Mapping[int, tuple[Field, ...]]
     edited: frozenset[int] = frozenset()
     compared: bool = False
+    hidden: Hidden | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, rows: Any, tables: Sequence[TableSchema]) -> Changes:
@@ -48,7 +51,8 @@ class Changes:
 
         rows = rows.withColumn("route", F.concat_ws(".", "database", "table")).withColumn("filtered", F.lit(False))
         rows = rows.withColumn("unjudged", F.lit(None).cast("string"))
-        return cls(rows, tuple(tables), {schema.schema_id: fields_of(schema) for schema in tables})
+        fields = {schema.schema_id: fields_of(schema) for schema in tables}
+        return cls(rows, tuple(tables), fields, hidden=Hidden())
 
     def schema(self, schema_id: int) -> TableSchema:
         """Return the present schema of a schema_id."""
@@ -60,10 +64,10 @@ class Changes:
         The exact name wins; else, as in MySQL, case does not matter.
         """
         fields = self.fields[schema.schema_id]
-        for field in fields:
-            if field.column.name == name:
-                return field
-        near = [field for field in fields if field.column.name.casefold() == name.casefold()]
+        for each in fields:
+            if each.column.name == name:
+                return each
+        near = [each for each in fields if each.column.name.casefold() == name.casefold()]
         return near[0] if len(near) == 1 else None
 
     def require(self, name: str, schema: TableSchema, what: str) -> Field:
@@ -225,7 +229,8 @@ class Changes:
         if not self.edited:
             return self
         rows = self.rows.withColumns({image: F.expr(self._rebuilt(image)) for image in ("before", "after")})
-        return Changes(rows, self.tables, {schema.schema_id: fields_of(schema) for schema in self.tables})
+        fields = {schema.schema_id: fields_of(schema) for schema in self.tables}
+        return Changes(rows, self.tables, fields, hidden=self.hidden)
 
     def _with_fields(self, schema: TableSchema, fields: Sequence[Field]) -> Changes:
         present = replace(schema, columns=tuple(f.column for f in fields))

@@ -39,22 +39,27 @@ def selected(changes: Changes, patterns: Sequence[str]) -> Iterator[TableSchema]
 
 
 def columns_of(
-    changes: Changes, patterns: Sequence[str], names: Sequence[str], what: str
+    changes: Changes, patterns: Sequence[str], names: Sequence[str], what: str, former: Sequence[str] = ()
 ) -> Iterator[tuple[TableSchema, list[str]]]:
     """Yield each matching table with those of the named columns it has, under their present names.
 
-    A table that was meant by name or pattern must have them all. For the pattern "*" a table without them is passed
-    over, with a warning when no table of the batch has one: it may be a misspelling.
+    A table that was meant by name or pattern must have them all, but for `former` ones. For the pattern "*" a table
+    without them is passed over, with a warning when no table of the batch has one: it may be a misspelling.
 
     Raises:
         TransformError: a table that `patterns` means lacks a column.
     """
     explicit = tuple(patterns) != EVERY_TABLE
-    unseen = set(names)
+    needed = {name for name in names if name not in former}
+    unseen = set(needed)
+    names = tuple(dict.fromkeys((*names, *former)))
     for schema in selected(changes, patterns):
-        fields = [changes.require(n, schema, what) if explicit else changes.field(n, schema) for n in names]
+        fields = [
+            changes.require(n, schema, what) if explicit and n in needed else changes.field(n, schema) for n in names
+        ]
         unseen -= {name for name, field in zip(names, fields, strict=True) if field}
-        present = [field.column.name for field in fields if field]
+        # Of two spellings of one column each is found; it is one.
+        present = list(dict.fromkeys(field.column.name for field in fields if field))
         if present:
             yield schema, present
     if unseen and not explicit and changes.tables and not changes.compared:

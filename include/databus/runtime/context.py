@@ -16,6 +16,7 @@ from databus.core.checkpoint_store import CheckpointStore
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
 from databus.core.flow_specs import DumpTurns, FlowContext, ServerIds, SinkSpec
+from databus.core.hidden_columns import HiddenColumns
 from databus.core.marks import ClaimRegister
 from databus.core.plan import Plan
 from databus.core.protocols import Clock, Recorder, Sink, Source
@@ -23,7 +24,11 @@ from databus.core.settings import Settings
 from databus.core.topics_read import TopicsReadStore
 from databus.core.wanted import AcceptedWants
 from databus.runtime.column_lineage import ColumnLineage
+<<<<<<< HEAD
 from databus.runtime.held_by_flow import HeldByFlow
+=======
+from databus.runtime.hidden_columns import HiddenMemory
+>>>>>>> w/keys2
 from databus.runtime.recorder_breaker import RecorderBreaker
 
 if TYPE_CHECKING:
@@ -73,6 +78,7 @@ class FlowSession:
         live: the live lane, None where every batch is a Spark job of its own.
         column_lineage: tells what the outputs are made of; shared by all views.
         backfills: knows what was asked for of the flow's past; None where nothing is backfilled.
+        hidden: remembers which columns transforms hid; None where nobody asks.
         raw_store: what `store` asks, where that outlasts ZooKeeper's absence for this one flow; None where it does not.
     """
 
@@ -97,6 +103,7 @@ class FlowSession:
     live: LiveLane | None = None
     column_lineage: ColumnLineage = field(default_factory=ColumnLineage, repr=False)
     backfills: BackfillStore | None = None
+    hidden: HiddenMemory | None = None
     raw_store: CheckpointStore | None = None
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
@@ -160,6 +167,7 @@ class Services:
         backfills: keeps backfills and their boundaries; None where nothing is backfilled.
         accepted: remembers what flows were found to have of their tables; None where these are not compared.
         topics_read: remembers how far topics were read that come and go under patterns; None where nobody asks.
+        hidden_columns: remembers which columns flows' transforms hid in their tables; None where nobody asks.
     """
 
     settings: Settings
@@ -172,6 +180,7 @@ class Services:
     backfills: BackfillStore | None = None
     accepted: AcceptedWants | None = None
     topics_read: TopicsReadStore | None = None
+    hidden_columns: HiddenColumns | None = None
 
 
 def open_ends(
@@ -220,5 +229,6 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
             reopen_sink=reopen,
             reopen_source=reopen_source,
             backfills=services.backfills,
+            hidden=HiddenMemory(flow.name, services.hidden_columns) if services.hidden_columns is not None else None,
             _stack=stack.pop_all(),
         )

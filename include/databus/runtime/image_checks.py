@@ -12,6 +12,7 @@ from databus.core.plan import SourcePlan
 from databus.core.receipts import RejectedRow
 from databus.rows.changes import Changes
 from databus.rows.fields import fields_of
+from databus.rows.hidden import Hidden
 from databus.rows.mark_bits import MARKS, MOST_CHECKS
 from databus.runtime.check import row_checks
 
@@ -27,7 +28,8 @@ def without_rows(flow: Flow, planned: SourcePlan) -> Changes:
     Raises:
         TransformError: what the transform raises in the other lane too.
     """
-    changes = Changes(None, planned.tables, {schema.schema_id: fields_of(schema) for schema in planned.tables})
+    fields = {schema.schema_id: fields_of(schema) for schema in planned.tables}
+    changes = Changes(None, planned.tables, fields, hidden=Hidden())
     for spec in flow.transforms:
         changes = spec.reshape(changes)  # type: ignore[assignment] # the only implementation
     return changes

@@ -13,8 +13,14 @@ if TYPE_CHECKING:
 
 
 def transform(flow: Flow, rows: DataFrame, planned: SourcePlan) -> Changes:
-    """Return the rows after all transforms; lazy."""
+    """Return the rows after all transforms; lazy.
+
+    Raises:
+        TransformError: a transform cannot be applied, or a table lost a column within the range that one of them hides.
+    """
     changes = Changes.of(rows, planned.tables)
     for spec in flow.transforms:
         changes = spec.apply(changes)  # type: ignore[assignment] # the only implementation
+    if changes.hidden is not None:
+        changes.hidden.require(planned.tables, {})
     return changes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from databus.rows.changes import Changes
-from databus.rows.selection import columns_of, refuse_key_columns
+from databus.rows.selection import refuse_key_columns
 from databus.transforms.columns_transform import ColumnsTransform
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class Hash(ColumnsTransform):
 
     Attributes:
         columns: names; case does not matter where that is unambiguous.
+        former: names that columns had earlier: hidden as well where a table has them, and not missed where it has not.
     """
 
     kind: ClassVar[str] = "hash"
@@ -33,7 +34,7 @@ class Hash(ColumnsTransform):
         Raises:
             TransformError: a table meant by name lacks a column, or a column is part of the key.
         """
-        for schema, names in columns_of(changes, self.tables, self.columns, self.label()):
+        for schema, names in self._tables_with_columns(changes):
             refuse_key_columns(schema, names, self.label())
             changes = changes.with_columns_replaced(schema, names, lambda value: f"sha2({value}, 256)")
         return changes

@@ -9,7 +9,7 @@ from pydantic import Field
 from databus.core.errors import TransformError
 from databus.rows.changes import Changes
 from databus.rows.fields import sql_string
-from databus.rows.selection import columns_of, refuse_key_columns
+from databus.rows.selection import refuse_key_columns
 from databus.transforms.columns_transform import ColumnsTransform
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Mask(ColumnsTransform):
 
     Attributes:
         columns: names; case does not matter where that is unambiguous.
+        former: names that columns had earlier: hidden as well where a table has them, and not missed where it has not.
         value: what is shown in place of the hidden part.
         keep_last: number of characters at the end that stay readable; numbers and temporals count as their text.
     """
@@ -41,7 +42,7 @@ class Mask(ColumnsTransform):
             TransformError: a table meant by name lacks a column, a column is part of the key, or the end of a binary
             column is to stay.
         """
-        for schema, names in columns_of(changes, self.tables, self.columns, self.label()):
+        for schema, names in self._tables_with_columns(changes):
             refuse_key_columns(schema, names, self.label())
             binary = [
                 name for name in names if changes.require(name, schema, self.label()).column.spark_type == "binary"

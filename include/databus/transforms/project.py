@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from databus.rows.changes import Changes
-from databus.rows.selection import columns_of
 from databus.transforms.columns_transform import ColumnsTransform
 
 
@@ -28,6 +27,10 @@ class Project(ColumnsTransform):
         Raises:
             TransformError: a table meant by name lacks a column.
         """
-        for schema, names in columns_of(changes, self.tables, self.columns, self.label()):
+        for schema, names in self._tables_with_columns(changes):
             changes = changes.with_columns_kept(schema, names)
         return changes
+
+    def _hidden_else(self, found: list[str], missed: list[str]) -> list[str]:
+        """Return the columns that are kept where a table has none of them: then it passes whole."""
+        return [] if found else missed

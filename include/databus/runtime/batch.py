@@ -22,11 +22,8 @@ from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
 from databus.runtime.direct import dispatch_direct, is_direct
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots, writing_order
-<<<<<<< HEAD
 from databus.runtime.held_by_flow import held_still
-=======
 from databus.runtime.image_checks import without_rows
->>>>>>> w/keys2
 from databus.runtime.live_link import LinkLostError
 from databus.runtime.outage import naming
 from databus.runtime.pace import Effort, Pace, log_change, turned_away
@@ -192,7 +189,7 @@ def _remember_hidden(session: FlowSession, planned: SourcePlan, changes: Changes
     """
     if changes.hidden is None:
         return
-    memory = None if session.behind or session.replays else session.hidden
+    memory = None if session.passed is not None or session.replays else session.hidden
     changes.hidden.require(planned.tables, memory.known() if memory is not None else {})
     if memory is not None:
         memory.remember(changes.hidden.by_table(planned.tables))

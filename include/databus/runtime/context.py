@@ -24,11 +24,8 @@ from databus.core.settings import Settings
 from databus.core.topics_read import TopicsReadStore
 from databus.core.wanted import AcceptedWants
 from databus.runtime.column_lineage import ColumnLineage
-<<<<<<< HEAD
 from databus.runtime.held_by_flow import HeldByFlow
-=======
 from databus.runtime.hidden_columns import HiddenMemory
->>>>>>> w/keys2
 from databus.runtime.recorder_breaker import RecorderBreaker
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyE
 from databus.demo.consumers import index_documents
 from databus.ops import quarantine
 from databus.ops.mediation import Said
-from databus.ops.quarantine_replay import ReplayResult, replay_rows
+from databus.ops.quarantine_replay import replay_rows
+from databus.ops.replay_outcome import ReplayResult
 from databus.ops.services import open_services
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.context import RunIdentity, Services

@@ -11,7 +11,8 @@ import pytest
 from databus import Kafka, __version__
 from databus.core.errors import MarkerDivergedError, SinkError
 from databus.ops import quarantine_replay
-from databus.ops.quarantine_replay import ReplayResult, replay_rows
+from databus.ops.quarantine_replay import replay_rows
+from databus.ops.replay_outcome import ReplayResult
 from databus.records.held_rows import HeldRows, HeldState, Selection
 from databus.runtime.context import RunIdentity
 from tests.integration.conftest import World

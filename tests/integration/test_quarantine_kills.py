@@ -10,7 +10,7 @@ import pytest
 
 from databus import Flow, Kafka
 from databus.core.errors import LeaseBusyError
-from databus.ops.quarantine_replay import ReplayResult
+from databus.ops.replay_outcome import ReplayResult
 from databus.records.held_rows import HeldState
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 import pytest
@@ -17,7 +17,7 @@ from databus import Batching, Flow, InRange, Mock, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import CheckpointConflictError, DatabusError, SinkUnavailableError
 from databus.core.findings import Finding
-from databus.core.flow_specs import FlowContext, SinkSpec
+from databus.core.flow_specs import SinkSpec
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan
 from databus.core.receipts import CHECK, WriteReceipt
@@ -25,11 +25,12 @@ from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.ops import quarantine
 from databus.ops.mediation import Said
-from databus.ops.quarantine_replay import ReplayResult, replay_rows
+from databus.ops.quarantine_replay import replay_rows
+from databus.ops.replay_outcome import ReplayResult
 from databus.records.held_rows import HeldRow, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
-from databus.runtime import outage, probe, replay, sinks_behind
+from databus.runtime import batch, outage, probe, replay, sinks_behind
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.read import read
 from databus.runtime.window import run_window
@@ -54,14 +55,14 @@ class Folder(SinkSpec):
     direct: ClassVar[bool] = True
     path: str
 
-    def open(self, _connections: Any, context: FlowContext) -> Any:
-        return FolderSink(self.sink_name, Path(self.path), context.flow)
+    def open(self, *_: Any) -> Any:
+        return FolderSink(self.sink_name, Path(self.path))
 
 
 class FolderSink(UnmarkedSink):
-    def __init__(self, name: str, path: Path, flow: str):
+    def __init__(self, name: str, path: Path):
         super().__init__(name)
-        self._path, self._flow = path, flow
+        self._path = path
 
     @property
     def down(self) -> bool:
@@ -96,7 +97,7 @@ class FolderSink(UnmarkedSink):
         return {0: "written" if file.read_text() else "abandoned"}
 
     def _file(self, plan: Plan) -> Path:
-        return self._path / f"{self._name}-{self._flow}-{plan.batch}-{plan.hash}"
+        return self._path / f"{self._name}-{plan.flow}-{plan.batch}-{plan.hash}"
 
 
 PLACE = ("file", "position", "ordinal", "part")
@@ -168,6 +169,7 @@ def _read_once(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return frames[0].where(frames[0]["position"].between(first + 1, last)), 1
 
     monkeypatch.setattr(replay, "read", read_part)
+    monkeypatch.setattr(batch, "read", read_part)
     yield
     for frame in frames:
         frame.unpersist()
@@ -179,6 +181,7 @@ class Desk:
     def __init__(self, path: Path, spark: Any, batch_rows: int = 100):
         self.path, self.spark, self.server, self.batch_rows = path, spark, MemoryServer(), batch_rows
         self.minimum = LOOSE
+        self.lane: Literal["auto", "spark"] = "auto"
         self.chance: random.Random | None = None
 
     @property
@@ -190,6 +193,7 @@ class Desk:
             sinks=tuple(Folder(name=name, path=str(self.path)) for name in ("a", "b")),
             batching=Batching(max_rows=self.batch_rows, max_seconds=0.01, dispatch_seconds=1e9),
             sink_outage_seconds=0.0,
+            lane=self.lane,
         )
 
     def down(self, *, away: bool) -> None:
@@ -210,7 +214,8 @@ class Desk:
                 kept.close()
 
     def run(self, **limits: Any) -> WindowResult:
-        with self.services() as services, open_session(self.flow, services, Engine(), self.identity) as session:
+        engine: Any = self.spark if self.lane == "spark" else Engine()
+        with self.services() as services, open_session(self.flow, services, engine, self.identity) as session:
             return run_window(session, WindowControl(WindowLimits(until_caught_up=True, **limits)))
 
     def replay(self, *event_ids: str) -> list[ReplayResult]:
@@ -292,6 +297,18 @@ def test_what_a_sink_got_by_a_replay_it_leaves_out_when_it_catches_up(
     desk.run()
     assert once(desk.given("a"), desk.given("b"))
     assert desk.listed() == []
+
+
+@pytest.mark.usefixtures("_read_once")
+def test_in_the_other_lane_it_leaves_them_out_as_well(desk: Desk) -> None:
+    desk.lane = "spark"
+    held = held_and_behind(desk)
+    desk.discard(*held[2:])
+    assert desk.run().caught_up == {"b": ROWS - 18}
+    desk.replay()
+    assert desk.given("b") == desk.given("a")
+    assert set(desk.given("a").values()) == {1}
+    assert [event for event in held if event in desk.given("b")] == held[:2]
 
 
 @pytest.mark.usefixtures("_read_once")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -16,10 +17,11 @@ from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, OUT, Format, show_one, show_rows
 from databus.core.amounts import counted
 from databus.core.counts import SinkCounts, by_sink
-from databus.core.errors import ConfigError
+from databus.core.errors import ConfigError, ReplaysRefusedError
 from databus.ops import quarantine
 from databus.ops.mediation import Said
 from databus.ops.quarantine_replay import replay_rows
+from databus.ops.replay_outcome import ReplayResult
 from databus.records.held_rows import HeldState, Selection
 from databus.runtime.context import RunIdentity
 from databus.runtime.engine import classic_session, connect_session
@@ -108,7 +110,8 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
 ) -> None:
     """Send held rows through the flow as it is now, each once; what is held back again stays here.
 
-    With --execute exit code 7 when rows were held back again, or refused by a sink.
+    With --execute exit code 7 when rows were held back again, or refused by a sink, and 1 when rows of some batches
+    cannot be replayed as things are; the others are replayed first.
     """
     wanted = Selection(HeldState.HELD, stage, table, tuple(event or ()), cause)
     with opened(flow, dags) as (spec, services):
@@ -119,12 +122,21 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
         said = Said(operator(), reason, accept, "a replay of rows held back")
         identity = RunIdentity(f"replay:{socket.gethostname()}:{os.getpid()}", "", __version__)
         session = connect_session(spark, f"cli/{os.getpid()}") if spark.startswith("sc://") else classic_session(spark)
-        done = replay_rows(spec, services, (session, identity), wanted, said)
+        try:
+            done = replay_rows(spec, services, (session, identity), wanted, said)
+        except ReplaysRefusedError as error:
+            if error.done:
+                _show_replays(error.done, output)
+            raise
+    _show_replays(done, output)
+    raise typer.Exit(exit_code_of_rows(missing=sum(r.held for r in done)))
+
+
+def _show_replays(done: Sequence[ReplayResult], output: Format) -> None:
     columns = ("number", "batch", "replayed", "held", "discarded", "sinks")
     words = output is Format.TABLE
     rows = [{**vars(r), "sinks": by_sink(r.sinks) if words else _plain(r.sinks)} for r in done]
     show_rows(rows, columns, output, empty="nothing to replay")
-    raise typer.Exit(exit_code_of_rows(missing=sum(r.held for r in done)))
 
 
 @app.command()

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from databus.core.offsets import OffsetRange
 
 
@@ -415,6 +417,17 @@ class AlertingError(DatabusError):
 
     code = "alerting"
     retryable = True
+
+
+class ReplaysRefusedError(DatabusError):
+    """Rows of some batches cannot be replayed as things are; those of the others were.
+
+    Attributes:
+        done: what the replays did that were not refused.
+    """
+
+    code = "quarantine_replays_refused"
+    done: Sequence[Any] = ()
 
 
 class SandboxError(DatabusError):

@@ -10,8 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
-from databus.core.counts import SinkCounts, by_sink
-from databus.core.errors import CheckpointConflictError, LeaseBusyError, PlanChangedError, SinkSettingError
+from databus.core.errors import (
+    CheckpointConflictError,
+    DatabusError,
+    LeaseBusyError,
+    PlanChangedError,
+    SinkSettingError,
+)
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange, SequenceOffset
@@ -20,51 +25,29 @@ from databus.core.protocols import Sink
 from databus.core.stored_json import canonical_json
 from databus.ops.mediation import Said
 from databus.ops.quarantine import held_rows, replays_of
+from databus.ops.replay_closing import settled, told
 from databus.ops.replay_entries import in_replays, stages_of
-from databus.ops.replay_outcome import origin_of, outcome, tally
+from databus.ops.replay_outcome import ReplayResult, origin_of, outcome, result_of, tally
 from databus.ops.replay_range import BatchRanges
-from databus.ops.replay_refusals import require_passed
+from databus.ops.replay_refusals import (
+    Refused,
+    concerns_its_rows_alone,
+    is_gone,
+    lost_hint,
+    require_none,
+    require_passed,
+)
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
-from databus.runtime.closing import close_unwritten, open_again
+from databus.runtime.closing import close_for_good, close_unwritten, open_again
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 from databus.runtime.forgotten import recall
 from databus.runtime.look import looking
-from databus.runtime.replay import Replayed, pinned_sinks, reopened, replay
+from databus.runtime.replay import ROWS_GONE, Replayed, pinned_sinks, reopened, replay
 
 if TYPE_CHECKING:
     from databus.core.checkpoint_store import Lease
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ReplayResult:
-    """What one replay did.
-
-    Attributes:
-        number: its number.
-        batch: batch that had held the rows back.
-        replayed: rows that every sink that lacked them now has.
-        held: rows that were held back again, with the new cause, also by a sink that had not seen them before.
-        discarded: rows that the flow as it is now sends nowhere.
-        written: sink → records written, now or by an earlier try of the same replay.
-        sinks: sink → rows that it took and refused; one that was given none is not named.
-    """
-
-    number: int
-    batch: int
-    replayed: int
-    held: int
-    discarded: int
-    written: dict[str, int]
-    sinks: dict[str, SinkCounts]
-
-    def line(self) -> str:
-        """Say in a line what became of the rows."""
-        return (
-            f"replay {self.number} of rows of batch {self.batch}: {self.replayed} replayed, {self.held} held again, "
-            f"{self.discarded} discarded; {by_sink(self.sinks) or 'no sink took any'}"
-        )
 
 
 def replay_rows(
@@ -89,8 +72,9 @@ def replay_rows(
             consent.
         PlanChangedError: an unfinished replay was begun under another definition of the flow, and partly written.
         ConfigError: the range that held a row back is not known any more.
-        OffsetPurgedError: the log that holds the rows is gone.
+        OffsetPurgedError, SourceDivergedError: the log that holds the rows is gone.
         CheckpointConflictError: a sink that is to get rows is behind, and has yet to pass their batch's range.
+        ReplaysRefusedError: that is so of some batches; rows of the others were replayed, or there are several reasons.
         SinkSettingError: a topic is compacted, and the user did not consent.
     """
     spark, identity = run
@@ -104,10 +88,17 @@ def replay_rows(
             looking(opened) as session,
             held_rows(flow, services) as rows,
         ):
-            work = _Replays(session, services, lease, rows, said)
+            work, refused = _Replays(session, services, lease, rows, said), list[Refused]()
             done = work.finish()
-            for number, batch in in_replays(rows.select(replace(wanted, state=HeldState.HELD))):
-                done.append(work.begin(number, batch))
+            for origin, batch in in_replays(rows.select(replace(wanted, state=HeldState.HELD))):
+                try:
+                    done.append(work.begin(origin, batch))
+                except DatabusError as error:
+                    if not work.is_refusal(error, origin):
+                        raise
+                    log.warning("flow %s: rows of batch %d are not replayed: %s", flow.name, origin, error)
+                    refused.append(Refused(origin, len(batch), error))
+            require_none(flow.name, done, refused)
             return done
     finally:
         lease.release()
@@ -137,7 +128,12 @@ class _Replays:
                 return self._give_up(pending, marked, sinks)
             log.warning("flow %s: replay %d found unfinished, taken up again", self._flow.name, pending.batch)
             open_again(sinks, marked, self.lease)
-        return [self._run(pending, marked, taken)]
+        try:
+            return [self._run(pending, marked, taken)]
+        except DatabusError as error:
+            if not self._is_gone(error, marked.range):
+                raise
+            return [self._close(pending, marked, taken, error)]
 
     def begin(self, origin: int, taken: Sequence[HeldRow]) -> ReplayResult:
         """Replay rows that one batch had held back."""
@@ -166,7 +162,42 @@ class _Replays:
         marked = replace(plan, range=planned)
         with self._sinks(plan) as opened:
             recall(opened, marked, self.lease, plan.clock, accept=False)
-        return self._run(plan, marked, taken)
+        try:
+            return self._run(plan, marked, taken)
+        except DatabusError as error:
+            if self._is_gone(error, planned):
+                self._close(plan, marked, taken, error)
+            raise
+
+    def is_refusal(self, error: DatabusError, origin: int) -> bool:
+        """Tell whether an error concerns the rows of one batch alone; one whose log is gone says what to do."""
+        if concerns_its_rows_alone(error):
+            return True
+        moved = next(iter(self._ranges.told(origin)), None)
+        gone = moved is not None and self._is_gone(error, moved)
+        if gone and error.code != ROWS_GONE:  # whose own hint fits replays
+            error.hint = lost_hint(self._flow.name)
+        return gone
+
+    def _is_gone(self, error: DatabusError, moved: OffsetRange) -> bool:
+        standing = self.services.store.load(self._flow.name)
+        return is_gone(error, moved, standing.offset if standing else None)
+
+    def _close(self, plan: Plan, marked: Plan, taken: Sequence[HeldRow], why: DatabusError) -> ReplayResult:
+        """Close a replay whose rows cannot be read any more: the markers tell what became of them."""
+        with self._sinks(plan) as sinks:
+            closed = close_for_good(sinks, marked, self.lease)
+        states, held = settled(taken, plan.batch, sinks, closed)
+        said, origin = (self.said.who, self.said.why, self.services.clock.now()), origin_of(taken)
+        self.session.recorder.quarantine(self._flow.name, origin, held)
+        self.rows.settle(plan.batch, origin, states, said)
+        self._commit_closed(plan, closed.slots)
+        result = result_of(plan.batch, origin, tally(states, held))
+        log.warning(
+            "flow %s: %s: closed, for it cannot be finished: %s: %s",
+            self._flow.name, result.line(), told(closed), why.message,
+        )  # fmt: skip
+        return result
 
     def _run(self, plan: Plan, marked: Plan, taken: Sequence[HeldRow]) -> ReplayResult:
         """Replay rows: `marked` is the plan over the range that they come from, which writers get."""
@@ -180,23 +211,7 @@ class _Replays:
         unanswered = {row.identity: HeldState.HELD for row in taken if row.identity not in states}
         self.rows.settle(plan.batch, origin, {**states, **unanswered}, (self.said.who, self.said.why, now))
         self._commit(plan, done)
-        became = tally(states, again)
-        written: dict[str, int] = {}
-        sinks: dict[str, SinkCounts] = {}
-        for receipt in done.receipts:
-            written[receipt.sink] = written.get(receipt.sink, 0) + receipt.written
-            given = SinkCounts.of(receipt.rows, len(receipt.rejected), receipt.outputs)
-            if given != SinkCounts():
-                sinks[receipt.sink] = sinks.get(receipt.sink, SinkCounts()).plus(given)
-        result = ReplayResult(
-            plan.batch,
-            origin,
-            became[HeldState.REPLAYED],
-            became[HeldState.HELD],
-            became[HeldState.DISCARDED],
-            written,
-            sinks,
-        )
+        result = result_of(plan.batch, origin, tally(states, again), done.receipts)
         level = logging.WARNING if result.held else logging.INFO
         log.log(level, "flow %s: %s, by %s: %s", self._flow.name, result.line(), self.said.who, self.said.why)
         return result
@@ -228,6 +243,11 @@ class _Replays:
                 hint=f"Put the former definition back, let `databus quarantine replay {self._flow.name}` finish, then "
                 "change it.",
             )
+        self._commit_closed(pending, closed.slots)
+        log.warning("flow %s: replay %d was begun under another definition: closed", self._flow.name, pending.batch)
+        return []
+
+    def _commit_closed(self, pending: Plan, slots: Mapping[str, tuple[int, ...]]) -> None:
         standing = self._standing()
         end = SequenceOffset(pending.range.end.sequence) if isinstance(pending.range.end, SequenceOffset) else None
         if end is None:
@@ -237,11 +257,9 @@ class _Replays:
             closed_as,
             epoch=Epoch(self.lease.epoch),
             updated_at=self.services.clock.now(),
-            slots=merged_slots(standing.slots, closed.slots),
+            slots=merged_slots(standing.slots, slots),
         )
         self.services.store.commit(self.lease, pending, moved, [], {})
-        log.warning("flow %s: replay %d was begun under another definition: closed", self._flow.name, pending.batch)
-        return []
 
     @contextmanager
     def _sinks(self, pending: Plan) -> Iterator[Mapping[str, Sink]]:

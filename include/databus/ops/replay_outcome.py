@@ -4,13 +4,44 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from databus.core.counts import SinkCounts, by_sink
 from databus.core.errors import CheckpointConflictError
 from databus.core.events import RowState
-from databus.core.receipts import CHECK, RejectedRow
+from databus.core.receipts import CHECK, RejectedRow, WriteReceipt
 from databus.records.held_rows import HeldRow, HeldState, Identity
 from databus.runtime.replay import Replayed
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What one replay did.
+
+    Attributes:
+        number: its number.
+        batch: batch that had held the rows back.
+        replayed: rows that every sink that lacked them now has.
+        held: rows that were held back again, with the new cause, also by a sink that had not seen them before.
+        discarded: rows that the flow as it is now sends nowhere.
+        written: sink → records written, now or by an earlier try of the same replay.
+        sinks: sink → rows that it took and refused; one that was given none is not named.
+    """
+
+    number: int
+    batch: int
+    replayed: int
+    held: int
+    discarded: int
+    written: dict[str, int]
+    sinks: dict[str, SinkCounts]
+
+    def line(self) -> str:
+        """Say in a line what became of the rows."""
+        return (
+            f"replay {self.number} of rows of batch {self.batch}: {self.replayed} replayed, {self.held} held again, "
+            f"{self.discarded} discarded; {by_sink(self.sinks) or 'no sink took any'}"
+        )
 
 
 def origin_of(taken: Sequence[HeldRow]) -> int:
@@ -52,3 +83,18 @@ def tally(states: Mapping[Identity, HeldState], again: Sequence[RejectedRow]) ->
     """Count rows by what became of them; one that a check had held and a sink refuses now is held, by a new entry."""
     new = {row.event_id for row in again if states.get((row.event_id, row.stage)) != HeldState.HELD}
     return Counter(HeldState.HELD if event_id in new else state for (event_id, _), state in states.items())
+
+
+def result_of(
+    number: int, origin: int, became: Mapping[HeldState, int], receipts: Sequence[WriteReceipt] = ()
+) -> ReplayResult:
+    """Return what a replay of rows of a batch (`origin`) did, by what became of them and what sinks confirmed."""
+    written: dict[str, int] = {}
+    sinks: dict[str, SinkCounts] = {}
+    for receipt in receipts:
+        written[receipt.sink] = written.get(receipt.sink, 0) + receipt.written
+        given = SinkCounts.of(receipt.rows, len(receipt.rejected), receipt.outputs)
+        if given != SinkCounts():
+            sinks[receipt.sink] = sinks.get(receipt.sink, SinkCounts()).plus(given)
+    replayed, held, discarded = (became[s] for s in (HeldState.REPLAYED, HeldState.HELD, HeldState.DISCARDED))
+    return ReplayResult(number, origin, replayed, held, discarded, written, sinks)

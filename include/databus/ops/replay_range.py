@@ -15,6 +15,9 @@ from databus.core.protocols import Sink
 from databus.ops.targets import ALL_HISTORY
 from databus.records.held_rows import HeldRows
 
+RANGE_UNKNOWN = "quarantine_range_unknown"
+"""Code of the error for a batch whose range nothing tells any more."""
+
 
 @dataclass(frozen=True)
 class BatchRanges:
@@ -38,12 +41,12 @@ class BatchRanges:
         Raises:
             ConfigError: neither a report nor the history tells it.
         """
-        for found in self._told(batch):
+        for found in self.told(batch):
             return found
         raise ConfigError(
             f"flow {self.flow}: neither a report nor the history says what range batch {batch} had",
             hint=f"`databus quarantine export {self.flow}` gives the rows; write them by hand, then discard them.",
-            code="quarantine_range_unknown",
+            code=RANGE_UNKNOWN,
         )
 
     def as_written(self, plan: Plan, batch: int, sinks: Mapping[str, Sink]) -> OffsetRange:
@@ -67,10 +70,11 @@ class BatchRanges:
             for mark in sink.marks(plan.sinks[name].slots, settled=False)
             if mark is not None
         }
-        mine = (found for found in self._told(batch) if replace(plan, range=found).hash in held)
+        mine = (found for found in self.told(batch) if replace(plan, range=found).hash in held)
         return next(mine, None) or self.of(batch)
 
-    def _told(self, batch: int) -> Iterator[OffsetRange]:
+    def told(self, batch: int) -> Iterator[OffsetRange]:
+        """Yield the forms in which the range of a batch is told."""
         reported = self.rows.batch_range(batch)
         if reported is not None:
             yield reported

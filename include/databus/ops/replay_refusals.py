@@ -3,14 +3,93 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from databus.core.checkpoint_store import CheckpointStore
-from databus.core.errors import CheckpointConflictError
+from databus.core.errors import (
+    CheckpointConflictError,
+    DatabusError,
+    OffsetPurgedError,
+    ReplaysRefusedError,
+    SourceDivergedError,
+)
 from databus.core.flow import Flow
 from databus.core.offset_ranges import unreached
-from databus.core.offsets import OffsetRange
+from databus.core.offsets import Offset, OffsetRange
 from databus.core.receipts import CHECK
+from databus.core.replaced_logs import is_of_former_log
+from databus.ops.replay_outcome import ReplayResult
+from databus.ops.replay_range import RANGE_UNKNOWN
 from databus.records.held_rows import HeldRow
+from databus.runtime.replay import ROWS_GONE
+
+SINK_BEHIND = "quarantine_sink_behind"
+"""Code of the error for rows whose range a sink has yet to pass."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Rows of a batch that cannot be replayed as things are; those of other batches may be.
+
+    Attributes:
+        batch: number of the batch that holds them.
+        rows: how many.
+        error: why.
+    """
+
+    batch: int
+    rows: int
+    error: DatabusError
+
+
+def is_gone(error: DatabusError, moved: OffsetRange, standing: Offset | None) -> bool:
+    """Tell whether an error says that the rows of a range cannot be read any more.
+
+    Args:
+        error: what reading it raised.
+        moved: the range.
+        standing: where the flow stands.
+    """
+    former = standing is not None and is_of_former_log(moved.end, standing)
+    return (
+        isinstance(error, OffsetPurgedError)
+        or (isinstance(error, SourceDivergedError) and former)
+        or error.code == ROWS_GONE
+    )
+
+
+def concerns_its_rows_alone(error: DatabusError) -> bool:
+    """Tell whether an error that a replay met at its range says nothing of other ranges."""
+    return error.code in {SINK_BEHIND, RANGE_UNKNOWN}
+
+
+def require_none(flow: str, done: Sequence[ReplayResult], refused: Sequence[Refused]) -> None:
+    """Tell the replays that were refused together, once the others are done.
+
+    Raises:
+        ReplaysRefusedError: some were; it holds what the others did.
+        DatabusError: the reason, where there is nothing else to tell.
+    """
+    if not refused:
+        return
+    if len(refused) == 1 and not done:
+        raise refused[0].error
+    told = "; ".join(f"batch {one.batch} ({one.rows} rows): {one.error.message}" for one in refused)
+    rows = sum(result.replayed for result in done)
+    error = ReplaysRefusedError(
+        f"flow {flow}: {rows} rows were replayed, {sum(one.rows for one in refused)} cannot be: {told}",
+        hint=" ".join(dict.fromkeys(one.error.hint for one in refused)),
+    )
+    error.done = tuple(done)
+    raise error
+
+
+def lost_hint(flow: str) -> str:
+    """Return what to do about rows that cannot be read any more."""
+    return (
+        f"`databus quarantine export {flow}` gives them with their payload: write by hand what is wanted, then "
+        f"`databus quarantine discard {flow} --event …` them; nothing can replay them."
+    )
 
 
 def require_passed(flow: Flow, store: CheckpointStore, moved: OffsetRange, taken: Sequence[HeldRow]) -> None:
@@ -39,5 +118,5 @@ def require_passed(flow: Flow, store: CheckpointStore, moved: OffsetRange, taken
                 f"{moved.start} to {moved.end}, where the rows are",
                 hint=f"Run the flow until it has caught up (`databus checkpoint show {flow.name}` tells where it "
                 "stands), then replay.",
-                code="quarantine_sink_behind",
+                code=SINK_BEHIND,
             )

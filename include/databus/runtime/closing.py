@@ -40,6 +40,22 @@ class Closed:
     slots: Mapping[str, tuple[int, ...]]
 
 
+@dataclass(frozen=True)
+class ClosedForGood:
+    """What sinks hold of a plan that was closed for good.
+
+    Attributes:
+        whole: sinks that hold all of it.
+        partly: sink → slots that hold something of it, e.g. "1 of 2 slots"; "" for a sink without markers, of which
+            nothing tells what it holds.
+        slots: sink with markers → batch that each slot's marker holds now.
+    """
+
+    whole: frozenset[str]
+    partly: Mapping[str, str]
+    slots: Mapping[str, tuple[int, ...]]
+
+
 def close_unwritten(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> Closed:
     """Close a plan that will not be finished, unless a sink holds rows of it; idempotent, also after a kill.
 
@@ -58,6 +74,23 @@ def close_unwritten(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> Clos
         SinkUnavailableError, CheckpointUnavailableError: no answer.
     """
     return in_rounds(plan, partial(_close, sinks, plan, lease))
+
+
+def close_for_good(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> ClosedForGood:
+    """Close a plan that nothing can finish any more, whatever sinks hold of it; idempotent, also after a kill.
+
+    Args:
+        sinks: open sinks by name; those that the plan does not name are left alone.
+        plan: the plan.
+        lease: the claim under which it is closed.
+
+    Raises:
+        StaleEpochError: the flow was claimed again since; no marker was moved.
+        SinkFencedError: a writer of the plan began anew each time.
+        MarkerDivergedError: a slot's marker has nothing to do with the plan.
+        SinkUnavailableError, CheckpointUnavailableError: no answer.
+    """
+    return in_rounds(plan, partial(_close_for_good, {n: s for n, s in sinks.items() if n in plan.sinks}, plan, lease))
 
 
 def open_again(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> None:
@@ -132,3 +165,28 @@ def _close(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> Closed:
                 else:
                     at_sink.abandon()
     return Closed(held, {} if held else {name: plan.sinks[name].marks_after(plan.batch) for name in fenced})
+
+
+def _close_for_good(sinks: Mapping[str, Sink], plan: Plan, lease: Lease) -> ClosedForGood:
+    held: dict[str, int] = {}
+    with ExitStack() as stack:
+        for name, sink in sinks.items():
+            with naming(name):
+                fenced = sink.fence(plan)
+            if fenced is not None:
+                stack.callback(fenced.discard)
+                held[name] = len(fenced.held())
+        lease.confirm()
+    whole, partly, slots = set[str](), dict[str, str](), dict[str, tuple[int, ...]]()
+    for name, sink in sinks.items():
+        with naming(name):
+            states = sink.abandon(plan)
+        if not states:
+            partly[name] = ""
+            continue
+        slots[name] = plan.sinks[name].marks_after(plan.batch)
+        if all(state == "written" for state in states.values()):
+            whole.add(name)
+        elif held.get(name):
+            partly[name] = f"{held[name]} of {len(states)} slots"
+    return ClosedForGood(frozenset(whole), partly, slots)

@@ -28,6 +28,9 @@ from databus.runtime.written_tables import written_tables
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+ROWS_GONE = "quarantine_rows_gone"
+"""Code of the error for rows that the range which held them does not hold any more."""
+
 
 @dataclass(frozen=True)
 class Replayed:
@@ -138,6 +141,7 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
             raise ReconciliationError(
                 f"flow {flow.name}: {len(gone)} rows to be replayed are not in {source.range}, first {gone[0]}",
                 hint="The log was changed, or the flow's tables or row filters no longer cover them: discard them.",
+                code=ROWS_GONE,
             )
         done, names = [], counts.table_names(source)
         takes: dict[str, frozenset[str]] = {}

@@ -22,9 +22,8 @@ from databus.ops.mediation import Said
 from databus.ops.mirror_groups import require_known as require_groups
 from databus.ops.quarantine import discard, require_known
 from databus.ops.quarantine import tally as quarantine_tally
-from databus.ops.quarantine_replay import ReplayResult
 from databus.ops.replay_entries import MAX_ROWS, in_replays, stages_of
-from databus.ops.replay_outcome import outcome, tally
+from databus.ops.replay_outcome import ReplayResult, outcome, tally
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore

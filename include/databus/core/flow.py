@@ -31,7 +31,7 @@ _WITHOUT_EFFECT_ON_OUTPUT = frozenset(
 )
 """Fields that say how a flow is run, not what comes out."""
 
-_NEVER_HASHED = frozenset({"on_reject"})
+_NEVER_HASHED = frozenset({"on_reject", "on_key_change"})
 """Options of sinks that no databus ever put into a hash."""
 
 FLOW_NAME = re.compile(r"^[a-z][a-z0-9_]{0,99}$")

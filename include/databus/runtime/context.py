@@ -23,6 +23,7 @@ from databus.core.protocols import Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
 from databus.core.topics_read import TopicsReadStore
 from databus.core.wanted import AcceptedWants
+from databus.runtime.changed_keys import ChangedKeys
 from databus.runtime.column_lineage import ColumnLineage
 from databus.runtime.held_by_flow import HeldByFlow
 from databus.runtime.hidden_columns import HiddenMemory
@@ -73,6 +74,7 @@ class FlowSession:
         consents: whether rows of a backfill may come once more where nothing tells any more whether they came.
         live_standing: checkpoint of the live flow, of what moves rows beside it to the same outputs; else None.
         live: the live lane, None where every batch is a Spark job of its own.
+        keys: tells of primary keys that change; shared by all views.
         column_lineage: tells what the outputs are made of; shared by all views.
         backfills: knows what was asked for of the flow's past; None where nothing is backfilled.
         hidden: remembers which columns transforms hid; None where nobody asks.
@@ -98,6 +100,7 @@ class FlowSession:
     consents: bool = False
     live_standing: Checkpoint | None = None
     live: LiveLane | None = None
+    keys: ChangedKeys = field(default_factory=ChangedKeys, repr=False)
     column_lineage: ColumnLineage = field(default_factory=ColumnLineage, repr=False)
     backfills: BackfillStore | None = None
     hidden: HiddenMemory | None = None

@@ -59,6 +59,10 @@ class Elasticsearch(SinkSpec):
             table away that are older than the statement (marks them, with `soft_deletes`); its batch has one writer.
             An index that several tables share needs ids="table_key" for it. "ignore" leaves every document, "fail"
             stops the flow. DROP DATABASE, RENAME TABLE and statements on partitions leave the documents in any case.
+        on_key_change: what to do where a table's primary key is made of other columns than the ids of its documents
+            (ALTER TABLE … DROP PRIMARY KEY, ADD PRIMARY KEY (…)), in an index of its own (`ids` unset). "fail" stops
+            the flow before a batch with such rows; "ignore" goes on: documents under former ids stay, and no later row
+            of theirs finds them. Columns that only get another name change no id, and pass.
         on_reject: what becomes of a batch with a row that the server refuses (its mapping does not take a value, it is
             too large). "quarantine" holds the row back; "fail" stops the flow before other sinks get the batch. Unset
             is "fail" for the first batch of an index that has never held a document, for its mapping is likely to be
@@ -81,7 +85,7 @@ class Elasticsearch(SinkSpec):
     needs_key: ClassVar[bool] = True
     idempotent: ClassVar[bool] = True
     without_effect: ClassVar[frozenset[str]] = frozenset(
-        {"partial", "refresh", "bulk_bytes", "max_retries", "on_reject"}
+        {"partial", "refresh", "bulk_bytes", "max_retries", "on_reject", "on_key_change"}
     )
 
     conn_id: str
@@ -98,6 +102,7 @@ class Elasticsearch(SinkSpec):
     max_retries: int = Field(6, ge=0)
     slots: int = Field(1, ge=1, le=64)
     on_truncate: Literal["delete", "ignore", "fail"] = "delete"
+    on_key_change: Literal["fail", "ignore"] = "fail"
     on_reject: OnReject | None = None
     profile: Profile = "exactly_once"
 

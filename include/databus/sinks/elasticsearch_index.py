@@ -52,6 +52,7 @@ class Standing:
     Attributes:
         owner: the table it was made for; None where tables share it, or something else made it.
         key: names of the owner's key columns; empty where they are not known.
+        keys: further key columns of which ids were made: columns got other names, or a person accepted the change.
         emptied: table → greatest version of a statement that emptied it.
         tables: those that are known to write to it, where neither owner nor ids tell.
         typed: whether its mapping was made of a table's columns.
@@ -66,6 +67,7 @@ class Standing:
     typed: bool = False
     fields: Mapping[str, Any] = field(default_factory=dict)
     dynamic: str = ""
+    keys: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass
@@ -211,6 +213,18 @@ class Indices:
         self._amend(index, fields, added, what)
         self._known.setdefault(index, Standing()).emptied[table] = version
 
+    def fields_before(self, index: str) -> set[str]:
+        """Return the fields that an index had before this plan, where they are looked at; `ensure` was called."""
+        return set() if index in self.made else set(self._known[index].fields)
+
+    def write_down(self, index: str, change: Callable[[dict[str, Any]], dict[str, Any]], what: str) -> bool:
+        """Change what we keep in the `_meta` of an index of one table; return False where the login may not.
+
+        Raises:
+            SinkUnavailableError: no answer.
+        """
+        return self._amend(index, {}, change, what)
+
     def key_of(self, index: str) -> tuple[str, ...]:
         """Return the names of the key columns of an index's table, none where they are not known."""
         known = self._known.get(index)
@@ -305,6 +319,7 @@ class Indices:
             if ours and standing.owner is None:
                 standing.owner, standing.key = ours.get("table"), tuple(ours.get("key", ()))
                 standing.tables = frozenset(ours.get("tables", ()))
+                standing.keys = tuple(tuple(each) for each in ours.get("keys", ()))
                 standing.emptied, standing.typed = dict(ours.get("emptied", {})), bool(ours.get("typed"))
             said = tables.IndexTables.of(mappings.get("properties", {}))
             standing.tables |= said.writers

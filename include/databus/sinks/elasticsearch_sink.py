@@ -22,6 +22,7 @@ from databus.sinks.elasticsearch_client import connect, silent_refusal, where
 from databus.sinks.elasticsearch_document import ids_may_meet
 from databus.sinks.elasticsearch_evidence import evidence
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
+from databus.sinks.elasticsearch_key import require_key
 from databus.sinks.elasticsearch_mapping import fields_of
 from databus.sinks.elasticsearch_preflight import index_pattern, probe
 from databus.sinks.elasticsearch_refusals import NeverWritten, Stopping
@@ -105,6 +106,7 @@ class ElasticsearchSink:
             fields = fields_of(tables, spec.mapping) if typing else {}
             for table in tables:
                 indices.ensure(index, table.full_name, partial(tuple, table.primary_key), fields)
+            self._require_keys(indices, index, tables, plan)
             indices.extend(index, fields, self._told)
         slots = 1 if plan.statements and spec.on_truncate != "ignore" else spec.slots
         first = self._never_written_of(indices, list(targets)) if spec.on_reject is None else ()
@@ -178,6 +180,16 @@ class ElasticsearchSink:
         if self._open is not None:
             self._open.close()
             self._open = None
+
+    def _require_keys(self, indices: Indices, index: str, tables: Sequence[TableSchema], plan: SourcePlan) -> None:
+        """Compare the keys of tables, as the source has their columns, with those of the documents."""
+        source = {table.schema_id: table for table in plan.tables}
+        earlier: dict[str, set[str]] = {}
+        for written in sorted(tables, key=lambda each: each.schema_id):
+            table = source.get(written.schema_id, written)
+            known = earlier.setdefault(table.full_name, indices.fields_before(index))
+            require_key(indices, index, table, known, self.spec.on_key_change)
+            known |= {column.name for column in table.columns}
 
     def _never_written_of(self, indices: Indices, names: Sequence[str]) -> tuple[str, ...]:
         if self._never_written is None:

@@ -60,7 +60,8 @@ CLASSIFIED: list[tuple[Spec, dict[str, Any], dict[str, Any]]] = [
     ),
     (
         Elasticsearch(conn_id="e"),
-        {"partial": "fail", "refresh": True, "bulk_bytes": 9, "max_retries": 1, "on_reject": "fail"},
+        {"partial": "fail", "refresh": True, "bulk_bytes": 9, "max_retries": 1, "on_reject": "fail",
+         "on_key_change": "ignore"},
         {**SINK, "conn_id": "x", "index": "x", "types": "dynamic", "mapping": {"properties": {}}, "settings": {"a": 1},
          "gc_deletes": "1d", "soft_deletes": True, "ids": "table_key", "slots": 2, "on_truncate": "fail",
          "profile": "at_least_once"},

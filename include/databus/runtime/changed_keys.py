@@ -1,0 +1,33 @@
+"""Primary keys that change while a flow runs: its records have other keys from there on."""
+
+from __future__ import annotations
+
+import logging
+
+from databus.core.plan import SourcePlan
+
+log = logging.getLogger(__name__)
+
+
+class ChangedKeys:
+    """The key of each table as a run has seen it last."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, tuple[str, ...]] = {}
+
+    def tell(self, flow: str, planned: SourcePlan) -> None:
+        """Log each table whose key changes in a range, or since the one before.
+
+        Args:
+            flow: name of the flow.
+            planned: the range; its definitions are numbered in the order of the log.
+        """
+        for table in sorted(planned.tables, key=lambda each: each.schema_id):
+            before = self._keys.get(table.full_name, table.primary_key)
+            if before != table.primary_key:
+                log.warning(
+                    "flow %s: the primary key of %s is (%s) in %s, and was (%s): its records have other keys from "
+                    "there on, and in a compacted topic the last ones of former keys stay",
+                    flow, table.full_name, ", ".join(table.primary_key), planned.range, ", ".join(before),
+                )  # fmt: skip
+            self._keys[table.full_name] = table.primary_key

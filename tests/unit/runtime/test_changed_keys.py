@@ -1,0 +1,30 @@
+"""A run tells of a primary key that changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.plan import SourcePlan
+from databus.core.tables import TableSchema
+from databus.runtime.changed_keys import ChangedKeys
+from databus.testing.table_batches import table
+
+NAMES = {"id": "int", "b": "int"}
+BY_ID, BY_B = table("shop.pk", NAMES), table("shop.pk", NAMES, ("b",), schema_id=1)
+
+
+def planned(*tables: TableSchema) -> SourcePlan:
+    return SourcePlan(OffsetRange(BinlogOffset("bin.000001", 4), BinlogOffset("bin.000001", 900)), tables, 1, 1)
+
+
+@pytest.mark.parametrize("ranges", [[(BY_ID, BY_B)], [(BY_ID,), (BY_B,), (BY_B,)]])
+def test_a_key_that_changes_is_told_once(
+    ranges: list[tuple[TableSchema, ...]], caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = ChangedKeys()
+    for tables in ranges:
+        keys.tell("f", planned(*tables))
+    (record,) = caplog.records
+    assert "flow f: the primary key of shop.pk is (b) in (bin.000001:4" in record.getMessage()
+    assert "was (id)" in record.getMessage()

@@ -97,7 +97,7 @@ def next_plan(
         )
     if proposed.passed:
         _note(session, lease, LostRange(proposed.range, proposed.passed))
-    if not session.behind:
+    if session.passed is None:
         session.keys.tell(session.flow.name, proposed)
     plan = _new_plan(session, (checkpoint, marks), proposed, batch, pending)
     until = unreached(proposed.range.end, *ends)

@@ -43,6 +43,9 @@ _PRODUCER = {
     "allow.auto.create.topics": False,
 }
 
+_UNKNOWN_TOPIC_S = 30.0
+"""librdkafka's own patience with a topic that no broker knows."""
+
 _SERVERS_HINT = 'Set its extra to {"bootstrap.servers": "host:9092"}, or its host and port.'
 
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})  # noqa: SLF001
@@ -189,7 +192,10 @@ class ClientSettings:
 
     def producer(self, settings: Mapping[str, Any], on_error: LastError) -> Producer:
         """Open a producer, which makes no topics."""
-        producer: Producer = self._open("producer", _Producer, {}, {**_PRODUCER, **settings}, on_error)
+        # Sooner than a flush gives up, which could not name the topic that no broker knows.
+        unknown_ms = int(min(_UNKNOWN_TOPIC_S, self.timeout_s * 0.8) * 1000)
+        defaults = {"topic.metadata.propagation.max.ms": unknown_ms}
+        producer: Producer = self._open("producer", _Producer, defaults, {**_PRODUCER, **settings}, on_error)
         return producer
 
     def consumer(self, settings: Mapping[str, Any], on_error: LastError) -> Consumer:

@@ -63,7 +63,7 @@ def test_what_was_planned_folded_is_read_folded(tmp_path: Path, step: int) -> No
     for capture, statements in ((FOLDS, 2), (CAPTURE, 0)):
         index, store = stage(tmp_path / str(statements), batches(log, step), RangeBounds(), capture=capture)
         assert index is not None
-        plan = source_plan(index)
+        plan = source_plan(index, store, CAPTURE)
         assert (index.folds, plan.statements) == (capture.folds, statements)
         assert [change.tables for change in plan.unlogged] == [("shop.t",)][: statements - 1 if statements else 0]
         assert index == store.find(index.range)
@@ -78,3 +78,4 @@ def test_what_was_planned_folded_is_read_folded(tmp_path: Path, step: int) -> No
             if isinstance(item, TableEvent)
         ]  # fmt: skip
         assert read == [("t", "shop", "t"), ("m", "shop", "t")][:statements]
+        assert [(op, table.database, table.table) for op, table in plan.named] == read

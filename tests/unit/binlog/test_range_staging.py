@@ -235,7 +235,7 @@ def test_a_statement_on_a_partition_is_told_with_its_segment(tmp_path: Path, ste
     assert [s.unlogged for s in index.segments if s.unlogged] == [(told,)]
     assert read(store, index) == list(range(15))
     assert store.find(index.range) == index
-    assert source_plan(index).unlogged == (told,)
+    assert source_plan(index, store, CAPTURE).unlogged == (told,)
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 7, 1000])

@@ -12,6 +12,7 @@ from confluent_kafka import cimpl
 from databus import Kafka, KafkaTopics
 from databus.core.connections import Connection
 from databus.core.errors import ConfigError, SinkSettingError
+from databus.kafka import client
 from databus.kafka.client import ClientSettings, LastError
 from databus.kafka.client_settings import merged
 from databus.kafka.librdkafka_names import ALIASES, NOT_OF_LIBRDKAFKA, OURS, REFUSED, TUNES, is_security, setting_of
@@ -139,6 +140,18 @@ def test_no_layer_leads_to_another_cluster(name: str) -> None:
     asked, elsewhere = _Asked(), {name: "evil:1"}
     ClientSettings("k", "mine:1", elsewhere)._open("client", asked, elsewhere, elsewhere, LastError())
     assert {k: v for k, v in asked.config.items() if k != "error_cb"} == {"bootstrap.servers": "mine:1"}
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "chosen", "patience_ms"), [(30.0, {}, 24_000), (5.0, {}, 4_000), (90.0, {}, 30_000), (30.0, 70, 70)]
+)
+def test_a_producer_names_an_unknown_topic_before_a_flush_gives_up(
+    monkeypatch: pytest.MonkeyPatch, timeout_s: float, chosen: Any, patience_ms: int
+) -> None:
+    asked, name = _Asked(), "topic.metadata.propagation.max.ms"
+    monkeypatch.setattr(client, "_Producer", asked)
+    ClientSettings("k", "mine:1", timeout_s=timeout_s).producer({name: chosen} if chosen else {}, LastError())
+    assert asked.config[name] == patience_ms
 
 
 def test_servers_by_their_other_name_are_read() -> None:

@@ -144,6 +144,9 @@ REFUSED_TYPES: dict[int, tuple[str, str]] = {
 }
 """What a known event that cannot be decoded is, and what to do about it."""
 
+STATEMENT_TYPES = frozenset(kind for kind, (_, hint) in REFUSED_TYPES.items() if hint == _STATEMENT)
+"""Events of statements that are logged as they were said, beside the statement's own QUERY event."""
+
 
 _KNOWN_TYPES = frozenset(EventType)
 

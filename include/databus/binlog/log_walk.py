@@ -36,7 +36,7 @@ from databus.binlog.schema_history.definitions import (
 from databus.binlog.segments import FetchedPrepare
 from databus.binlog.statement_scope import as_logged, subjects_of
 from databus.binlog.table_batch import Transactions
-from databus.binlog.walk import LoggedStatement, Walk
+from databus.binlog.walk import LoggedStatement, RowsByStatement, Walk
 from databus.binlog.walker import Walker
 from databus.binlog.xa import XaEvent, walk_prepared
 from databus.core.errors import DecodeError, OffsetInvalidError
@@ -106,6 +106,8 @@ class Stretch:
         open: whether a transaction has begun and not ended.
         xa: XA phases among the transactions.
         unlogged: (index of its transaction, statement) of those that change captured rows without row events.
+        by_statement: statements that change rows and are logged as they were said;
+            one of the transaction still open comes with the stretch in which that ends. Empty where they are refused.
         taken_back: `schema_id` → row changes, counted as open in earlier stretches, that their transaction took back.
     """
 
@@ -123,6 +125,7 @@ class Stretch:
     xa: Sequence[XaEvent] = ()
     unlogged: Sequence[tuple[int, UnloggedChange]] = ()
     taken_back: Mapping[int, int] = field(default_factory=dict)
+    by_statement: Sequence[RowsByStatement] = ()
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,7 @@ def part(piece: Stretch, first: int, last: int) -> Stretch:
         [replace(x, transaction=x.transaction - first) for x in piece.xa if first <= x.transaction < last],
         [(i - first, change) for i, change in piece.unlogged if first <= i < last],
         piece.taken_back if first == 0 else {},
+        [replace(s, transaction=s.transaction - first) for s in piece.by_statement if first <= s.transaction < last],
     )  # fmt: skip
 
 
@@ -186,6 +190,8 @@ class LogWalk:
         start: str,
         definitions: Definitions | None = None,
         prepared: Callable[[PreparedTransaction], RecordingDefinitions] | None = None,
+        *,
+        passes_statements: bool = False,
     ):
         """Prepare for a dump that was asked to start at a transaction boundary.
 
@@ -195,6 +201,7 @@ class LogWalk:
             definitions: adds what TABLE_MAP events leave open; None where the log says it all.
             prepared: begins to record what one prepared transaction uses of these definitions: it is walked again when
                 it is committed, and has the tables of its own place. None where the log says it all.
+            passes_statements: whether statements that change rows are told rather than refused.
         """
         self._capture = capture
         self._start = start
@@ -209,6 +216,8 @@ class LogWalk:
         self.moved = False
         """Whether a statement was met by which captured tables, or all of their database, may have come or gone."""
         self._open_statements: list[LoggedStatement] = []
+        self._passes_statements = passes_statements
+        self._open_by_statement: list[RowsByStatement] = []
 
     @property
     def tables(self) -> tuple[TableSchema, ...]:
@@ -266,7 +275,14 @@ class LogWalk:
             walk.xa,
             [found for logged in statements for found in self._unlogged(logged, walk.transactions)],
             taken_back,
+            self._ended_by_statement(walk),
         )
+
+    def _ended_by_statement(self, walk: Walk) -> list[RowsByStatement]:
+        """Return the statements that change rows of the transactions that ended; those of the open one wait."""
+        ended, found = len(walk.transactions), [*self._open_by_statement, *walk.by_statement]
+        self._open_by_statement = [replace(s, transaction=0) for s in found if s.transaction >= ended]
+        return [s for s in found if s.transaction < ended]
 
     def _ended_statements(self, walk: Walk) -> list[LoggedStatement]:
         """Return the statements that concern the flow, of the transactions that ended; those of the open one wait."""
@@ -380,7 +396,13 @@ class LogWalk:
             description = parse_format_description(event, f"{self._file}:{self._pos}")
             # Asked for a place further on, the server sends this event with position 0, because it does not lie there.
             self._pos += size if header.log_pos != 0 and self._pos == len(MAGIC) else 0
-            self._walker = Walker(self._file, self._pos, format=description, definitions=self._definitions)
+            self._walker = Walker(
+                self._file,
+                self._pos,
+                format=description,
+                definitions=self._definitions,
+                passes_statements=self._passes_statements,
+            )
             return _Opening(size, FileStart(self._file, self._pos, event, description.checksum, header.timestamp_s))
         return None
 

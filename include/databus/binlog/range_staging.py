@@ -19,8 +19,9 @@ from databus.binlog.mapped import windows
 from databus.binlog.pending_xa import FetchPrepare, PendingXa, StagedPrepare, in_log_order, nowhere_to_fetch
 from databus.binlog.segments import TARGET_BYTES, PinnedPrepare, RangeIndex, Segment, segment_name
 from databus.binlog.store_space import writing
+from databus.binlog.walk_faults import rows_by_statement
 from databus.binlog.xa import CommitPlace, XaEvent, XaPhase
-from databus.core.errors import OffsetInvalidError, UnloggedChangeError
+from databus.core.errors import DatabusError, OffsetInvalidError, UnloggedChangeError
 from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 from databus.core.private_files import private_opener
 from databus.core.unlogged import UnloggedChange
@@ -80,6 +81,7 @@ class RangeStager:
         Raises:
             OffsetInvalidError: the wanted end is no transaction boundary of this log.
             UnloggedChangeError: the range is to stop before a statement that it begins with.
+            DecodeError: it begins with a statement that changes rows and has no row events.
         """
         if isinstance(piece, FileStart):
             self._check_file(piece)
@@ -97,21 +99,28 @@ class RangeStager:
         stops_at = self._stops_at(piece)
         if stops_at is None:
             return self._take_all(piece)
-        number, change = stops_at
+        number, error = stops_at
         if self._bounds.end is not None or not (number or self.transactions):
-            raise _unlogged(change, self._bounds.flow)
+            raise error
         if number and self._take_all(part(piece, 0, number)):
             return True
         self._full = True
         self._end_segment()
         return True
 
-    def _stops_at(self, piece: Stretch) -> tuple[int, UnloggedChange] | None:
-        """Return the first statement that the range is to stop before, with the number of its transaction."""
-        if not self._bounds.stops or not piece.unlogged:
+    def _stops_at(self, piece: Stretch) -> tuple[int, DatabusError] | None:
+        """Return the number of the first transaction that the range is to stop before, with what refuses it."""
+        if not piece.by_statement and not (self._bounds.stops and piece.unlogged):
             return None
-        left_out = self._left_out(piece)
-        return next(((number, change) for number, change in piece.unlogged if not left_out[number]), None)
+        left_out, flow = self._left_out(piece), self._bounds.flow
+        found: list[tuple[int, DatabusError]] = [
+            (each.transaction, rows_by_statement(each, piece.transactions, flow))
+            for each in piece.by_statement
+            if not left_out[each.transaction]
+        ]
+        if self._bounds.stops:
+            found += [(number, _unlogged(change, flow)) for number, change in piece.unlogged if not left_out[number]]
+        return min(found, key=lambda each: each[0], default=None)
 
     def _take_all(self, piece: Stretch) -> bool:
         if not piece.xa:

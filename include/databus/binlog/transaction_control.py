@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from databus.binlog.events import EventType, parse_header, refuse
+from databus.binlog.events import STATEMENT_TYPES, EventType, parse_header, refuse
 from databus.binlog.gtids import parse_mariadb_gtid, parse_tagged_gtid
 from databus.binlog.kernels import walk as w
 from databus.binlog.statements import QueryEvent, Statement, StatementKind, classify, parse_query, savepoint_name
 from databus.binlog.table_bindings import TableBindings
 from databus.binlog.taken_back import TakenBack
-from databus.binlog.walk import LoggedStatement
+from databus.binlog.walk import LoggedStatement, RowsByStatement
 from databus.binlog.walk_faults import refuse_statement, walk_fault
 from databus.binlog.walk_place import WalkPlace
 from databus.binlog.xa import XaEvent, XaPhase, parse_prepare, parse_second_phase
@@ -27,20 +27,24 @@ class TransactionControl:
     Attributes:
         statements: TRUNCATE and definition statements of the stretch.
         xa: XA phases of the stretch.
+        by_statement: statements of the stretch that change rows, where they are passed.
         tagged: index of a transaction of the stretch → its GTID, where that has a tag.
         taken_back: rows events of the open transaction that still count.
     """
 
-    def __init__(self, place: WalkPlace, tables: TableBindings, *, prepared: bool) -> None:
+    def __init__(self, place: WalkPlace, tables: TableBindings, *, prepared: bool, passes_statements: bool) -> None:
         """Begin outside any transaction.
 
         Args:
             place: the event that is settled; its state is moved.
             tables: is told of definition statements.
             prepared: whether XA_PREPARE ends a transaction like a commit.
+            passes_statements: whether statements that change rows are told rather than refused.
         """
         self._place, self._state, self._tables, self._prepared = place, place.state, tables, prepared
+        self._passes_statements = passes_statements
         self._transactions = self._rows = _NO_LINES
+        self.by_statement: list[RowsByStatement] = []
         self.statements: list[LoggedStatement] = []
         self.xa: list[XaEvent] = []
         self.tagged: dict[int, str] = {}
@@ -50,7 +54,7 @@ class TransactionControl:
     def start(self, transactions: Ints, rows: Ints) -> None:
         """Go on in a new stretch, of which these are the lines; the first is the transaction that is open."""
         self._transactions, self._rows = transactions, rows
-        self.statements, self.xa = [], []
+        self.statements, self.xa, self.by_statement = [], [], []
         self.taken_back.start_walk(int(transactions[0, w.T_ROW_EVENTS]))
         if transactions[0, w.T_KIND] != w.TAGGED_GTID:
             self.tagged = {}
@@ -111,8 +115,22 @@ class TransactionControl:
             self._second_phase(query.statement, event)
         elif kind in (StatementKind.TRUNCATE, StatementKind.DEFINITION):
             self._define(statement, query, event)
+        elif kind is StatementKind.ROWS and inside and self._passes_statements:
+            self._tell(query.statement)
         else:
             raise refuse_statement(kind, query.statement, str(self._place))
+
+    def of_statement(self, kind: int) -> bool:
+        """Take note of an event that belongs to a statement logged as it was said; False where it is refused."""
+        if not self._passes_statements or kind not in STATEMENT_TYPES or self._state[w.S_PHASE] != w.INSIDE:
+            return False
+        if kind == EventType.EXECUTE_LOAD_QUERY:
+            self._tell("LOAD DATA")
+        return True
+
+    def _tell(self, sql: str) -> None:
+        transaction = int(self._state[w.S_TRANSACTIONS])
+        self.by_statement.append(RowsByStatement(sql, self._place.fault_position, transaction))
 
     def _savepoint(self, sql: str, transaction: Ints) -> None:
         name = savepoint_name(sql)

@@ -42,6 +42,21 @@ class LoggedStatement:
     transaction: int
 
 
+@dataclass(frozen=True)
+class RowsByStatement:
+    """A statement that changes rows and has no row events: what it does cannot be told.
+
+    Attributes:
+        sql: its text.
+        pos: file position of its event.
+        transaction: index of its transaction.
+    """
+
+    sql: str
+    pos: int
+    transaction: int
+
+
 @dataclass
 class Walk:
     """What one call of `Walker.walk` found.
@@ -59,6 +74,7 @@ class Walk:
         xa: XA phases in log order; a prepare's rows are no rows of the walk.
         kept: None, or how many rows events of the transaction that was open before still count, the others having been
             taken back.
+        by_statement: statements that change rows, where the walker passes them.
     """
 
     consumed_bytes: int
@@ -71,3 +87,4 @@ class Walk:
     expansion: Expansion
     xa: list[XaEvent] = field(default_factory=list)
     kept: int | None = None
+    by_statement: list[RowsByStatement] = field(default_factory=list)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from databus.binlog.events import type_name
 from databus.binlog.kernels import walk as w
 from databus.binlog.statements import StatementKind
+from databus.binlog.table_batch import Transactions
+from databus.binlog.walk import RowsByStatement
 from databus.core.errors import DecodeError
 
 _SHOWN = 80
@@ -59,3 +61,24 @@ def refuse_statement(kind: StatementKind, sql: str, where: str) -> DecodeError:
     shown = sql if len(sql) <= _SHOWN else sql[: _SHOWN - 3] + "..."
     what, hint = _STATEMENTS.get(kind, _MISPLACED)
     return DecodeError(f"{where}: event QUERY (2), statement {shown!r}: {what}", hint=hint)
+
+
+def rows_by_statement(found: RowsByStatement, log: Transactions, flow: str) -> DecodeError:
+    """Return the error for a transaction that a range cannot pass: what it does to rows is in no row event.
+
+    Args:
+        found: its statement.
+        log: transactions, among which is that of the statement.
+        flow: whose range it is, for what is to be done; "" for none.
+    """
+    at = found.transaction
+    file, gtid = log.file, log.gtid[at].as_py()
+    error = refuse_statement(StatementKind.ROWS, found.sql, f"{file}:{found.pos}")
+    name = f"transaction {gtid}, " if gtid else ""
+    return DecodeError(
+        f"{error.message} ({name}{file}:{log.start_pos[at]} to {file}:{log.end_pos[at]})",
+        hint="What came before it is delivered; whether it wrote a table of the flow, its text alone tells. Set "
+        "binlog_format=ROW for every session (SHOW VARIABLES LIKE 'binlog_format'), set the sinks right if it did, "
+        f"then go on behind it: `databus checkpoint skip {flow or 'FLOW'} {file}:{log.end_pos[at]} --reason … "
+        "--execute`.",
+    )

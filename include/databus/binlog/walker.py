@@ -86,6 +86,7 @@ class Walker:
         definitions: adds to tables what TABLE_MAP events leave open, and is told of definition statements; None where
             the log says it all.
         prepared: whether XA_PREPARE ends a transaction like a commit, because its XA COMMIT is known.
+        passes_statements: whether statements that change rows are told rather than refused.
     """
 
     file: str
@@ -95,6 +96,7 @@ class Walker:
     counts: Ints = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
     slots: list[TableMap] = field(default_factory=list)
     definitions: Definitions | None = None
+    passes_statements: bool = False
 
     def __post_init__(self) -> None:
         self._place = WalkPlace(self.file)
@@ -102,7 +104,9 @@ class Walker:
         self._position = self.base_pos
         self._carry = np.zeros(w.T_WIDTH, dtype=np.int64)
         self._tables = TableBindings(self.slots, self.definitions, self._place)
-        self._control = TransactionControl(self._place, self._tables, prepared=self.prepared)
+        self._control = TransactionControl(
+            self._place, self._tables, prepared=self.prepared, passes_statements=self.passes_statements
+        )
 
     @property
     def _expansion(self) -> Expansion:
@@ -217,7 +221,7 @@ class Walker:
             statements = [replace(s, row_event=int(places[1][s.row_event])) for s in statements]
         walk = Walk(
             consumed, found, offsets, lines.copy(), statements, self.slots, bool(state[w.S_PHASE]), self._expansion,
-            control.xa, control.taken_back.kept,
+            control.xa, control.taken_back.kept, control.by_statement,
         )  # fmt: skip
         control.end()
         return walk
@@ -308,7 +312,7 @@ class Walker:
                 self.format = parse_format_description(event, self._where())
                 if parse_header(event).flags & FLAG_ARTIFICIAL or parse_header(event).log_pos == 0:
                     self._state[w.S_SHIFT] -= len(event)
-            elif not is_ignorable(parse_header(event)):
+            elif not is_ignorable(parse_header(event)) and not control.of_statement(kind):
                 raise refuse(kind, self._where())
         except (ValueError, KeyError, IndexError) as error:
             raise DecodeError(

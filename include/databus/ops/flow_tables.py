@@ -9,7 +9,7 @@ stops by name.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from databus.binlog.capture import is_name
@@ -18,6 +18,7 @@ from databus.core.errors import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import TransformSpec
+from databus.core.hidden_columns import HiddenByTable
 from databus.core.protocols import DefinedSource, Source
 from databus.core.tables import TableSchema
 from databus.core.wanted import TablesNow
@@ -34,6 +35,7 @@ from databus.ops.assumed_columns import (
 from databus.ops.flow_wants import Asked, asked_by, asked_by_checks, row_filters_want, table_want, want, wants_of
 from databus.rows.changes import Changes
 from databus.rows.fields import fields_of
+from databus.rows.hidden import Hidden
 from databus.rows.selection import EVERY_TABLE, matches
 from databus.runtime.context import Services
 from databus.runtime.routing import reserved_in, route_of, takes
@@ -62,11 +64,13 @@ class Compared:
         findings: what was found; none for a source that cannot tell.
         wants: what the flow asks for, without names of tables that never were there.
         missing: names and patterns of the source that match nothing, as far as the account can see.
+        hidden: `database.table` → columns that the flow's transforms hide there, as the tables are now.
     """
 
     findings: tuple[Finding, ...]
     wants: frozenset[str]
     missing: tuple[str, ...] = ()
+    hidden: HiddenByTable = field(default_factory=dict)
 
 
 def compare(flow: Flow, source: Source, accepted: frozenset[str] = frozenset()) -> Compared:
@@ -85,7 +89,9 @@ def compare(flow: Flow, source: Source, accepted: frozenset[str] = frozenset()) 
         return Compared((), wants)
     now = source.tables_now()
     yet_to_come = frozenset(map(table_want, now.unmatched)) - accepted
-    return Compared(tuple(_Comparison(flow, now, accepted).findings()), wants - yet_to_come, tuple(now.unmatched))
+    comparison = _Comparison(flow, now, accepted)
+    findings = tuple(comparison.findings())
+    return Compared(findings, wants - yet_to_come, tuple(now.unmatched), comparison.hidden())
 
 
 class _Comparison:
@@ -95,6 +101,11 @@ class _Comparison:
         self._flow, self._now, self._accepted = flow, now, accepted
         self._told = tuple(t for t in now.captured if t.full_name not in now.partly_shown)
         self._compared = 0
+        self._hidden = Hidden()
+
+    def hidden(self) -> HiddenByTable:
+        """Return which columns the transforms hide in each table; after `findings`."""
+        return self._hidden.by_table(self._told)
 
     def findings(self) -> Iterator[Finding]:
         found = [*self._missing(), *self._partly_shown(), *self._row_filters(), *self._columns(), *self._keys()]
@@ -142,7 +153,8 @@ class _Comparison:
                 yield self._of_table(table, f"row filter {label}", message, hint, "row_filter", wanted)
 
     def _columns(self) -> Iterator[Finding]:
-        plain = Changes(None, self._told, {t.schema_id: fields_of(t) for t in self._told}, compared=True)
+        fields = {t.schema_id: fields_of(t) for t in self._told}
+        plain = Changes(None, self._told, fields, compared=True, hidden=self._hidden)
         changes: Changes | None = plain
         for spec in self._flow.transforms:
             asked = asked_by(spec)

@@ -105,9 +105,16 @@ def require_tables(flow: Flow, services: Services, source: Source, *, hands_over
         if finding.level is Level.WARN:
             log.warning("flow %s: %s: %s → %s", flow.name, finding.subject, finding.message, finding.hint)
     require_passed(flow, compared.findings)
+    if services.hidden_columns is not None and _begins_at_the_head(flow, services) and compared.hidden:
+        services.hidden_columns.add(flow.name, compared.hidden)  # its first rows may have another definition
     services.accepted.keep(flow.name, compared.wants)
     missing.known(compared.missing)
     return missing
+
+
+def _begins_at_the_head(flow: Flow, services: Services) -> bool:
+    """Tell whether all that a flow will read is logged from now on: no row has an earlier definition than today's."""
+    return getattr(flow.source, "start", "") == "latest" and services.store.load(flow.name) is None
 
 
 def _behind(flow: Flow, services: Services, sink: str) -> Finding:

@@ -282,7 +282,7 @@ class MysqlDefinitions:
         collected = _Statements(self._server.flavor, self._server.folds_names, [])
         if (start.file, start.pos) == (head.file, head.pos):
             return []
-        walk = LogWalk(_NO_TABLES, f"{self._server.place}: {start}", collected)
+        walk = LogWalk(_NO_TABLES, f"{self._server.place}: {start}", collected, passes_statements=True)
         for log_part in self._logs_after(start):
             with log_part as dump:
                 for batch in dump.batches():

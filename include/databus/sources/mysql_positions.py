@@ -250,7 +250,7 @@ class MysqlPositions:
             SourceDivergedError: the log was replaced since it was read up to the place.
         """
         request = request_after(after, follow=False)
-        walk = LogWalk(_NO_TABLES, str(after))
+        walk = LogWalk(_NO_TABLES, str(after), passes_statements=True)
         check = ReplacedLogCheck(self._server.place, after, self._flow, overlaps=overlaps)
         with self._open_dump(request) as dump:
             for batch in dump.batches():
@@ -307,7 +307,7 @@ class MysqlPositions:
 
     def read(self, file: str) -> Iterator[FileStart | Stretch]:
         """Walk the log from the start of a file to its head."""
-        walk = LogWalk(_NO_TABLES, f"{file}:{_FIRST_POSITION}")
+        walk = LogWalk(_NO_TABLES, f"{file}:{_FIRST_POSITION}", passes_statements=True)
         with self._open_dump(DumpRequest(file, _FIRST_POSITION, self._server.flavor)) as dump:
             for batch in dump.batches():
                 yield from walk.walk(batch)

@@ -94,7 +94,9 @@ class PreparedTransactions:
         return False
 
     def _written(self, prepared: PreparedTransaction, log: Dump | KeptLog, path: Path) -> bool:
-        walk = LogWalk(_NO_TABLES, f"{self._server.place}: {prepared.file}:{prepared.start_pos}")
+        walk = LogWalk(
+            _NO_TABLES, f"{self._server.place}: {prepared.file}:{prepared.start_pos}", passes_statements=True
+        )
         with private_file(path) as target:
             for batch in log.batches():
                 for piece in walk.walk(batch):
@@ -125,7 +127,7 @@ class PreparedTransactions:
 
     def _stretches(self, file: str) -> Iterator[Stretch]:
         """Yield the stretches of one file of the server's log."""
-        walk = LogWalk(_NO_TABLES, f"{self._server.place}: {file}")
+        walk = LogWalk(_NO_TABLES, f"{self._server.place}: {file}", passes_statements=True)
         with self._open_dump(DumpRequest(file, len(MAGIC), self._server.flavor)) as dump:
             for batch in dump.batches():
                 for piece in walk.walk(batch):

@@ -104,7 +104,8 @@ class RangeDumper:
         store = self._stores.segments()
         staging = store.stage()
         capture = dataclasses.replace(self._capture, folds=self._server.folds_names)
-        walk = LogWalk(capture, f"{self._server.place}: {start}", definitions, definitions.of_prepare)
+        place = f"{self._server.place}: {start}"
+        walk = LogWalk(capture, place, definitions, definitions.of_prepare, passes_statements=True)
         stager = RangeStager(staging.folder, walk, capture, start, bounds)
         try:
             with kept or self._reading(start, bounds, deadline, staging.folder) as dump:

@@ -63,7 +63,7 @@ def stage(
     start = start or BinlogOffset(FILE, 4, "", "mysql", "uuid")
     store = SegmentStore(str(folder), "flow", "uuid")
     staging = store.stage()
-    walk = LogWalk(capture, str(start))
+    walk = LogWalk(capture, str(start), passes_statements=True)
     stager = RangeStager(staging.folder, walk, capture, start, bounds)
     try:
         for batch in dump:
@@ -281,3 +281,43 @@ def test_a_captured_table_that_a_partition_is_exchanged_with_is_concerned(tmp_pa
     index, _ = stage(tmp_path, batches(log, 3), RangeBounds(stops=True))
     assert index is not None
     assert index.range.end.to_json()["pos"] == begins
+
+
+def by_statement(*, first: bool = False) -> tuple[Log, int, int, int]:
+    """Return a log with a statement that changes rows between transactions with row events, and its places."""
+    log = log_of(0 if first else 3)
+    begins = log.position
+    log.gtid().query("BEGIN").add(5, b"\2" + struct.pack("<Q", 7))
+    at = log.position
+    log.query("UPDATE other.z SET v=2").xid()
+    ends = log.position
+    log.transaction(9, "t", COLUMNS, [[number(9)]])
+    return log, begins, at, ends
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 7, 1000])
+def test_a_range_stops_before_rows_that_are_logged_by_statement(tmp_path: Path, step: int) -> None:
+    log, begins, _, _ = by_statement()
+    index, store = stage(tmp_path, batches(log, step), RangeBounds())
+    assert index is not None
+    assert (index.range.end.to_json()["pos"], read(store, index)) == (begins, list(range(9)))
+    log, begins, at, ends = by_statement(first=True)
+    with pytest.raises(DecodeError, match=f"{FILE}:{at}: event QUERY .* changes rows by statement") as stopped:
+        stage(tmp_path / "stopped", batches(log, step), RangeBounds(flow="orders"))
+    assert stopped.value.message.endswith(f", {FILE}:{begins} to {FILE}:{ends})")
+    assert "(transaction " in stopped.value.message
+    assert f"checkpoint skip orders {FILE}:{ends} " in stopped.value.hint
+
+
+def test_rows_by_statement_before_a_given_end_are_refused(tmp_path: Path) -> None:
+    log, _, _, _ = by_statement()
+    end = BinlogOffset(FILE, log.position, "", "mysql", "uuid")
+    with pytest.raises(DecodeError, match="changes rows by statement"):
+        stage(tmp_path, batches(log, 3), RangeBounds(end=end))
+
+
+def test_a_walk_that_is_not_asked_to_pass_them_refuses_them() -> None:
+    log, _, _, _ = by_statement()
+    walk = LogWalk(CAPTURE, "start")
+    with pytest.raises(DecodeError, match="INTVAR"):
+        [piece for batch in batches(log, 1000) for piece in walk.walk(batch)]

@@ -392,6 +392,12 @@ FULL = (
         "",
         "a mirror's kills: integration/test_mirror.py; a flow's: test_direct_lane.py",
     ),
+    Full("spark/test_replay_behind.py", "test_in_any_order", "2", "[0], [1]"),
+    Full("spark/test_replay_behind.py", "test_in_any_order", "3", "[0], [1]"),
+    Full("spark/test_replay_behind.py", "test_in_any_order", "4", "[0], [1]"),
+    Full("spark/test_replay_behind.py", "test_in_any_order", "5", "[0], [1]"),
+    Full("spark/test_replay_behind.py", "test_in_any_order", "6", "[0], [1]"),
+    Full("spark/test_replay_behind.py", "test_in_any_order", "7", "[0], [1]"),
 )
 
 

@@ -310,6 +310,7 @@ def changed_flow(sink: KafkaSink, pending: Plan, spec_hash: str = "another") -> 
         split=False,
         replays=False,
         sinks={"kafka": sink},
+        sink_spec={"kafka": sink.spec}.__getitem__,
         source=SimpleNamespace(
             plan=Mock(side_effect=AssertionError("planned anew")), reopen=lambda planned: SourcePlan(planned, (), 0, 0)
         ),

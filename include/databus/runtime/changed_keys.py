@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from databus.core.offsets import KafkaOffsets
 from databus.core.plan import SourcePlan
 
 log = logging.getLogger(__name__)
@@ -16,12 +17,14 @@ class ChangedKeys:
         self._keys: dict[str, tuple[str, ...]] = {}
 
     def tell(self, flow: str, planned: SourcePlan) -> None:
-        """Log each table whose key changes in a range, or since the one before.
+        """Log each table whose key changes in a range, or since the one before; a topic has two keys at any time.
 
         Args:
             flow: name of the flow.
             planned: the range; its definitions are numbered in the order of the log.
         """
+        if isinstance(planned.range.end, KafkaOffsets):
+            return
         for table in sorted(planned.tables, key=lambda each: each.schema_id):
             before = self._keys.get(table.full_name, table.primary_key)
             if before != table.primary_key:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange
 from databus.core.plan import SourcePlan
 from databus.core.tables import TableSchema
 from databus.runtime.changed_keys import ChangedKeys
@@ -28,3 +28,9 @@ def test_a_key_that_changes_is_told_once(
     (record,) = caplog.records
     assert "flow f: the primary key of shop.pk is (b) in (bin.000001:4" in record.getMessage()
     assert "was (id)" in record.getMessage()
+
+
+def test_a_topic_has_two_keys_at_any_time(caplog: pytest.LogCaptureFixture) -> None:
+    moved = OffsetRange(KafkaOffsets({"t": {0: 0}}), KafkaOffsets({"t": {0: 9}}))
+    ChangedKeys().tell("f", SourcePlan(moved, (BY_ID, BY_B), 1, 1))
+    assert caplog.records == []

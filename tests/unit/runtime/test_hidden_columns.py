@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,11 +69,15 @@ def test_nothing_is_dispatched_of_a_table_that_lost_a_hidden_column() -> None:
     assert kept.hidden == {"shop.orders": {"card_number", "card_no"}}
 
 
-@pytest.mark.parametrize("view", ["behind", "replays"])
-def test_what_moves_older_ranges_asks_and_adds_nothing(view: str) -> None:
+@pytest.mark.parametrize(
+    "view",
+    [{"passed": SimpleNamespace(over=lambda _moved: frozenset())}, {"replays": True}],
+    ids=["behind", "replays"],
+)
+def test_what_moves_older_ranges_asks_and_adds_nothing(view: dict[str, Any]) -> None:
     kept = Kept()
     kept.hidden = {"shop.orders": frozenset({"email"})}
-    assert moved(kept, "card", DropColumns("email", "card"), view={view: True})
+    assert moved(kept, "card", DropColumns("email", "card"), view=view)
     assert kept.hidden == {"shop.orders": {"email"}}
 
 

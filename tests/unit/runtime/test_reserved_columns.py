@@ -14,6 +14,7 @@ from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import SourcePlan
 from databus.ops.flow_tables import compare
 from databus.ops.flow_wants import wants_of
+from databus.runtime.changed_keys import ChangedKeys
 from databus.runtime.plan import next_plan
 from databus.runtime.routing import reserved_in
 from databus.runtime.written_tables import written_tables
@@ -70,6 +71,8 @@ def test_nothing_is_prepared_at_any_sink() -> None:
         sinks={"first": None, "kafka": None},  # a sink that is asked for anything fails
         sink_spec={sink.sink_name: sink for sink in spec.sinks}.__getitem__,
         split=False,
+        passed=None,
+        keys=ChangedKeys(),
         replays=False,
         source=SimpleNamespace(plan=lambda *_: SourcePlan(OffsetRange(place, SequenceOffset(9)), (TABLE,), 1, 1)),
     )

@@ -1,4 +1,4 @@
-"""Which kept segments are of a log that another one replaced under the same names."""
+"""Kept segments of a log that another one replaced under the same names: which they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each flow knows of topics under its patterns: a small node beside its checkpoint."""
+"""Topics under a flow's patterns, as it read them last: a small node beside its checkpoint."""
 
 from __future__ import annotations
 

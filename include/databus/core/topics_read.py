@@ -1,4 +1,4 @@
-"""What a flow knows of topics that come and go under its patterns: which were read whole, which are told to be gone."""
+"""Topics that come and go under a flow's patterns: which were read whole, which are told to be gone."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ _SETTING = frozenset(
     }
 )
 MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})  # noqa: SLF001
-"""What a record fails with whose topic, or partition of it, no broker knows."""
+"""Errors of a record whose topic, or partition of it, no broker knows."""
 
 _ACCESS_WORDS = ("incorrect security.protocol", "SSL routines")
 """In errors of transport: the broker closed a new connection since only one side speaks TLS, or sent a TLS alert."""

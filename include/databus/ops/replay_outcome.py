@@ -16,7 +16,7 @@ from databus.runtime.replay import Replayed
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What one replay did.
+    """Result of one replay of held rows.
 
     Attributes:
         number: its number.

@@ -1,4 +1,4 @@
-"""What refuses the replay of a batch's rows, and how it is told."""
+"""Refusals of replays: why a batch's rows cannot be sent as things are, and how it is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which columns transforms hide in each table: looked for, and found."""
+"""Columns that transforms hide in each table: looked for, and found."""
 
 from __future__ import annotations
 

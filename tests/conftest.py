@@ -13,6 +13,9 @@ import pytest
 hypothesis.settings.register_profile("databus", deadline=None)
 hypothesis.settings.load_profile("databus")
 
+# Contracts are no test modules: without this a failed assertion of theirs says nothing.
+pytest.register_assert_rewrite("tests.contract")
+
 pytest_plugins = [
     "tests.suite.tiers",
     "tests.suite.groups",

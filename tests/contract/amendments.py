@@ -292,7 +292,8 @@ class AmendmentContract:
         for number in range(1, 16):
             move(store, lease, number)
         thread.join(60)
-        assert trouble == []
+        assert not thread.is_alive()
+        assert not trouble, trouble
         assert (store.load(FLOW).batch, store.load(FLOW).offset) == (15, SequenceOffset(15))
         numbers = [e.number for e in store.history(FLOW, 100)]
         assert numbers[0] == 1 + 15 + 10

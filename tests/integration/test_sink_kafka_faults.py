@@ -20,7 +20,7 @@ from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from databus.core.batching import Batching
 from databus.core.checkpoint import Checkpoint, Epoch
@@ -33,6 +33,7 @@ from databus.core.errors import (
     StaleEpochError,
 )
 from databus.core.plan import Plan, SourcePlan
+from databus.kafka.callbacks import fatal_error_raised
 from databus.runtime.closing import Closed, close_unwritten, open_again
 from databus.runtime.plan import next_plan
 from databus.sinks.kafka import kept_sessions
@@ -145,6 +146,21 @@ class TestZombies:
         assert not receipt.duplicate
         assert isinstance(zombie.finish(), SinkFencedError)
         assert adapter.delivered() == [c.event_id for c in changes]
+
+    def test_a_fence_that_the_client_lost_is_asked_for(self, adapter: KafkaAdapter) -> None:
+        """The client tells a fatal error once, as an exception that its next callbacks may take away."""
+        sink = adapter.make_sink()
+        adapter.write(sink, adapter.plan(sink, 1, 0), inserts([1], 1500))
+        (fenced,) = kept_sessions._kept.values()
+        Session(fenced.key, fenced.slot, fenced.settings).discard()
+        fenced.begin()
+        fenced.producer.produce(adapter.topic, b"", partition=0)
+        with pytest.raises((KafkaException, SystemError)):
+            fenced.producer.flush(DEADLINE_S)
+        lost = SystemError("<method 'flush' of 'cimpl.Producer' objects> returned NULL without setting an exception")
+        with pytest.raises(KafkaException) as fatal, fatal_error_raised():
+            raise lost
+        assert isinstance(fenced.produce_failed(fatal.value), SinkFencedError)
 
     def test_one_that_initialises_late_fences_the_holder_and_still_writes_nothing(self, adapter: KafkaAdapter) -> None:
         sink = adapter.make_sink()

@@ -9,6 +9,7 @@ from databus.checkpoints import entries, transitions
 from databus.checkpoints.codec import encode
 from databus.checkpoints.flow_state import FlowState
 from databus.checkpoints.layout import FlowPaths
+from databus.checkpoints.rounds import MOST_ROUNDS, rounds
 from databus.checkpoints.transaction import Operation, check, create, delete, set_data
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
@@ -18,8 +19,6 @@ from databus.core.plan import Plan
 
 ROUNDS = 4
 """Writes in a row that are refused or cut off over one and the same state, before the store gives up."""
-_MOST_ROUNDS = 50
-"""Writes of one call in all, however often others change the state between its reads and its writes."""
 
 
 class ZooKeeperBatchWrites:
@@ -67,7 +66,7 @@ class ZooKeeperBatchWrites:
                 return
             lost.append(cause)
         what = f"flow {plan.flow}: the plan of batch {plan.batch}"
-        raise self._gave_up(what, lost, outrun=len(lost) >= _MOST_ROUNDS) from lost[-1]
+        raise self._gave_up(what, lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
 
     def commit(
         self,
@@ -115,14 +114,13 @@ class ZooKeeperBatchWrites:
                 return
             lost.append(cause)
         what = f"flow {plan.flow}: the commit of batch {plan.batch}"
-        raise self._gave_up(what, lost, outrun=len(lost) >= _MOST_ROUNDS) from lost[-1]
+        raise self._gave_up(what, lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
 
     def _rounds(self, lease: Lease, flow: str, in_flight: Plan | None) -> Iterator[FlowState]:
         """Yield what each round of a batch's write goes by: first what the last one left, where it is known.
 
         That spares a read of the server. What else this store writes is forgotten (`_send`); what others wrote since
-        (a claim, a pause) has changed a version that the write checks, and the next round reads. A write that lost to
-        somebody's pauses and resumes is tried again over what they left; only refusals over an unchanged state count.
+        (a claim, a pause) has changed a version that the write checks, and the next round reads.
 
         Args:
             lease: the claim that writes.
@@ -132,11 +130,4 @@ class ZooKeeperBatchWrites:
         left = self._left.pop((flow, self._sink), None)
         if left is not None and left.epoch == lease.epoch and left.plan == in_flight:
             yield left
-        fruitless, former = 0, None
-        for attempt in range(_MOST_ROUNDS):
-            state = self._read(flow, sync=attempt > 0 or left is not None)
-            fruitless = fruitless + 1 if state.versions == former else 1
-            if fruitless > ROUNDS:
-                return
-            former = state.versions
-            yield state
+        yield from rounds(lambda sync: self._read(flow, sync=sync), ROUNDS, sync=left is not None)

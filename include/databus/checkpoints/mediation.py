@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.flow_nodes import FlowNodes
 from databus.checkpoints.flow_state import FlowState
 from databus.checkpoints.layout import FlowPaths, Layout
+from databus.checkpoints.rounds import MOST_ROUNDS, rounds
 from databus.checkpoints.session import Node, ZooKeeperSession
 from databus.checkpoints.transaction import Operation, check, create, delete, set_data
 from databus.core.amendments import AcceptedOutputs, Amendment, Pause
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from databus.core.checkpoint import HistoryEntry
     from databus.core.errors import CheckpointError
 
-_ROUNDS = 8
-"""A pause meets the commits of a running flow, each of which refuses it once."""
+_FRUITLESS = 8
+"""Writes in a row that are refused or cut off over one and the same state, before the store gives up."""
 
 
 class ZooKeeperMediation:
@@ -97,8 +98,7 @@ class ZooKeeperMediation:
         paths = self._layout.flow(flow)
         self._session.ensure(paths.gaps)
         lost: list[Exception] = []
-        for attempt in range(_ROUNDS):
-            state = self._read(flow, sync=attempt > 0)
+        for state in self._looks(flow):
             transitions.check_epoch(flow, lease.epoch, state.epoch)
             named, operation = self._gap_write(flow, gap)
             if operation is None:
@@ -107,7 +107,7 @@ class ZooKeeperMediation:
             if cause is None:
                 return named
             lost.append(cause)
-        raise self._gave_up(f"flow {flow}: naming a gap", lost) from lost[-1]
+        raise self._gave_up(f"flow {flow}: naming a gap", lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
 
     def amend(self, flow: str, lease: Lease, amendment: Amendment) -> Checkpoint:
         """Move the checkpoint by hand in one atomic step; what this epoch has amended already stays as it is.
@@ -121,8 +121,7 @@ class ZooKeeperMediation:
         if amendment.gap is not None:
             self._session.ensure(paths.gaps)
         lost: list[Exception] = []
-        for attempt in range(_ROUNDS):
-            state = self._read(flow, sync=attempt > 0)
+        for state in self._looks(flow):
             transitions.check_epoch(flow, lease.epoch, state.epoch)
             previous, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
             if amended.is_amended(previous, amendment, lease.epoch):
@@ -146,7 +145,7 @@ class ZooKeeperMediation:
             if cause is None:
                 return checkpoint
             lost.append(cause)
-        raise self._gave_up(f"flow {flow}: the {amendment.action}", lost) from lost[-1]
+        raise self._gave_up(f"flow {flow}: the {amendment.action}", lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
 
     def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
         """Know outputs as they are now, in checkpoint and plan in flight (see `CheckpointStore.accept_outputs`).
@@ -157,8 +156,7 @@ class ZooKeeperMediation:
         """
         paths, now = self._paths(flow), self._clock.now()
         lost: list[Exception] = []
-        for attempt in range(_ROUNDS):
-            state = self._read(flow, sync=attempt > 0)
+        for state in self._looks(flow):
             transitions.check_epoch(flow, lease.epoch, state.epoch)
             previous, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
             checkpoint = accepted_checkpoint(previous, accepted, lease.epoch)
@@ -179,7 +177,10 @@ class ZooKeeperMediation:
             if cause is None:
                 return checkpoint
             lost.append(cause)
-        raise self._gave_up(f"flow {flow}: accepting its outputs", lost) from lost[-1]
+        raise self._gave_up(f"flow {flow}: accepting its outputs", lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
+
+    def _looks(self, flow: str) -> Iterator[FlowState]:
+        return rounds(lambda sync: self._read(flow, sync=sync), _FRUITLESS)
 
     def _pause_read(self, flow: str) -> Pause | None:
         paths = self._layout.flow(flow)
@@ -201,8 +202,7 @@ class ZooKeeperMediation:
         """
         paths = self._layout.flow(flow)
         lost: list[Exception] = []
-        for attempt in range(_ROUNDS):
-            state = self._read(flow, sync=attempt > 0)
+        for state in self._looks(flow):
             checkpoint, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
             operations, entry = step(state)
             if entry is None or node is None:
@@ -221,7 +221,7 @@ class ZooKeeperMediation:
             if cause is None:
                 return
             lost.append(cause)
-        raise self._gave_up(what, lost) from lost[-1]
+        raise self._gave_up(what, lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
 
     def _gap_write(self, flow: str, gap: Gap) -> tuple[Gap, Operation | None]:
         """Return the gap with its number, and what writes it; None when it stands there as it is."""

@@ -272,7 +272,7 @@ class ZooKeeperCheckpoints(ZooKeeperBatchWrites, ZooKeeperHistory, ZooKeeperMedi
             changed = "something else wrote to the flow each time before" if outrun else ""
             return CheckpointConflictError(
                 f"{what} was {counted}, the last time at {lost[-1]}{changed and f'; {changed}'}",
-                hint="Find what pauses and resumes the flow over and over, stop it, and run the flow again."
+                hint="Find what writes to the flow over and over, such as pauses and resumes, stop it, and try again."
                 if outrun
                 else f"Look at the nodes below {self._layout.flows}: something other than databus has changed them.",
             )

@@ -128,7 +128,7 @@ class LastError:
         self.reports += 1
         if _is_refusal(error):
             self.access = error
-        if error.fatal() or error.code() in _FENCED:
+        if error.code() in _FENCED or (error.fatal() and error.code() not in _FATAL):
             self.fatal = error
 
     def owes_cause_of(self, error: KafkaError) -> bool:

@@ -106,7 +106,9 @@ class KafkaLogs:
     def _remember(self, state: LogState) -> None:
         before = self._seen
         if before is not None:
-            self._former |= {topic: before.only(topic) for topic in before.ids.keys() - state.ids.keys()}
+            lost = {topic for topic in before.ids if _lost(topic, before, state)}
+            self._former |= {topic: before.only(topic) for topic in lost}
+            state = state.without(lost)
         for topic in self._former.keys() & state.ids.keys():
             del self._former[topic]
         self._seen = state
@@ -128,3 +130,10 @@ class KafkaLogs:
             {place: ends[place].epoch for place in both},
             None if self._spec.raw else {},  # records as they are, as a mirror moves them, have no versions
         )
+
+
+def _lost(topic: str, before: LogState, state: LogState) -> bool:
+    """Tell whether a topic is gone or going: in mid-deletion it is listed, but nobody tells where its logs end."""
+    if topic not in state.ids:
+        return True
+    return state.ids[topic] == before.ids[topic] and not before.told(topic) <= state.told(topic)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from databus.core.offsets import KafkaOffsets
@@ -69,6 +69,16 @@ class LogState:
         """Return where the logs of one topic begin and end."""
         ends = {place: end for place, end in self.ends.items() if place[0] == topic}
         return LogState({topic: self.ids[topic]}, {place: self.earliest[place] for place in ends}, ends, {})
+
+    def without(self, topics: Collection[str]) -> LogState:
+        """Return where the logs of the other topics begin and end."""
+        ends = {place: end for place, end in self.ends.items() if place[0] not in topics}
+        ids = {topic: known for topic, known in self.ids.items() if topic not in topics}
+        return LogState(ids, {place: self.earliest[place] for place in ends}, ends, {})
+
+    def told(self, topic: str) -> set[Place]:
+        """Return the partitions of a topic whose ends are known."""
+        return {place for place in self.ends if place[0] == topic}
 
 
 def gaps(after: KafkaOffsets, state: LogState) -> list[PartitionGap]:

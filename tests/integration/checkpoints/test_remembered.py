@@ -77,6 +77,27 @@ def test_a_commit_outlasts_pauses_and_resumes_and_gives_up_one_without_end(
         assert connect().pending_plan(FLOW) == plan
 
 
+def test_pauses_and_resumes_outlast_commits(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A live flow commits between the reads and the write of a pause, each time."""
+    store, other = connect(), connect()
+    lease = started(store)
+    send, batches = other._send, iter(range(1, 100))
+    rivals = [12, 12]
+
+    def beaten(*args: Any) -> Any:
+        if rivals[-1]:
+            rivals[-1] -= 1
+            moved(store, lease, next(batches))
+        return send(*args)
+
+    monkeypatch.setattr(other, "_send", beaten)
+    assert other.pause(FLOW, "ada", "maintenance").who == "ada"
+    rivals.pop()
+    other.resume(FLOW, "ada", "done")
+    assert rivals == [0]
+    assert store.paused(FLOW) is None
+
+
 @pytest.mark.parametrize("planned", [False, True])
 def test_a_pause_between_two_writes_is_kept_and_seen(connect: Connect, *, planned: bool) -> None:
     store, other = connect(), connect()

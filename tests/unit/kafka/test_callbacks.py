@@ -34,6 +34,12 @@ def test_what_hides_nothing_stays_what_it_is() -> None:
     assert caught.value is other
 
 
+def test_a_fatal_error_that_was_swallowed_is_raised_as_fatal() -> None:
+    with pytest.raises(KafkaException) as caught, fatal_error_raised():
+        raise SystemError("<method 'flush' of 'cimpl.Producer' objects> returned NULL without setting an exception")
+    assert (caught.value.args[0].code(), caught.value.args[0].fatal()) == (KafkaError._FATAL, True)
+
+
 class Rows:
     """What is written when an error comes."""
 

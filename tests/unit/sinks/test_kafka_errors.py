@@ -72,6 +72,15 @@ def test_a_fence_explains_a_fatal_error() -> None:
     assert isinstance(error, SinkFencedError)
 
 
+def test_what_only_says_fatal_is_no_cause() -> None:
+    seen, fatal = LastError(), KafkaError(KafkaError._FATAL, "swallowed", fatal=True)
+    seen(fatal)
+    assert seen.owes_cause_of(fatal)
+    seen(KafkaError(KafkaError._FENCED, "newer instance", fatal=True))
+    seen(fatal)
+    assert isinstance(sink_error(SETTINGS, "produce", fatal, seen), SinkFencedError)
+
+
 def test_an_error_in_the_background_hides_no_other() -> None:
     seen = LastError()
     seen(KafkaError(KafkaError._AUTHENTICATION, "bad password"))

@@ -323,10 +323,16 @@ class Session:
         # lag behind the error itself.
         deadline = time.monotonic() + _CAUSE_TIMEOUT_S
         while True:
-            try:
-                with fatal_error_raised():
-                    self.producer.poll(0.05)
-            except KafkaException as cause:
-                self._seen(kafka_error(cause))
+            self._take(partial(self.producer.poll, 0.05))
+            if self._seen.owes_cause_of(error):
+                # What was told once is told again by the calls of a transaction only.
+                self._take(self.producer.begin_transaction)
             if not self._seen.owes_cause_of(error) or time.monotonic() > deadline:
                 break
+
+    def _take(self, call: Callable[[], Any]) -> None:
+        try:
+            with fatal_error_raised():
+                call()
+        except KafkaException as cause:
+            self._seen(kafka_error(cause))

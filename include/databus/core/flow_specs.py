@@ -107,6 +107,10 @@ class SourceSpec(Spec):
         """Return what it reads, in words: table names or patterns, topics."""
         return ()
 
+    def begins_at_head(self) -> bool:
+        """Tell whether a flow without a checkpoint begins behind all that is logged by now."""
+        return False
+
     def replayed(self) -> SourceSpec:
         """Return the spec with which a backfill reads: what makes the live flow wait for a person is decided there."""
         return self

@@ -114,7 +114,7 @@ def require_tables(flow: Flow, services: Services, source: Source, *, hands_over
 
 def _begins_at_the_head(flow: Flow, services: Services) -> bool:
     """Tell whether all that a flow will read is logged from now on: no row has an earlier definition than today's."""
-    return getattr(flow.source, "start", "") == "latest" and services.store.load(flow.name) is None
+    return flow.source.begins_at_head() and services.store.load(flow.name) is None
 
 
 def _behind(flow: Flow, services: Services, sink: str) -> Finding:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 INDEX_PLACEHOLDERS = frozenset({"database", "table", "route", "flow"})
 """What may stand in braces in an index template."""
 
+OnKeyChange = Literal["fail", "ignore"]
+"""What is done where a table's primary key is made of other columns than the ids of its documents."""
 
 FAST_BULK_BYTES = 20 << 20
 """Size of a request of profile throughput_first; the servers take 100 MB (http.max_content_length)."""
@@ -102,7 +104,7 @@ class Elasticsearch(SinkSpec):
     max_retries: int = Field(6, ge=0)
     slots: int = Field(1, ge=1, le=64)
     on_truncate: Literal["delete", "ignore", "fail"] = "delete"
-    on_key_change: Literal["fail", "ignore"] = "fail"
+    on_key_change: OnKeyChange = "fail"
     on_reject: OnReject | None = None
     profile: Profile = "exactly_once"
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from databus.core.errors import SinkSettingError
 from databus.core.tables import TableSchema
+from databus.sinks.elasticsearch import OnKeyChange
 from databus.sinks.elasticsearch_index import Indices, Standing
 
 log = logging.getLogger(__name__)
-
-OnKeyChange = Literal["fail", "ignore"]
-"""What a table does whose primary key is made of other columns than the ids of its documents."""
 
 
 def require_key(

@@ -263,6 +263,10 @@ class KafkaTopics(SourceSpec):
         registry = connections.get(self.registry_conn_id) if self.registry_conn_id else None
         return KafkaTopicsSource(self, connections.get(self.conn_id), context, registry)
 
+    def begins_at_head(self) -> bool:
+        """Tell whether it begins at "latest"."""
+        return self.start == "latest"
+
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the cluster's connection, then the schema registry's where there is one."""
         registry = ((self.registry_conn_id, CONN_TYPES),) if self.registry_conn_id else ()

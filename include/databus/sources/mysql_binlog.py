@@ -139,6 +139,10 @@ class MysqlBinlog(SourceSpec):
 
         return MysqlBinlogSource(self, connections.get(self.conn_id), context)
 
+    def begins_at_head(self) -> bool:
+        """Tell whether it begins at "latest"."""
+        return self.start == "latest"
+
     def conn_ids(self) -> tuple[tuple[str, str], ...]:
         """Return the one connection."""
         return ((self.conn_id, "mysql"),)

@@ -131,12 +131,6 @@ FULL = (
         "the ledger behind and after; harm: test_ledger.py",
     ),
     Full(
-        "integration/test_mirror_secured.py",
-        "test_wrong_credentials_of_either_side_are_named_before_anyth",
-        "source",
-        "[target]",
-    ),
-    Full(
         "integration/test_failover_path.py",
         "test_consumers_see_each_change_once_across_a_failover",
         "mariadb",
@@ -392,13 +386,36 @@ FULL = (
         "",
         "a mirror's kills: integration/test_mirror.py; a flow's: test_direct_lane.py",
     ),
-    Full("spark/test_replay_behind.py", "test_in_any_order", "2", "[0], [1]"),
-    Full("spark/test_replay_behind.py", "test_in_any_order", "3", "[0], [1]"),
-    Full("spark/test_replay_behind.py", "test_in_any_order", "4", "[0], [1]"),
-    Full("spark/test_replay_behind.py", "test_in_any_order", "5", "[0], [1]"),
-    Full("spark/test_replay_behind.py", "test_in_any_order", "6", "[0], [1]"),
-    Full("spark/test_replay_behind.py", "test_in_any_order", "7", "[0], [1]"),
-    Full("integration/test_quarantine_lost_log.py", "test_a_purged_log", "written to", "[planned]"),
+    Full("spark/test_replay_behind.py", "test_in_any_order", "1", "[0]"),
+    Full("spark/test_replay_behind.py", "test_in_any_order", "2", "[0]"),
+    Full("spark/test_replay_behind.py", "test_in_any_order", "3", "[0]"),
+    Full("spark/test_replay_behind.py", "test_in_any_order", "4", "[0]"),
+    Full("spark/test_replay_behind.py", "test_in_any_order", "5", "[0]"),
+    Full("spark/test_replay_behind.py", "test_in_any_order", "6", "[0]"),
+    Full("spark/test_replay_behind.py", "test_in_any_order", "7", "[0]"),
+    Full(
+        "integration/test_quarantine_lost_log.py", "", "", "its stages without servers: spark/test_replay_lost_log.py"
+    ),
+    Full(
+        "integration/test_quarantine_behind.py",
+        "",
+        "",
+        "schedules of it: spark/test_replay_behind.py; sinks behind on servers: test_dead_sink.py",
+    ),
+    Full("integration/test_bad_input.py", "test_a_hidden_column_that_gets_another_name", "Mask", "[DropColumns]"),
+    Full(
+        "integration/test_mirror_secured.py",
+        "test_wrong_credentials_of_either_side",
+        "",
+        "credentials of each side, same file; wrong ones: test_security.py",
+    ),
+    Full(
+        "integration/test_direct_lane.py",
+        "test_both_lanes_judge",
+        "",
+        "a consumer sees the same from both, same file; judging: spark/test_checks_lanes.py",
+    ),
+    Full("unit/records/test_ledger_pages.py", "", "10000", "[12-4-100]"),
 )
 
 

@@ -47,6 +47,7 @@ class SourcePlan:
         statements: transactions that truncate or redefine captured tables.
         named: (op, table) of these statements as they are delivered, each pair once: op "t" or "m", and a table without
             columns, whose name is "" where the statement is on a database or on several tables.
+        renamed: `database.table` before and after, of tables that these statements rename, in the order of the log.
         bound: whether `rows` is an upper bound only: the offsets of a Kafka log have holes that no request tells of
             (control records, aborted transactions, compaction).
         unlogged: statements in the range that change rows without row events.
@@ -67,6 +68,7 @@ class SourcePlan:
     unlogged: tuple[UnloggedChange, ...] = ()
     lost: LostRange | None = None
     named: tuple[tuple[str, TableSchema], ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
 
     @property
     def passes_over(self) -> LostRange | None:

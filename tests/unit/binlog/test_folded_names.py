@@ -79,3 +79,22 @@ def test_what_was_planned_folded_is_read_folded(tmp_path: Path, step: int) -> No
         ]  # fmt: skip
         assert read == [("t", "shop", "t"), ("m", "shop", "t")][:statements]
         assert [(op, table.database, table.table) for op, table in plan.named] == read
+
+
+@pytest.mark.parametrize("folds", [True, False])
+def test_a_plan_tells_which_tables_its_statements_rename(tmp_path: Path, folds: bool) -> None:
+    log = Log().transaction(9, "t", COLUMNS, [[number(1)]])
+    for statement, database in (
+        ("RENAME TABLE t TO `t_Old`, t_new TO t", "shop"),
+        ("ALTER TABLE shop.t ADD COLUMN b INT, RENAME TO Archive.t", "other"),
+        ("ALTER TABLE shop.t RENAME COLUMN a TO b", "shop"),
+        ("TRUNCATE TABLE shop.t", ""),
+        ("RENAME TABLE shop.none TO shop.other", ""),
+    ):
+        log.gtid().query(statement, database)
+    index, store = stage(tmp_path, batches(log, 1000), RangeBounds(), capture=replace(CAPTURE, folds=folds))
+    assert index is not None
+    old, archive = ("t_old", "archive") if folds else ("t_Old", "Archive")
+    assert source_plan(index, store, CAPTURE).renamed == (
+        ("shop.t", f"shop.{old}"), ("shop.t_new", "shop.t"), ("shop.t", f"{archive}.t"),
+    )  # fmt: skip

@@ -6,7 +6,7 @@ so that no write grows with the number of tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.layout import Layout
@@ -90,10 +90,10 @@ class ZooKeeperHiddenColumns:
 
 def _parts(more: RememberedHidden) -> Iterator[RememberedHidden]:
     """Cut what is to be added into parts that one write takes."""
-    for name in ("tables", "renamed", "shown"):
-        some: dict[str, frozenset[str]] = {}
+    for name, part in more.parts().items():
+        some: dict[str, Collection[str]] = {}
         size = 0
-        for table, names in getattr(more, name).items():
+        for table, names in part.items():
             some[table] = names
             size += len(encode({table: sorted(names)}))
             if size > PAGE_BYTES:

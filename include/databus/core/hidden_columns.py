@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 from databus.core.stored_form import Form
 
-HIDDEN_COLUMNS = Form("hidden columns", "tables", "renamed shown")
+HIDDEN_COLUMNS = Form("hidden columns", "tables", "renamed shown moved")
 
 HiddenByTable = Mapping[str, Collection[str]]
 """`database.table` → columns that were hidden there, as the transforms name them, in lower case."""
@@ -22,35 +22,36 @@ class RememberedHidden:
         tables: `database.table` → columns that were hidden there, or in a table that was renamed to it.
         renamed: `database.table` → names that it had before, where columns were hidden under these.
         shown: `database.table` → columns that were hidden there, and that the flow was changed to show.
+        moved: `database.table` → names that hidden columns had there before statements gave them others; what has such
+            a name later is another column.
     """
 
     tables: HiddenByTable = field(default_factory=dict)
     renamed: HiddenByTable = field(default_factory=dict)
     shown: HiddenByTable = field(default_factory=dict)
+    moved: HiddenByTable = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.tables or self.renamed or self.shown)
+        return any(self.parts().values())
+
+    def parts(self) -> dict[str, HiddenByTable]:
+        """Return its parts by name, as they are stored."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def with_added(self, more: RememberedHidden) -> RememberedHidden:
         """Return both together."""
-        return RememberedHidden(
-            with_added(self.tables, more.tables),
-            with_added(self.renamed, more.renamed),
-            with_added(self.shown, more.shown),
-        )
+        others = more.parts()
+        return RememberedHidden(**{name: with_added(part, others[name]) for name, part in self.parts().items()})
 
     def without(self, known: RememberedHidden) -> RememberedHidden:
         """Return what is not known yet."""
-        return RememberedHidden(
-            _without(self.tables, known.tables),
-            _without(self.renamed, known.renamed),
-            _without(self.shown, known.shown),
-        )
+        others = known.parts()
+        return RememberedHidden(**{name: _without(part, others[name]) for name, part in self.parts().items()})
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
-        more = {name: _sorted(value) for name, value in (("renamed", self.renamed), ("shown", self.shown)) if value}
-        return HIDDEN_COLUMNS.write({"tables": _sorted(self.tables), **more})
+        stored = {name: _sorted(part) for name, part in self.parts().items() if part or name == "tables"}
+        return HIDDEN_COLUMNS.write(stored)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RememberedHidden:
@@ -60,7 +61,7 @@ class RememberedHidden:
             CheckpointFormatError: another version.
         """
         values = HIDDEN_COLUMNS.read(data)
-        return cls(*(with_added({}, values.get(name, {})) for name in ("tables", "renamed", "shown")))
+        return cls(**{each.name: with_added({}, values.get(each.name, {})) for each in fields(cls)})
 
 
 class HiddenColumns(Protocol):

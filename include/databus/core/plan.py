@@ -48,6 +48,8 @@ class SourcePlan:
         named: (op, table) of these statements as they are delivered, each pair once: op "t" or "m", and a table without
             columns, whose name is "" where the statement is on a database or on several tables.
         renamed: `database.table` before and after, of tables that these statements rename, in the order of the log.
+        columns_renamed: of each statement that renames columns, in the order of the log: `database.table` behind it,
+            and the columns before and after, all of them names from before it.
         bound: whether `rows` is an upper bound only: the offsets of a Kafka log have holes that no request tells of
             (control records, aborted transactions, compaction).
         unlogged: statements in the range that change rows without row events.
@@ -69,6 +71,7 @@ class SourcePlan:
     lost: LostRange | None = None
     named: tuple[tuple[str, TableSchema], ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
+    columns_renamed: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
 
     @property
     def passes_over(self) -> LostRange | None:

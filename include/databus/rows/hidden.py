@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 
 from databus.core.tables import TableSchema
 
+NewNames = tuple[tuple[str, ...], Mapping[str, str]]
+
 
 @dataclass(frozen=True)
 class Hiding:
@@ -17,15 +19,30 @@ class Hiding:
         label: what messages call it.
         tables: fnmatch patterns of the tables that it means.
         names: the columns that it looks for, in lower case.
+        only_in: column → fnmatch pattern of the tables in which alone it is looked for.
+        keeps: whether these columns are kept, and all others hidden.
+        after: names that columns have got before it: patterns of tables, and names before and after, in lower case.
     """
 
     label: str
     tables: tuple[str, ...]
     names: frozenset[str]
+    only_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    keeps: bool = False
+    after: tuple[NewNames, ...] = ()
 
     def means(self, table: str) -> bool:
         """Tell whether a table of this name is meant."""
-        return any(fnmatchcase(table, pattern) for pattern in self.tables)
+        return _matches(table, self.tables)
+
+    def hides(self, table: str, column: str) -> bool:
+        """Tell whether a column of a table is hidden, if the table has one of this name in the stored rows."""
+        if self.keeps or not self.means(table):
+            return False
+        name = column.casefold()
+        for tables, names in self.after:
+            name = names.get(name, name) if _matches(table, tables) else name
+        return name in self.names and _matches(table, self.only_in.get(name, ("*",)))
 
 
 @dataclass
@@ -39,6 +56,7 @@ class Hidden:
         waived: schema_id → columns that were not found and are not missed, as `former` says → whether it says so of
             all tables.
         hiding: the transforms.
+        new_names: names that transforms have given to columns so far.
     """
 
     missed: dict[int, dict[str, tuple[str, str]]] = field(default_factory=dict)
@@ -46,10 +64,41 @@ class Hidden:
     sources: dict[int, set[str]] = field(default_factory=dict)
     waived: dict[int, dict[str, bool]] = field(default_factory=dict)
     hiding: list[Hiding] = field(default_factory=list)
+    new_names: list[NewNames] = field(default_factory=list)
 
-    def looks_for(self, label: str, tables: tuple[str, ...], names: Iterable[str]) -> None:
-        """Note a transform, whichever tables there are."""
-        self.hiding.append(Hiding(label, tables, frozenset(name.casefold() for name in names)))
+    def looks_for(
+        self,
+        label: str,
+        tables: tuple[str, ...],
+        names: Iterable[str],
+        former: Iterable[tuple[str, str]] = (),
+        *,
+        keeps: bool = False,
+    ) -> None:
+        """Note a transform, whichever tables there are.
+
+        Args:
+            label: what messages call it.
+            tables: patterns of the tables that it means.
+            names: the columns that it looks for.
+            former: further ones, each with the pattern of the tables in which it is looked for.
+            keeps: whether these columns are kept, and all others hidden.
+        """
+        everywhere = frozenset(name.casefold() for name in names)
+        only_in: dict[str, tuple[str, ...]] = {}
+        for pattern, name in former:
+            if name.casefold() not in everywhere:
+                only_in[name.casefold()] = (*only_in.get(name.casefold(), ()), pattern)
+        after = tuple(self.new_names)
+        self.hiding.append(Hiding(label, tables, everywhere | only_in.keys(), only_in, keeps, after))
+
+    def renames(self, tables: tuple[str, ...], names: Mapping[str, str]) -> None:
+        """Note a transform that gives columns other names, before those that are noted behind it."""
+        self.new_names.append((tables, {old.casefold(): new.casefold() for old, new in names.items()}))
+
+    def hides(self, table: str, column: str) -> str:
+        """Return what hides a column of a table, by the name that it has in the stored rows; "" where nothing does."""
+        return next((each.label for each in self.hiding if each.hides(table, column)), "")
 
     def note(
         self,
@@ -87,3 +136,7 @@ class Hidden:
             if names := self.found.get(schema.schema_id):
                 hidden.setdefault(schema.full_name, set()).update(names)
         return hidden
+
+
+def _matches(table: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(table, pattern) for pattern in patterns)

@@ -10,6 +10,7 @@ from databus.core.hidden_columns import HiddenByTable, RememberedHidden
 from databus.core.tables import TableSchema
 from databus.rows.changes import Changes
 from databus.rows.hidden import Hidden, Hiding
+from databus.rows.hidden_renames import Carried, ColumnRenames, carried_of, refuse_carried
 
 GONE = "hidden_column_gone"
 """Code of the error for a column that was hidden and that its table has no longer."""
@@ -28,6 +29,9 @@ class HiddenLoss:
     Attributes:
         hidden: what the transforms looked for and found.
         before: what was hidden in earlier batches.
+        renames: tables that are renamed in this one.
+        columns: columns that are renamed in it.
+        ever: what was hidden in any batch, also in those behind this one.
         names: `database.table` → names that it had before, in earlier batches and in this one.
         known: `database.table` → columns that were hidden in it so far, of tables that were asked for.
         waived: `database.table` and column that is lacking, which `former` names for all tables.
@@ -36,6 +40,8 @@ class HiddenLoss:
     hidden: Hidden
     before: RememberedHidden
     renames: Renames = ()
+    columns: ColumnRenames = ()
+    ever: HiddenByTable = field(default_factory=dict)
     names: dict[str, set[str]] = field(default_factory=dict)
     known: dict[str, set[str]] = field(default_factory=dict)
     waived: list[tuple[str, str]] = field(default_factory=list)
@@ -62,24 +68,58 @@ class HiddenLoss:
                 raise _gone(schema, sorted(lost))
             waived = self.hidden.waived.get(schema.schema_id, {})
             lacking = known - found
-            lineage = {*self.names.get(table, ()), *self.before.renamed.get(table, ())}
-            refuse_renamed(table, lineage, lacking - waived.keys(), self.hidden)
+            refuse_renamed(table, self._lineage(table), lacking - waived.keys(), self.hidden)
             self.waived += [(table, name) for name in sorted(lacking) if waived.get(name)]
             self._known_of(table).update(found)
+
+    def require_new_names(self, *, again: bool) -> None:
+        """Refuse a new name of a hidden column that nothing hides, be there rows of it or none.
+
+        Args:
+            again: whether the batch was moved before: a column that the flow was changed to show since is none.
+
+        Raises:
+            TransformError: the values would go out in clear.
+        """
+        refuse_carried(self._carried(), self.hidden, self.before.shown if again else {})
+
+    def moved(self) -> dict[str, set[str]]:
+        """Return `database.table` → names of hidden columns that statements of the batch gave others, in lower case."""
+        return {table: {name.casefold() for name in each.former} for table, each in self._carried().items()}
 
     def found(self, tables: Sequence[TableSchema]) -> RememberedHidden:
         """Return what is to be remembered of the batch."""
         hidden = self.hidden.by_table(tables)
+        for table, carried in self._carried().items():
+            hidden.setdefault(table, set()).update(carried.now)
+            self._known_of(table).update(carried.now)
         for new in self.names:
             if names := self._inherited(new):
                 hidden.setdefault(new, set()).update(names)
-        return RememberedHidden(hidden, {new: old for new, old in self.names.items() if hidden.get(new)})
+        renamed = {new: old for new, old in self.names.items() if hidden.get(new)}
+        return RememberedHidden(hidden, renamed, moved=self.moved())
 
     def _missed(self, schema: TableSchema) -> Iterator[tuple[str, tuple[str, str]]]:
         return iter(self.hidden.missed.get(schema.schema_id, {}).items())
 
     def _inherited(self, table: str) -> set[str]:
         return set().union(*map(self._known_of, (table, *self.names.get(table, ()))))
+
+    def _lineage(self, table: str) -> set[str]:
+        return {*self.names.get(table, ()), *self.before.renamed.get(table, ())}
+
+    def _carried(self) -> dict[str, Carried]:
+        if not self.columns:
+            return {}
+        tables = {*self.names, *self.before.renamed, *(table for table, _ in self.columns)}
+        lineages = {table: self._lineage(table) for table in tables}
+        kept = frozenset[str]().union(*(each.names for each in self.hidden.hiding if each.keeps))
+
+        def known(table: str) -> Collection[str]:
+            ever = (name for each in (table, *lineages[table]) for name in self.ever.get(each, ()))
+            return self._inherited(table).union(ever) - kept - frozenset(self.before.shown.get(table, ()))
+
+        return carried_of(self.hidden, self.columns, lineages, known)
 
     def _known_of(self, table: str) -> set[str]:
         return self.known.setdefault(table, set(self.before.tables.get(table, ())))
@@ -176,5 +216,17 @@ def shown(table: str, name: str, *, seen: bool) -> TransformError:
         hint=f"{grant}"
         f'Add former=("{table}.{name}",) to the transform that hides it under its new name, or that hid it: older '
         "rows are hidden by that. A flow of another name remembers nothing of this one.",
+        code=SHOWN,
+    )
+
+
+def shown_of_former(table: str, name: str) -> TransformError:
+    """Return the error for a column that was hidden, would go out in clear, and whose name went to another since."""
+    return TransformError(
+        f"{table} has a column {name} in these rows, which the flow hid until now and hides no more; a statement of "
+        "the log gave its values another name: rows from before it would show them",
+        hint=f"Keep {name} hidden, whatever stands under that name now: add "
+        f'former=("{table}.{name}",) to the transform that hides it under its new name. A flow of another name '
+        "remembers nothing of this one.",
         code=SHOWN,
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
-from databus.core.hidden_columns import RememberedHidden
+from databus.core.hidden_columns import HiddenByTable, RememberedHidden, with_added
 from databus.core.offsets import Ordering
+from databus.core.plan import SourcePlan
 from databus.core.protocols import DefinedSource
 from databus.core.tables import TableSchema
 from databus.core.wanted import TablesNow
 from databus.rows.changes import Changes
-from databus.rows.hidden_loss import HiddenLoss, but_for_those_here, in_clear, refuse_renamed, shown
+from databus.rows.hidden_loss import HiddenLoss, but_for_those_here, in_clear, refuse_renamed, shown, shown_of_former
 from databus.runtime.context import FlowSession
 from databus.runtime.look import looking
 from databus.runtime.plan import PlannedBatch
@@ -33,13 +34,13 @@ def settle_hidden(session: FlowSession, batch: PlannedBatch, changes: Changes) -
     if hidden is None or not session.flow.transforms:
         return
     if memory is None or session.passed is not None or session.replays:
-        HiddenLoss(hidden, RememberedHidden(), planned.renamed).require(planned.tables)
-        refuse_shown(session, changes)
+        require_again(session, planned, changes)
         return
     again = batch.plan.mode == "replay"
     before = _before(session, batch, changes) if again else memory.known()
-    loss = HiddenLoss(hidden, before, planned.renamed)
+    loss = HiddenLoss(hidden, before, planned.renamed, planned.columns_renamed, memory.known().tables)
     loss.require(planned.tables)
+    loss.require_new_names(again=again)
     for table, name in loss.waived:
         if memory.first_told(table, name):
             log.warning(
@@ -47,14 +48,38 @@ def settle_hidden(session: FlowSession, batch: PlannedBatch, changes: Changes) -
                 'none is watched for its loss: write former=("%s.%s",)',
                 session.flow.name, table, name, table, name,
             )  # fmt: skip
-    refuse_shown(session, changes)
+    _refuse_shown(session, changes, loss.moved())
     memory.remember(loss.found(planned.tables), again=again)
 
 
-def refuse_shown(session: FlowSession, changes: Changes) -> None:
+def require_again(session: FlowSession, planned: SourcePlan, changes: Changes) -> None:
+    """Refuse a range that was moved before, or lies before what the flow has seen, by its own definitions.
+
+    Raises:
+        TransformError: a table lost a hidden column, or one that was hidden would go out in clear.
+        SourceUnavailableError, SourceAccessError: the source cannot be asked.
+        CheckpointError: what is remembered cannot be read or written.
+    """
+    if changes.hidden is None:
+        return
+    known = session.hidden.known() if session.hidden is not None else RememberedHidden()
+    before = RememberedHidden(shown=known.shown)
+    loss = HiddenLoss(changes.hidden, before, planned.renamed, planned.columns_renamed, known.tables)
+    loss.require(planned.tables)
+    loss.require_new_names(again=True)
+    _refuse_shown(session, changes, loss.moved())
+
+
+def _refuse_shown(session: FlowSession, changes: Changes, moved: HiddenByTable) -> None:
     """Refuse rows whose columns were hidden and are not any more, where their table has the column no longer.
 
-    A column that the table still has is shown because its flow was changed to do so; that is remembered.
+    A column that the table still has is shown because its flow was changed to do so; that is remembered. One that was
+    renamed is another now, if the table has it.
+
+    Args:
+        session: the flow, open.
+        changes: what the transforms leave.
+        moved: table → names that hidden columns had before a statement of the range gave them others.
 
     Raises:
         TransformError: the rows are from before the column was renamed or dropped.
@@ -70,6 +95,10 @@ def refuse_shown(session: FlowSession, changes: Changes) -> None:
     renamed = memory.known().renamed
     for schema, name, _ in found:
         refuse_renamed(schema.full_name, renamed.get(schema.full_name, ()), (name,), changes.hidden)
+    moved = with_added(memory.known().moved, moved)
+    for schema, name, source in found:
+        if not {name, source.casefold()}.isdisjoint(moved.get(schema.full_name, ())):
+            raise shown_of_former(schema.full_name, source)
     now = _tables_now(session)
     if now is None:
         for schema, name, _ in found:
@@ -94,9 +123,9 @@ def _before(session: FlowSession, batch: PlannedBatch, changes: Changes) -> Reme
         return RememberedHidden()
     known, again = memory.known(), RememberedHidden(memory.again)
     if until is not None and until.compare(batch.plan.range.end) in (Ordering.AFTER, Ordering.EQUAL):
-        return RememberedHidden(again.tables, known.renamed)
+        return RememberedHidden(again.tables, known.renamed, known.shown)
     tables = but_for_those_here(batch.source.tables, changes.hidden, known.tables)
-    return RememberedHidden(tables, known.renamed).with_added(again)
+    return RememberedHidden(tables, known.renamed, known.shown).with_added(again)
 
 
 def _tables_now(session: FlowSession) -> TablesNow | None:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from databus.binlog.capture import TableCapture
+from databus.binlog.column_renames import columns_renamed
 from databus.binlog.identifiers import lowered
-from databus.binlog.schema_history.actions import AlterTable, RenameTables, action_of, renamed_to
+from databus.binlog.schema_history.actions import Action, AlterTable, RenameTables, action_of, renamed_to
 from databus.binlog.schema_history.definition import TableName
 from databus.binlog.schema_history.definitions import PinnedDefinitions
 from databus.binlog.schema_history.sql_tokens import UndecidedError
@@ -49,7 +50,9 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
     capture = replace(capture, folds=index.folds)
     logged = list(_statements(index, store)) if statements else []
     named = tuple(dict.fromkeys(subject for each in logged for subject in _named(each, capture)))
-    renamed = tuple(pair for each in logged for pair in _renamed(each, index))
+    actions = [action for each in logged for action in _actions(each, index)]
+    renamed = tuple(pair for action in actions for pair in _renamed(action, index))
+    columns = tuple(told for action in actions for told in _columns_renamed(action, index, capture, renamed))
     return SourcePlan(
         index.range,
         index.tables,
@@ -62,6 +65,7 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
         unlogged=unlogged,
         named=named,
         renamed=renamed,
+        columns_renamed=columns,
     )
 
 
@@ -87,22 +91,45 @@ def _named(logged: LoggedStatement, capture: TableCapture) -> Iterator[tuple[str
         yield op.value, TableSchema(-1, database, table, ())
 
 
-def _renamed(logged: LoggedStatement, index: RangeIndex) -> Iterator[tuple[str, str]]:
-    """Yield the tables that a statement renames, before and after."""
+def _actions(logged: LoggedStatement, index: RangeIndex) -> Iterator[Action]:
+    """Yield what a definition statement is about, where that is known."""
     start = index.range.start
-    if not isinstance(start, BinlogOffset) or not logged.statement.moves:
-        return
-    action = action_of(logged.query, start.flavor, fold=index.folds)
-    pairs: Iterable[tuple[TableName, TableName]] = ()
+    if isinstance(start, BinlogOffset) and logged.statement.kind is StatementKind.DEFINITION:
+        action = action_of(logged.query, start.flavor, fold=index.folds)
+        if action is not None:
+            yield action
+
+
+def _renamed(action: Action, index: RangeIndex) -> Iterator[tuple[str, str]]:
+    """Yield the tables that a statement renames, before and after."""
     if isinstance(action, RenameTables):
-        pairs = action.pairs
-    elif isinstance(action, AlterTable):
-        with suppress(UndecidedError):
-            new = renamed_to(action)
-            folded = [TableName(*map(lowered, name)) for name in new] if index.folds else new
-            pairs = [(action.name, name) for name in folded]
+        pairs: Iterable[tuple[TableName, TableName]] = action.pairs
+    else:
+        pairs = [(action.name, new) for new in _new_names(action, index)] if isinstance(action, AlterTable) else ()
     for old, fresh in pairs:
         yield str(old), str(fresh)
+
+
+def _columns_renamed(
+    action: Action, index: RangeIndex, capture: TableCapture, renamed: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Yield the table, as it is called behind the statement, of which a statement renames columns, and these.
+
+    It is one of the flow's, or becomes one.
+    """
+    if not isinstance(action, AlterTable) or not (pairs := columns_renamed(action)):
+        return
+    name = (*_new_names(action, index), action.name)[0]
+    becomes = (new.split(".", 1) for old, new in renamed if old == str(name))
+    if capture(*name) or any(capture(database, table) for database, table in becomes):
+        yield str(name), pairs
+
+
+def _new_names(action: AlterTable, index: RangeIndex) -> list[TableName]:
+    with suppress(UndecidedError):
+        new = renamed_to(action)
+        return [TableName(*map(lowered, name)) for name in new] if index.folds else new
+    return []
 
 
 def shared_out(index: RangeIndex, count: int) -> Sequence[Sequence[Segment]]:

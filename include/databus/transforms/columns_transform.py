@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -24,6 +24,9 @@ class ColumnsTransform(TableTransform):
             that table has them, and not missed where it has not. The table may be an fnmatch pattern; a column alone is
             meant in every table, which is watched for a loss of it no more.
     """
+
+    keeps: ClassVar[bool] = False
+    """Whether the columns are kept, and all others hidden."""
 
     columns: tuple[str, ...] = Field(min_length=1)
     former: tuple[str, ...] = ()
@@ -54,7 +57,7 @@ class ColumnsTransform(TableTransform):
             TransformError: a table that is meant by name or pattern lacks a column.
         """
         if changes.hidden is not None:
-            changes.hidden.looks_for(self.label(), self.tables, (*self.columns, *(n for _, n in self._former())))
+            changes.hidden.looks_for(self.label(), self.tables, self.columns, self._former(), keeps=self.keeps)
             for schema in selected(changes, self.tables):
                 self._note(changes, changes.hidden, schema)
         yield from columns_of(changes, self.tables, self.columns, self.label(), self._former_in)

@@ -20,6 +20,7 @@ class Project(ColumnsTransform):
 
     kind: ClassVar[str] = "project"
     by_table: ClassVar[bool] = True
+    keeps: ClassVar[bool] = True
 
     def transform(self, changes: Changes) -> Changes:
         """Keep the columns.

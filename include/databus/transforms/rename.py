@@ -37,6 +37,8 @@ class RenameColumns(TableTransform):
         Raises:
             TransformError: a table meant by name lacks a column, or two columns would have one name.
         """
+        if changes.hidden is not None:
+            changes.hidden.renames(self.tables, self.mapping)
         by_case = {name.casefold(): new for name, new in self.mapping.items()}
         for schema, names in columns_of(changes, self.tables, tuple(self.mapping), self.label()):
             new = {name: self.mapping.get(name) or by_case[name.casefold()] for name in names}

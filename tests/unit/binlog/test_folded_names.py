@@ -98,3 +98,24 @@ def test_a_plan_tells_which_tables_its_statements_rename(tmp_path: Path, folds: 
     assert source_plan(index, store, CAPTURE).renamed == (
         ("shop.t", f"shop.{old}"), ("shop.t_new", "shop.t"), ("shop.t", f"{archive}.t"),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("folds", [True, False])
+def test_a_plan_tells_which_columns_its_statements_rename(tmp_path: Path, folds: bool) -> None:
+    log = Log().transaction(9, "t", COLUMNS, [[number(1)]])
+    for statement, database in (
+        ("ALTER TABLE T ADD c INT, RENAME COLUMN A TO B", "shop"),
+        ("ALTER TABLE Archive.U CHANGE `B` b2 INT, RENAME TO shop.t", "other"),
+        ("ALTER TABLE Archive.V RENAME COLUMN b TO b2", "other"),
+        ("ALTER TABLE shop.t_new RENAME COLUMN b TO b3", "other"),
+        ("RENAME TABLE shop.t_new TO shop.t", "other"),
+        ("ALTER TABLE shop.t RENAME COLUMN x TO y, RENAME COLUMN y TO x", ""),
+        ("ALTER TABLE shop.t MODIFY b2 BIGINT", ""),
+    ):
+        log.gtid().query(statement, database)
+    index, store = stage(tmp_path, batches(log, 1000), RangeBounds(), capture=replace(CAPTURE, folds=folds))
+    assert index is not None
+    first = [("shop.t", (("A", "B"),))] if folds else []  # of another table, in which the flow has no part
+    assert source_plan(index, store, CAPTURE).columns_renamed == (
+        *first, ("shop.t", (("B", "b2"),)), ("shop.t_new", (("b", "b3"),)), ("shop.t", (("x", "y"), ("y", "x"))),
+    )  # fmt: skip

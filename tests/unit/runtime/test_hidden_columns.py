@@ -249,3 +249,54 @@ def test_a_column_that_the_table_still_has_is_shown_once_the_flow_says_so() -> N
     assert kept.hidden.shown == {"shop.orders": {"email"}}
     source.columns = ("id", "mail")  # and is dropped later: older rows are shown as well
     assert moved(kept, "email", DropColumns("mail"), view={"source": source})
+
+
+class Renaming(Told):
+    """Such a source; a statement in each range gives a column another name, and its name to another one."""
+
+    renames = (("shop.orders", (("email", "mail"), ("note", "email"))),)
+
+    def plan(self, *args: Any, **more: Any) -> Any:
+        planned = super().plan(*args, **more)
+        return planned and replace(planned, columns_renamed=self.renames)
+
+    def reopen(self, planned: Any) -> Any:
+        return replace(super().reopen(planned), columns_renamed=self.renames)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [{}, {"passed": SimpleNamespace(over=lambda _moved: frozenset())}, {"replays": True}],
+    ids=["live", "behind", "replays"],
+)
+def test_a_hidden_column_whose_name_another_takes_is_shown_under_neither(view: dict[str, Any]) -> None:
+    kept = Kept(orders={"email"})
+    told = {"source": Renaming("id", "mail", "email"), **view}
+    with pytest.raises(TransformError) as error:
+        moved(kept, "email", DropColumns("email"), view=told)
+    assert error.value.code == "hidden_column_gone"
+    # The table has a column of that name, which is another.
+    with pytest.raises(TransformError, match="gave its values another name") as error:
+        moved(kept, "email", DropColumns("mail", former=("shop.orders.mail",)), view=told)
+    assert error.value.code == "hidden_column_shown"
+    assert records("hidden") == []
+    mended = DropColumns("mail", former=("shop.orders.email",))
+    assert moved(kept, "email", mended, view=told)
+    assert kept.hidden.shown == {}
+    assert kept.hidden.moved == ({} if view else {"shop.orders": {"email"}})
+
+
+@pytest.mark.parametrize(
+    "view",
+    [{"until": 10}, {"passed": SimpleNamespace(over=lambda _moved: frozenset())}, {"replays": True}],
+    ids=["set back", "behind", "replays"],
+)
+def test_rows_from_before_a_name_went_to_another_column_stay_hidden(view: dict[str, Any]) -> None:
+    kept, until = Kept(orders={"email"}), view.get("until")
+    assert moved(kept, "email", DropColumns("mail", "email"), view={"source": Renaming("id", "mail", "email")})
+    assert kept.hidden.moved == {"shop.orders": {"email"}}
+    told = {"source": Told("id", "mail", "email"), **{name: value for name, value in view.items() if name != "until"}}
+    with pytest.raises(TransformError, match="gave its values another name"):
+        moved(kept, "email", DropColumns("mail"), view=told, until=until)
+    assert moved(kept, "email", DropColumns("mail", former=("shop.orders.email",)), view=told, until=until)
+    assert kept.hidden.shown == {}

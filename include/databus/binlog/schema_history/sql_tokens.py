@@ -13,14 +13,13 @@ class UndecidedError(ValueError):
 ANSI_QUOTES, NO_BACKSLASH_ESCAPES = 1 << 2, 1 << 20
 """Bits of sql_mode that change how a statement reads."""
 
-_TOKEN = re.compile(
-    r"""(?P<blank>\s+ | \#[^\n]*(?:\n|$) | --(?=\s|$)[^\n]*(?:\n|$) | /\*(?!M?!).*?\*/ | /\*M?!\d* | \*/)
+_PATTERN = r"""(?P<blank>\s+ | \#[^\n]*(?:\n|$) | --(?=\s|$)[^\n]*(?:\n|$) | /\*(?!M?!).*?\*/ | /\*M?!\d* | \*/)
       | (?P<quoted>`(?:[^`]|``)*`)
-      | (?P<double>"(?:[^"\\]|\\.|"")*") | (?P<single>'(?:[^'\\]|\\.|'')*')
+      | (?P<double>"(?:[^"%s]|""%s)*") | (?P<single>'(?:[^'%s]|''%s)*')
       | (?P<number>\d+(?![\w$\u0080-\uffff]))
-      | (?P<word>[\w$@\u0080-\uffff]+) | (?P<sign>.)""",
-    re.VERBOSE | re.DOTALL,
-)
+      | (?P<word>[\w$@\u0080-\uffff]+) | (?P<sign>.)"""
+_TOKEN = re.compile(_PATTERN % (("\\\\", r"|\\.") * 2), re.VERBOSE | re.DOTALL)
+_TOKEN_UNESCAPED = re.compile(_PATTERN % (("", "") * 2), re.VERBOSE | re.DOTALL)
 _CONDITIONAL = re.compile(r"/\*M?!(\d*)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 """What a backslash and a character stand for; before % and _, which LIKE reads so, the backslash stays."""
@@ -53,7 +52,7 @@ def tokens_of(sql: str, flavor: str, sql_mode: int = 0, *, strict: bool = True) 
             that its sql_mode reads in another way.
     """
     found: list[Token] = []
-    for match in _TOKEN.finditer(sql):
+    for match in (_TOKEN_UNESCAPED if sql_mode & NO_BACKSLASH_ESCAPES else _TOKEN).finditer(sql):
         text = match[0]
         if match["blank"]:
             if strict:

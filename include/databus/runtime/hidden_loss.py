@@ -39,7 +39,7 @@ def settle_hidden(session: FlowSession, batch: PlannedBatch, changes: Changes) -
     again = batch.plan.mode == "replay"
     before = _before(session, batch, changes) if again else memory.known()
     loss = HiddenLoss(hidden, before, planned.renamed)
-    loss.require(planned.tables)
+    found = loss.require(planned.tables)
     for table, name in loss.waived:
         if memory.first_told(table, name):
             log.warning(
@@ -48,7 +48,7 @@ def settle_hidden(session: FlowSession, batch: PlannedBatch, changes: Changes) -
                 session.flow.name, table, name, table, name,
             )  # fmt: skip
     refuse_shown(session, changes)
-    memory.remember(loss.found(planned.tables), again=again)
+    memory.remember(found, again=again)
 
 
 def refuse_shown(session: FlowSession, changes: Changes) -> None:

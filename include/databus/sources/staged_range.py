@@ -22,7 +22,7 @@ from databus.binlog.walker import Walker
 from databus.core.events import Op
 from databus.core.offsets import BinlogOffset
 from databus.core.plan import SourcePlan
-from databus.core.tables import TableSchema
+from databus.core.tables import RenamedTable, TableSchema
 
 _MOST_EXPANDED_BYTES = 64 << 20
 """What compressed events may take when expanded, of those that are walked at once; a larger one stands alone."""
@@ -48,8 +48,8 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
     unlogged = tuple(change for segment in index.segments for change in segment.unlogged)
     capture = replace(capture, folds=index.folds)
     logged = list(_statements(index, store)) if statements else []
-    named = tuple(dict.fromkeys(subject for each in logged for subject in _named(each, capture)))
-    renamed = tuple(pair for each in logged for pair in _renamed(each, index))
+    named = tuple(dict.fromkeys(subject for _, each in logged for subject in _named(each, capture)))
+    renamed = tuple(RenamedTable(*names, behind) for behind, each in logged for names in _renamed(each, index))
     return SourcePlan(
         index.range,
         index.tables,
@@ -65,16 +65,21 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
     )
 
 
-def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[LoggedStatement]:
-    """Yield each statement, as a task reads them: the segments tell, whichever version staged them."""
+def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[int, LoggedStatement]]:
+    """Yield each statement, as a task reads them, with the number of schemas before it; it ends its segment.
+
+    The segments tell, whichever version staged them.
+    """
+    behind = 0
     for segment in index.segments:
+        behind = max(behind, 1 + max(segment.rows, default=-1))
         if not segment.table_events:
             continue
         walker = Walker(segment.file, segment.start_pos, definitions=PinnedDefinitions(index.definitions))
         data, at = load_segment(store.address(index, segment)), 0
         while at < len(data):
             walk = walker.walk(data[at:], _MOST_EXPANDED_BYTES)
-            yield from walk.statements
+            yield from ((behind, logged) for logged in walk.statements)
             if not walk.consumed_bytes:
                 break  # reading the range says what is wrong with it
             at += walk.consumed_bytes

@@ -146,6 +146,8 @@ def test_former_names_of_one_table_are_hidden_and_not_missed_there_alone() -> No
     assert found == {"shop_1.orders": {"card_number"}}
     users = table("shop.users", {"id": "int", "card_number": "text"}, schema_id=2)
     assert not hidden((users,), DropColumns("card_no", former=former)).by_table((users,))
+    with pytest.raises(TransformError, match="no column 'email'"):  # of two new names the old definition has one
+        hidden((OLD,), DropColumns("card_no", "email", former=former, tables=("shop.*",)))
     asked = asked_by(DropColumns("card_no", "card_number", former=former, tables=("shop.*",)))
     assert asked is not None
     assert asked.columns.names == ("card_no",)

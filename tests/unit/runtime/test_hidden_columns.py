@@ -246,6 +246,16 @@ def test_rows_of_a_former_definition_are_not_shown_by_a_transform_of_the_new_nam
     assert moved(kept, "email", mended, view=told)
 
 
+def test_a_name_that_is_former_in_all_tables_is_told_once_where_it_lets_one_pass(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept = Kept(orders={"card_number"})
+    memory = HiddenMemory("hides", kept)
+    for _ in range(2):
+        assert moved(kept, "card_no", DropColumns("card_no", former=("card_number",)), view={"hidden": memory})
+    assert caplog.text.count('write former=("shop.orders.card_number",)') == 1
+
+
 def test_a_backfill_asks_what_its_flow_remembers() -> None:
     flow = Flow(name="hides", source=Mock(rows=4), transforms=(DropColumns("card"),), sinks=(Memory(store="hidden"),))
     kept = Kept(orders={"email"})

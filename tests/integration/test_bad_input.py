@@ -444,7 +444,7 @@ def test_a_hidden_column_whose_name_another_one_takes_is_not_delivered_in_clear(
     bench.execute(
         "ALTER TABLE orders ADD COLUMN remark VARCHAR(20) DEFAULT 'plain'",
         "INSERT INTO orders VALUES (2, 2.50, 'SECRET', 'plain')", statement,
-        f"INSERT INTO orders (id, amount, {new}) VALUES (3, 3.50, 'SECRET')",
+        f"INSERT INTO orders (id, total, {new}) VALUES (3, 3.50, 'SECRET')",
     )  # fmt: skip
     error = refused(bench, flow, "hidden_column_gone", former)
     assert f"Name {new} as well" in error.hint
@@ -454,7 +454,7 @@ def test_a_hidden_column_whose_name_another_one_takes_is_not_delivered_in_clear(
     bench.world.run(mended)
     assert len(bench.delivered()) == 3
     # Behind the statement as well, where no row of the range is an older one.
-    bench.execute(f"INSERT INTO orders (id, amount, {new}) VALUES (4, 4.50, 'SECRET')")
+    bench.execute(f"INSERT INTO orders (id, total, {new}) VALUES (4, 4.50, 'SECRET')")
     refused(bench, bench.flow(transforms=(kind(new),)), "hidden_column_shown", former)
     bench.world.run(mended)
     records = topic_records(bench.world.sandbox.address("kafka"), bench.database)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from databus.core.errors import TransformError
-from databus.core.hidden_columns import HiddenByTable, RememberedHidden
-from databus.core.tables import TableSchema
+from databus.core.hidden_columns import HiddenByTable, RememberedHidden, with_added
+from databus.core.tables import RenamedTable, TableSchema
 from databus.rows.changes import Changes
 from databus.rows.hidden import Hidden, Hiding
 from databus.rows.hidden_renames import Carried, ColumnRenames, carried_of, refuse_carried
@@ -18,9 +18,6 @@ GONE = "hidden_column_gone"
 SHOWN = "hidden_column_shown"
 """Code of the error for a column that was hidden and that would go out in clear."""
 
-Renames = Sequence[tuple[str, str]]
-"""Tables that are renamed, `database.table` before and after, in the order of the log."""
-
 
 @dataclass
 class HiddenLoss:
@@ -29,100 +26,100 @@ class HiddenLoss:
     Attributes:
         hidden: what the transforms looked for and found.
         before: what was hidden in earlier batches.
-        renames: tables that are renamed in this one.
+        renames: tables that are renamed in the batch.
         columns: columns that are renamed in it.
         ever: what was hidden in any batch, also in those behind this one.
-        names: `database.table` → names that it had before, in earlier batches and in this one.
-        known: `database.table` → columns that were hidden in it so far, of tables that were asked for.
         waived: `database.table` and column that is lacking, which `former` names for all tables.
     """
 
     hidden: Hidden
     before: RememberedHidden
-    renames: Renames = ()
+    renames: Sequence[RenamedTable] = ()
     columns: ColumnRenames = ()
     ever: HiddenByTable = field(default_factory=dict)
-    names: dict[str, set[str]] = field(default_factory=dict)
-    known: dict[str, set[str]] = field(default_factory=dict)
     waived: list[tuple[str, str]] = field(default_factory=list)
+    _known: dict[str, set[str]] = field(default_factory=dict)
+    _names: dict[str, set[str]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        for old, new in self.renames:
-            names = {old, *self.names.get(old, ()), *self.before.renamed.get(old, ())}
-            self.names.setdefault(new, set()).update(names - {new})
-
-    def require(self, tables: Sequence[TableSchema]) -> None:
+    def require(self, tables: Sequence[TableSchema]) -> RememberedHidden:
         """Refuse a definition of a table that lacks what was hidden in an earlier one.
 
         Args:
             tables: definitions in the order of the log, as `schema_id` numbers them.
 
+        Returns:
+            What is to be remembered of the batch.
+
         Raises:
             TransformError: the values may stand under another name, in clear.
         """
+        renames = list(self.renames)
         for schema in sorted(tables, key=lambda each: each.schema_id):
-            table, found = schema.full_name, self.hidden.found.get(schema.schema_id, set())
-            known = self._inherited(table)
-            lost = [told for name, told in self._missed(schema) if name in known and name not in found]
-            if lost:
-                raise _gone(schema, sorted(lost))
-            waived = self.hidden.waived.get(schema.schema_id, {})
-            lacking = known - found
-            refuse_renamed(table, self._lineage(table), lacking - waived.keys(), self.hidden)
-            self.waived += [(table, name) for name in sorted(lacking) if waived.get(name)]
-            self._known_of(table).update(found)
+            while renames and renames[0].behind <= schema.schema_id:
+                self._rename(renames.pop(0))
+            self._judge(schema)
+        for rename in renames:
+            self._rename(rename)
+        here = self.hidden.by_table(tables)
+        inherited = {new: known for new in self._names if (known := self._known_of(new))}
+        renamed = {new: names for new, names in self._names.items() if new in inherited}
+        return RememberedHidden(with_added(here, inherited), renamed)
 
-    def require_new_names(self, *, again: bool) -> None:
-        """Refuse a new name of a hidden column that nothing hides, be there rows of it or none.
+    def require_new_names(self, *, again: bool) -> RememberedHidden:
+        """Refuse a new name of a hidden column that nothing hides, be there rows of it or none; asked behind `require`.
 
         Args:
             again: whether the batch was moved before: a column that the flow was changed to show since is none.
 
+        Returns:
+            What is to be remembered of them.
+
         Raises:
             TransformError: the values would go out in clear.
         """
-        refuse_carried(self._carried(), self.hidden, self.before.shown if again else {})
+        carried = self._carried()
+        refuse_carried(carried, self.hidden, self.before.shown if again else {})
+        return RememberedHidden(
+            {table: each.now for table, each in carried.items()},
+            moved={table: {name.casefold() for name in each.former} for table, each in carried.items()},
+        )
 
-    def moved(self) -> dict[str, set[str]]:
-        """Return `database.table` → names of hidden columns that statements of the batch gave others, in lower case."""
-        return {table: {name.casefold() for name in each.former} for table, each in self._carried().items()}
+    def _rename(self, rename: RenamedTable) -> None:
+        """Let a table inherit; the one that had the name may be back under it, as after an online schema change."""
+        self._known_of(rename.new).update(self._known_of(rename.old))
+        names = {rename.old, *self._lineage(rename.old)} - {rename.new}
+        self._names.setdefault(rename.new, set()).update(names)
 
-    def found(self, tables: Sequence[TableSchema]) -> RememberedHidden:
-        """Return what is to be remembered of the batch."""
-        hidden = self.hidden.by_table(tables)
-        for table, carried in self._carried().items():
-            hidden.setdefault(table, set()).update(carried.now)
-            self._known_of(table).update(carried.now)
-        for new in self.names:
-            if names := self._inherited(new):
-                hidden.setdefault(new, set()).update(names)
-        renamed = {new: old for new, old in self.names.items() if hidden.get(new)}
-        return RememberedHidden(hidden, renamed, moved=self.moved())
+    def _judge(self, schema: TableSchema) -> None:
+        table, found = schema.full_name, self.hidden.found.get(schema.schema_id, set())
+        lacking = self._known_of(table) - found
+        missed = self.hidden.missed.get(schema.schema_id, {})
+        lost = sorted(told for name, told in missed.items() if name in lacking)
+        if lost:
+            raise _gone(schema, lost)
+        waived = self.hidden.waived.get(schema.schema_id, {})
+        refuse_renamed(table, self._lineage(table), lacking - waived.keys(), self.hidden)
+        self.waived += [(table, name) for name in sorted(lacking) if waived.get(name)]
+        self._known_of(table).update(found)
 
-    def _missed(self, schema: TableSchema) -> Iterator[tuple[str, tuple[str, str]]]:
-        return iter(self.hidden.missed.get(schema.schema_id, {}).items())
-
-    def _inherited(self, table: str) -> set[str]:
-        return set().union(*map(self._known_of, (table, *self.names.get(table, ()))))
-
-    def _lineage(self, table: str) -> set[str]:
-        return {*self.names.get(table, ()), *self.before.renamed.get(table, ())}
+    def _known_of(self, table: str) -> set[str]:
+        return self._known.setdefault(table, set(self.before.tables.get(table, ())))
 
     def _carried(self) -> dict[str, Carried]:
         if not self.columns:
             return {}
-        tables = {*self.names, *self.before.renamed, *(table for table, _ in self.columns)}
+        tables = {*self._names, *self.before.renamed, *(table for table, _ in self.columns)}
         lineages = {table: self._lineage(table) for table in tables}
         kept = frozenset[str]().union(*(each.names for each in self.hidden.hiding if each.keeps))
 
         def known(table: str) -> Collection[str]:
             ever = (name for each in (table, *lineages[table]) for name in self.ever.get(each, ()))
-            return self._inherited(table).union(ever) - kept - frozenset(self.before.shown.get(table, ()))
+            return self._known_of(table).union(ever) - kept - frozenset(self.before.shown.get(table, ()))
 
         return carried_of(self.hidden, self.columns, lineages, known)
 
-    def _known_of(self, table: str) -> set[str]:
-        return self.known.setdefault(table, set(self.before.tables.get(table, ())))
+    def _lineage(self, table: str) -> set[str]:
+        return {*self._names.get(table, ()), *self.before.renamed.get(table, ())}
 
 
 def refuse_renamed(table: str, before: Collection[str], lacking: Collection[str], hidden: Hidden) -> None:

@@ -39,8 +39,8 @@ def settle_hidden(session: FlowSession, batch: PlannedBatch, changes: Changes) -
     again = batch.plan.mode == "replay"
     before = _before(session, batch, changes) if again else memory.known()
     loss = HiddenLoss(hidden, before, planned.renamed, planned.columns_renamed, memory.known().tables)
-    loss.require(planned.tables)
-    loss.require_new_names(again=again)
+    found = loss.require(planned.tables)
+    carried = loss.require_new_names(again=again)
     for table, name in loss.waived:
         if memory.first_told(table, name):
             log.warning(
@@ -48,8 +48,8 @@ def settle_hidden(session: FlowSession, batch: PlannedBatch, changes: Changes) -
                 'none is watched for its loss: write former=("%s.%s",)',
                 session.flow.name, table, name, table, name,
             )  # fmt: skip
-    _refuse_shown(session, changes, loss.moved())
-    memory.remember(loss.found(planned.tables), again=again)
+    _refuse_shown(session, changes, carried.moved)
+    memory.remember(found.with_added(carried), again=again)
 
 
 def require_again(session: FlowSession, planned: SourcePlan, changes: Changes) -> None:
@@ -66,8 +66,8 @@ def require_again(session: FlowSession, planned: SourcePlan, changes: Changes) -
     before = RememberedHidden(shown=known.shown)
     loss = HiddenLoss(changes.hidden, before, planned.renamed, planned.columns_renamed, known.tables)
     loss.require(planned.tables)
-    loss.require_new_names(again=True)
-    _refuse_shown(session, changes, loss.moved())
+    carried = loss.require_new_names(again=True)
+    _refuse_shown(session, changes, carried.moved)
 
 
 def _refuse_shown(session: FlowSession, changes: Changes, moved: HiddenByTable) -> None:

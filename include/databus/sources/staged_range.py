@@ -23,7 +23,7 @@ from databus.binlog.walker import Walker
 from databus.core.events import Op
 from databus.core.offsets import BinlogOffset
 from databus.core.plan import SourcePlan
-from databus.core.tables import TableSchema
+from databus.core.tables import RenamedTable, TableSchema
 
 _MOST_EXPANDED_BYTES = 64 << 20
 """What compressed events may take when expanded, of those that are walked at once; a larger one stands alone."""
@@ -49,10 +49,10 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
     unlogged = tuple(change for segment in index.segments for change in segment.unlogged)
     capture = replace(capture, folds=index.folds)
     logged = list(_statements(index, store)) if statements else []
-    named = tuple(dict.fromkeys(subject for each in logged for subject in _named(each, capture)))
-    actions = [action for each in logged for action in _actions(each, index)]
-    renamed = tuple(pair for action in actions for pair in _renamed(action, index))
-    columns = tuple(told for action in actions for told in _columns_renamed(action, index, capture, renamed))
+    named = tuple(dict.fromkeys(subject for _, each in logged for subject in _named(each, capture)))
+    actions = [(behind, action) for behind, each in logged for action in _actions(each, index)]
+    renamed = tuple(RenamedTable(*names, behind) for behind, each in actions for names in _renamed(each, index))
+    columns = tuple(told for _, each in actions for told in _columns_renamed(each, index, capture, renamed))
     return SourcePlan(
         index.range,
         index.tables,
@@ -69,16 +69,21 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
     )
 
 
-def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[LoggedStatement]:
-    """Yield each statement, as a task reads them: the segments tell, whichever version staged them."""
+def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[int, LoggedStatement]]:
+    """Yield each statement, as a task reads them, with the number of schemas before it; it ends its segment.
+
+    The segments tell, whichever version staged them.
+    """
+    behind = 0
     for segment in index.segments:
+        behind = max(behind, 1 + max(segment.rows, default=-1))
         if not segment.table_events:
             continue
         walker = Walker(segment.file, segment.start_pos, definitions=PinnedDefinitions(index.definitions))
         data, at = load_segment(store.address(index, segment)), 0
         while at < len(data):
             walk = walker.walk(data[at:], _MOST_EXPANDED_BYTES)
-            yield from walk.statements
+            yield from ((behind, logged) for logged in walk.statements)
             if not walk.consumed_bytes:
                 break  # reading the range says what is wrong with it
             at += walk.consumed_bytes
@@ -111,7 +116,7 @@ def _renamed(action: Action, index: RangeIndex) -> Iterator[tuple[str, str]]:
 
 
 def _columns_renamed(
-    action: Action, index: RangeIndex, capture: TableCapture, renamed: Sequence[tuple[str, str]]
+    action: Action, index: RangeIndex, capture: TableCapture, renamed: Sequence[RenamedTable]
 ) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
     """Yield the table, as it is called behind the statement, of which a statement renames columns, and these.
 
@@ -120,7 +125,7 @@ def _columns_renamed(
     if not isinstance(action, AlterTable) or not (pairs := columns_renamed(action)):
         return
     name = (*_new_names(action, index), action.name)[0]
-    becomes = (new.split(".", 1) for old, new in renamed if old == str(name))
+    becomes = (each.new.split(".", 1) for each in renamed if each.old == str(name))
     if capture(*name) or any(capture(database, table) for database, table in becomes):
         yield str(name), pairs
 

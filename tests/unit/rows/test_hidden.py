@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +13,12 @@ from databus import DropColumns, Flow, Hash, Mask, MysqlBinlog, Noop, Project, R
 from databus.core.errors import TransformError
 from databus.core.flow_specs import TransformSpec
 from databus.core.hidden_columns import RememberedHidden
-from databus.core.tables import TableSchema
+from databus.core.tables import RenamedTable, TableSchema
 from databus.ops.flow_wants import asked_by, wants_of
 from databus.rows.changes import Changes
 from databus.rows.fields import fields_of
 from databus.rows.hidden import Hidden
-from databus.rows.hidden_loss import HiddenLoss, Renames, in_clear
+from databus.rows.hidden_loss import HiddenLoss, in_clear
 from databus.testing.table_batches import table
 
 OLD = table("shop.orders", {"id": "int", "card_number": "varchar(20)"})
@@ -37,7 +37,7 @@ def require(
     tables: tuple[TableSchema, ...],
     *specs: TransformSpec,
     before: Mapping[str, Any] | None = None,
-    renames: Renames = (),
+    renames: Sequence[RenamedTable] = (),
 ) -> None:
     HiddenLoss(hidden(tables, *specs), RememberedHidden(before or {}), renames).require(tables)
 
@@ -146,6 +146,8 @@ def test_former_names_of_one_table_are_hidden_and_not_missed_there_alone() -> No
     assert found == {"shop_1.orders": {"card_number"}}
     users = table("shop.users", {"id": "int", "card_number": "text"}, schema_id=2)
     assert not hidden((users,), DropColumns("card_no", former=former)).by_table((users,))
+    with pytest.raises(TransformError, match="no column 'email'"):  # of two new names the old definition has one
+        hidden((OLD,), DropColumns("card_no", "email", former=former, tables=("shop.*",)))
     asked = asked_by(DropColumns("card_no", "card_number", former=former, tables=("shop.*",)))
     assert asked is not None
     assert asked.columns.names == ("card_no",)
@@ -161,7 +163,7 @@ def test_a_name_that_is_former_in_all_tables_is_told_where_it_lets_one_pass() ->
 
 USERS = table("shop.users", {"id": "int", "card_number": "text"})
 CUSTOMERS = table("shop.customers", {"id": "int", "card_no": "text"}, schema_id=1)
-RENAMED = (("shop.users", "shop.customers"),)
+RENAMED = (RenamedTable("shop.users", "shop.customers", 1),)
 
 
 @pytest.mark.parametrize("tables", [("*",), ("shop.users",), ("shop.u*",)])
@@ -170,16 +172,15 @@ def test_a_table_that_gets_another_name_with_its_column_is_named(tables: tuple[s
     with pytest.raises(TransformError, match=r"shop\.customers"):
         require((USERS, CUSTOMERS), spec, renames=RENAMED)
     loss = HiddenLoss(hidden((USERS,), spec), RememberedHidden(), RENAMED)
-    loss.require((USERS,))  # no row of the new name yet
-    before = loss.found((USERS,))
+    before = loss.require((USERS,))  # no row of the new name yet
     assert before.renamed == {"shop.customers": {"shop.users"}}
     later = HiddenLoss(hidden((CUSTOMERS,), spec), before)
     with pytest.raises(TransformError, match=r"shop\.customers"):
         later.require((CUSTOMERS,))
-    again = HiddenLoss(hidden((), spec), before, (("shop.customers", "shop.clients"),))
+    again = HiddenLoss(hidden((), spec), before, (RenamedTable("shop.customers", "shop.clients"),)).require(())
     clients = replace(CUSTOMERS, table="clients", schema_id=0)
     with pytest.raises(TransformError, match=r"shop\.clients"):
-        HiddenLoss(hidden((clients,), spec), again.found(())).require((clients,))
+        HiddenLoss(hidden((clients,), spec), again).require((clients,))
 
 
 def test_a_table_under_another_name_is_not_delivered_in_clear_for_its_transform_means_the_former_one() -> None:
@@ -200,9 +201,15 @@ def test_online_schema_changes_pass() -> None:
     """gh-ost's and pt-osc's tables take each other's names."""
     ghost = table("shop._users_gho", {"id": "int", "card_number": "text", "more": "int"}, schema_id=1)
     after = replace(ghost, table="users", schema_id=2)
-    swap = (("shop.users", "shop._users_del"), ("shop._users_gho", "shop.users"))
+    swap = (RenamedTable("shop.users", "shop._users_del", 2), RenamedTable("shop._users_gho", "shop.users", 2))
     for spec in (Mask("card_number"), Mask("card_number", tables=("shop.users",))):
         require((USERS, ghost, after), spec, renames=swap)
+    # A column that comes with it is none of the rows before.
+    more = HiddenLoss(hidden((ghost,), Mask("more")), RememberedHidden()).require((ghost,))
+    assert more.tables == {"shop._users_gho": {"more"}}
+    require((USERS, ghost, after), Mask("card_number", "more"), before=more.tables, renames=swap)
+    with pytest.raises(TransformError, match=r"shop\.users has no column more"):
+        require((USERS, ghost, replace(USERS, schema_id=2)), Mask("more"), before=more.tables, renames=swap)
     lost = table("shop.users", {"id": "int", "card_no": "text"}, schema_id=2)
     with pytest.raises(TransformError, match=r"shop\.users has no column card_number"):
         require((USERS, lost), Mask("card_number"), renames=swap)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,11 +12,11 @@ from databus import DropColumns, Hash, Mask, Project, RenameColumns
 from databus.core.errors import TransformError
 from databus.core.flow_specs import TransformSpec
 from databus.core.hidden_columns import RememberedHidden
-from databus.core.tables import TableSchema
+from databus.core.tables import RenamedTable, TableSchema
 from databus.rows.changes import Changes
 from databus.rows.fields import fields_of
 from databus.rows.hidden import Hidden
-from databus.rows.hidden_loss import HiddenLoss, Renames
+from databus.rows.hidden_loss import HiddenLoss
 from databus.rows.hidden_renames import ColumnRenames
 from databus.testing.table_batches import table
 
@@ -26,26 +27,24 @@ EXCHANGE = (("s2.a", (("card", "note"), ("note", "card"))),)
 REPLACE = (("s2.a", (("Card", "card_old"),)),)
 
 
-def loss_of(
+def found_in(
     tables: tuple[TableSchema, ...],
     *specs: TransformSpec,
     columns: ColumnRenames,
-    renames: Renames = (),
+    renames: Sequence[RenamedTable] = (),
     before: RememberedHidden | None = None,
     again: bool = False,
-) -> HiddenLoss:
+) -> RememberedHidden:
     changes: Any = Changes(None, tables, {schema.schema_id: fields_of(schema) for schema in tables}, hidden=Hidden())
     for spec in specs:
         changes = spec.columns_after(changes)
     loss = HiddenLoss(changes.hidden, before or RememberedHidden(), renames, columns)
-    loss.require(tables)
-    loss.require_new_names(again=again)
-    return loss
+    return loss.require(tables).with_added(loss.require_new_names(again=again))
 
 
 def refused(*specs: TransformSpec, columns: ColumnRenames, tables: tuple[TableSchema, ...] = (), **more: Any) -> str:
     with pytest.raises(TransformError) as told:
-        loss_of(tables, *specs, columns=columns, **more)
+        found_in(tables, *specs, columns=columns, **more)
     assert told.value.code == "hidden_column_gone"
     return f"{told.value.message} → {told.value.hint}"
 
@@ -67,19 +66,19 @@ def test_a_name_that_another_column_takes_does_not_hide_that_one_has_moved(
     for mended in (kind(new, former=former, tables=meant), kind("card", new, former=former, tables=meant)):
         for tables in ((BEFORE, after), (after,), ()):
             for again in (False, True):
-                loss = loss_of(tables, mended, columns=columns, again=again)
-        assert loss.found(()).tables["s2.a"] >= {new}
-        assert "card" in loss.found(()).moved["s2.a"]
+                found = found_in(tables, mended, columns=columns, again=again)
+        assert found.tables["s2.a"] >= {new}
+        assert "card" in found.moved["s2.a"]
 
 
 def test_what_is_hidden_elsewhere_or_not_at_all_may_be_renamed() -> None:
-    loss_of((), Mask("card"), columns=(("s2.a", (("note", "card"), ("id", "number"))),))
-    loss_of((), Mask("card", tables=("s2.b",)), columns=EXCHANGE)
-    loss_of((), Mask("card", "note"), columns=EXCHANGE)
-    loss_of((), Project("id", "card"), columns=EXCHANGE, before=RememberedHidden({"s2.a": {"id", "card"}}))
+    found_in((), Mask("card"), columns=(("s2.a", (("note", "card"), ("id", "number"))),))
+    found_in((), Mask("card", tables=("s2.b",)), columns=EXCHANGE)
+    found_in((), Mask("card", "note"), columns=EXCHANGE)
+    found_in((), Project("id", "card"), columns=EXCHANGE, before=RememberedHidden({"s2.a": {"id", "card"}}))
     # What takes the old name is another column, and may move on.
     chain = (*REPLACE, ("s2.a", (("other", "more"),)))
-    loss_of((), Mask("card", "card_old"), columns=chain)
+    found_in((), Mask("card", "card_old"), columns=chain)
 
 
 def test_a_former_name_of_another_table_hides_none_here() -> None:
@@ -92,53 +91,53 @@ def test_each_name_that_a_column_had_on_the_way_is_told_at_once() -> None:
     chain = (("s2.a", (("card", "tmp"),)), ("s2.a", (("tmp", "card_no"), ("id", "tmp"))))
     told = refused(Mask("card"), columns=chain)
     assert 'Name card_no as well, and add former=("s2.a.card", "s2.a.tmp")' in told
-    found = loss_of((), Mask("card_no", former=("s2.a.card", "s2.a.tmp")), columns=chain).found(())
+    found = found_in((), Mask("card_no", former=("s2.a.card", "s2.a.tmp")), columns=chain)
     assert found.tables == {"s2.a": {"card_no"}}
     assert found.moved == {"s2.a": {"card", "tmp"}}
     back = (("s2.a", (("card", "tmp"),)), ("s2.a", (("tmp", "card"),)))
     assert 'Add former=("s2.a.card", "s2.a.tmp")' in refused(Mask("card"), columns=back)
     # At once: what another column is called then is none of it.
-    assert loss_of((), Mask("card", "note"), columns=(("s2.a", (("card", "note"), ("id", "x"))),))
+    assert found_in((), Mask("card", "note"), columns=(("s2.a", (("card", "note"), ("id", "x"))),))
 
 
 def test_columns_that_transforms_rename_are_known_by_their_own_names() -> None:
     first = RenameColumns({"card": "c"})
     assert "Name card_old as well" in refused(first, DropColumns("c"), columns=REPLACE)
-    loss_of((), first, DropColumns("c", "card_old"), columns=REPLACE)
-    loss_of((), RenameColumns({"card": "c", "card_old": "o"}), DropColumns("c", "o"), columns=REPLACE)
+    found_in((), first, DropColumns("c", "card_old"), columns=REPLACE)
+    found_in((), RenameColumns({"card": "c", "card_old": "o"}), DropColumns("c", "o"), columns=REPLACE)
     refused(RenameColumns({"card_old": "o"}), DropColumns("card", "card_old"), columns=REPLACE)
-    loss_of((), DropColumns("card", "card_old"), RenameColumns({"card_old": "o"}), columns=REPLACE)
+    found_in((), DropColumns("card", "card_old"), RenameColumns({"card_old": "o"}), columns=REPLACE)
 
 
 def test_what_an_earlier_definition_of_the_flow_hid_is_hidden() -> None:
     known = RememberedHidden({"s2.a": {"card"}})
     assert "hidden columns: in s2.a" in refused(Mask("email"), columns=REPLACE, before=known)
     shown = RememberedHidden({"s2.a": {"card"}}, shown={"s2.a": {"card"}})
-    loss_of((), Mask("email"), columns=REPLACE, before=shown)
+    found_in((), Mask("email"), columns=REPLACE, before=shown)
 
 
 def test_what_the_flow_was_changed_to_show_since_keeps_no_older_range_back() -> None:
     shown, spec = RememberedHidden(shown={"s2.a": {"note"}}), Mask("card")
-    loss_of((), spec, columns=EXCHANGE, before=shown, again=True)
+    found_in((), spec, columns=EXCHANGE, before=shown, again=True)
     assert refused(spec, columns=EXCHANGE, before=shown)  # a statement that is met for the first time
 
 
 def test_columns_are_followed_through_their_tables_names() -> None:
-    moved, narrow = (("s2.a", "s2.b"),), Mask("card", tables=("s2.a",))
+    moved, narrow = (RenamedTable("s2.a", "s2.b", 1),), Mask("card", tables=("s2.a",))
     after = table("s2.b", {"id": "int", "note": "text", "card": "text"}, schema_id=1)
     at_once = (("s2.b", EXCHANGE[0][1]),)
     for columns in (EXCHANGE, at_once):
         assert "s2." in refused(narrow, columns=columns, renames=moved)
-        loss_of((BEFORE, after), Mask("card", "note"), columns=columns, renames=moved)
+        found_in((BEFORE, after), Mask("card", "note"), columns=columns, renames=moved)
     wide = Mask("card", "note", tables=("s2.a",))
     with pytest.raises(TransformError, match=r"s2\.b was s2\.a"):
-        loss_of((BEFORE, after), wide, columns=EXCHANGE, renames=moved)
+        found_in((BEFORE, after), wide, columns=EXCHANGE, renames=moved)
     refused(wide, columns=at_once, renames=moved)
     # Another batch: what the names have become is remembered.
-    before = loss_of((), wide, columns=EXCHANGE).found(())
+    before = found_in((), wide, columns=EXCHANGE)
     assert before.tables == {"s2.a": {"card", "note"}}
     # As gh-ost does: the columns are renamed in a table that takes the name.
     ghost = (("s2._a_gho", EXCHANGE[0][1]),)
-    swap = (("s2.a", "s2._a_del"), ("s2._a_gho", "s2.a"))
+    swap = (RenamedTable("s2.a", "s2._a_del"), RenamedTable("s2._a_gho", "s2.a"))
     assert "in s2.a a statement" in refused(narrow, columns=ghost, renames=swap)
-    loss_of((), wide, columns=ghost, renames=swap)
+    found_in((), wide, columns=ghost, renames=swap)

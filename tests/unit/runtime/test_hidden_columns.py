@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -216,9 +217,11 @@ class Told(MockSource):
     def __init__(self, *columns: str):
         super().__init__(Mock(rows=4, rows_per_transaction=2, columns={"email": "varchar"}))
         self.columns = columns
+        self.tells: Callable[[str], bool] = lambda _table: True
 
     def tables_now(self) -> TablesNow:
-        return TablesNow("here", (table("shop.orders", dict.fromkeys(self.columns, "text")),), ())
+        captured = (table("shop.orders", dict.fromkeys(self.columns, "text")),) if self.columns else ()
+        return TablesNow("here", captured, (), tells=self.tells)
 
     def tables_gone(self, standing: Offset | None = None) -> tuple[str, ...]:
         return ()
@@ -241,6 +244,24 @@ def test_rows_of_a_former_definition_are_not_shown_by_a_transform_of_the_new_nam
     assert 'former=("shop.orders.email",)' in error.value.hint
     assert records("hidden") == []
     assert moved(kept, "email", mended, view=told)
+
+
+def test_a_name_that_is_former_in_all_tables_is_told_once_where_it_lets_one_pass(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept = Kept(orders={"card_number"})
+    memory = HiddenMemory("hides", kept)
+    for _ in range(2):
+        assert moved(kept, "card_no", DropColumns("card_no", former=("card_number",)), view={"hidden": memory})
+    assert caplog.text.count('write former=("shop.orders.card_number",)') == 1
+
+
+def test_a_backfill_asks_what_its_flow_remembers() -> None:
+    flow = Flow(name="hides", source=Mock(rows=4), transforms=(DropColumns("card"),), sinks=(Memory(store="hidden"),))
+    kept = Kept(orders={"email"})
+    with opened(flow.model_copy(update={"name": "hides.backfill-replay-0"}), kept) as session:
+        assert session.hidden is not None
+        assert session.hidden.known() == kept.hidden
 
 
 def test_a_column_that_the_table_still_has_is_shown_once_the_flow_says_so() -> None:
@@ -300,3 +321,11 @@ def test_rows_from_before_a_name_went_to_another_column_stay_hidden(view: dict[s
         moved(kept, "email", DropColumns("mail"), view=told, until=until)
     assert moved(kept, "email", DropColumns("mail", former=("shop.orders.email",)), view=told, until=until)
     assert kept.hidden.shown == {}
+
+
+def test_an_account_that_is_not_shown_a_table_is_told_so() -> None:
+    source = Told()
+    source.tells = lambda _table: False
+    with pytest.raises(TransformError, match="not shown whether it is still there") as error:
+        moved(Kept(orders={"email"}), "email", DropColumns("mail"), view={"source": source})
+    assert "GRANT SELECT on shop.orders" in error.value.hint

@@ -448,8 +448,10 @@ def test_a_hidden_column_whose_name_another_one_takes_is_not_delivered_in_clear(
     )  # fmt: skip
     error = refused(bench, flow, "hidden_column_gone", former)
     assert f"Name {new} as well" in error.hint
-    # By its new name alone the range's older rows would show it, though the table has a column of the old one.
-    refused(bench, bench.flow(transforms=(kind(new),)), "hidden_column_shown", former)
+    # By its new name alone the range's older rows would show it, though the table has a column of the old one; of an
+    # exchange that is the same again, the other way round.
+    told = ("hidden_column_gone", "Name note as well") if statement is EXCHANGED else ("hidden_column_shown", former)
+    refused(bench, bench.flow(transforms=(kind(new),)), *told)
     mended = bench.flow(transforms=(kind("note", new, former=(f"{bench.table}.note",)),))
     bench.world.run(mended)
     assert len(bench.delivered()) == 3

@@ -178,6 +178,18 @@ FULL = (
         "a killed task is retried; outages: integration/test_bad_input.py",
     ),
     Full("e2e/test_watch_airflow.py", "", "", "integration/test_watch.py, with Airflow's health as it answers"),
+    Full(
+        "integration/test_bad_input.py",
+        "test_a_hidden_column_whose_name_another_one_takes",
+        "DropColumns-replaced",
+        "[DropColumns-exchanged], [Mask-replaced]",
+    ),
+    Full(
+        "integration/test_bad_input.py",
+        "test_a_hidden_column_whose_name_another_one_takes",
+        "Mask-exchanged",
+        "[DropColumns-exchanged], [Mask-replaced]",
+    ),
     Full("integration/test_folded_names.py", "", "mysql", "[mariadb]"),
     Full("integration/test_trace.py", "", "debezium", "[row]"),
     Full("integration/test_trace_mirror.py", "", "debezium", "[row]"),

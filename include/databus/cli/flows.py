@@ -17,6 +17,7 @@ from databus.core.errors import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
+from databus.core.hidden_columns import RememberedHidden
 from databus.core.settings import Settings
 from databus.ops.discovery import discover, find_flow
 from databus.ops.graph import graph_of, mermaid
@@ -131,25 +132,26 @@ def _of_tables(flow: Flow) -> Iterator[Finding]:
     try:
         source = flow.source.open(connection_source(), FlowContext(flow.name, Settings.from_environment()))
         with closing(source):
-            found = compare(flow, source).findings
-            if any(f.level is Level.ERROR for f in found):
-                found = compare(flow, source, _accepted(flow)).findings
+            compared = compare(flow, source)
+            found = compared.findings
+            if compared.hidden or any(f.level is Level.ERROR for f in found):
+                found = compare(flow, source, *_before(flow)).findings
             yield from (f for f in found if f.level is not Level.OK)
     except DatabusError as error:
         yield Finding.of(flow.source.label(), error)
 
 
-def _accepted(flow: Flow) -> frozenset[str]:
-    """Return what the flow was found to have before; nothing where its ZooKeeper cannot be asked from here."""
-    from databus.ops.flow_tables import accepted_of
+def _before(flow: Flow) -> tuple[frozenset[str], RememberedHidden]:
+    """Return what the flow was found to have, and what it hid; nothing where its ZooKeeper cannot be asked."""
+    from databus.ops.flow_tables import accepted_of, remembered_of
     from databus.ops.services import open_services
 
     try:
         with open_services(flow, connection_source(), records=False) as services:
-            return accepted_of(flow, services)
+            return accepted_of(flow, services), remembered_of(flow, services)
     except DatabusError as error:
         ERR.print(f"{flow.name}: judged as a flow that never ran: {error.message}", style="yellow", markup=False)
-        return frozenset()
+        return frozenset(), RememberedHidden()
 
 
 @app.command()

@@ -14,11 +14,11 @@ from difflib import get_close_matches
 
 from databus.binlog.capture import is_name
 from databus.core.amounts import counted
-from databus.core.errors import DatabusError
+from databus.core.errors import DatabusError, TransformError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import TransformSpec
-from databus.core.hidden_columns import HiddenByTable
+from databus.core.hidden_columns import HiddenByTable, RememberedHidden
 from databus.core.protocols import DefinedSource, Source
 from databus.core.tables import TableSchema
 from databus.core.wanted import TablesNow
@@ -36,6 +36,7 @@ from databus.ops.flow_wants import Asked, asked_by, asked_by_checks, row_filters
 from databus.rows.changes import Changes
 from databus.rows.fields import fields_of
 from databus.rows.hidden import Hidden
+from databus.rows.hidden_loss import HiddenLoss
 from databus.rows.selection import EVERY_TABLE, matches
 from databus.runtime.context import Services
 from databus.runtime.routing import reserved_in, route_of, takes
@@ -73,13 +74,21 @@ class Compared:
     hidden: HiddenByTable = field(default_factory=dict)
 
 
-def compare(flow: Flow, source: Source, accepted: frozenset[str] = frozenset()) -> Compared:
+def remembered_of(flow: Flow, services: Services) -> RememberedHidden:
+    """Return what a flow remembers of the columns that its transforms hide."""
+    return services.hidden_columns.load(flow.name) if services.hidden_columns is not None else RememberedHidden()
+
+
+def compare(
+    flow: Flow, source: Source, accepted: frozenset[str] = frozenset(), remembered: RememberedHidden | None = None
+) -> Compared:
     """Ask a source for its tables and compare the flow with them.
 
     Args:
         flow: the flow.
         source: its source, open.
         accepted: wants that are told as warnings.
+        remembered: what it hid so far: a table that lost such a column is told as a warning.
 
     Raises:
         SourceUnavailableError, SourceAccessError: the source cannot be asked.
@@ -89,7 +98,7 @@ def compare(flow: Flow, source: Source, accepted: frozenset[str] = frozenset()) 
         return Compared((), wants)
     now = source.tables_now()
     yet_to_come = frozenset(map(table_want, now.unmatched)) - accepted
-    comparison = _Comparison(flow, now, accepted)
+    comparison = _Comparison(flow, now, accepted, remembered or RememberedHidden())
     findings = tuple(comparison.findings())
     return Compared(findings, wants - yet_to_come, tuple(now.unmatched), comparison.hidden())
 
@@ -97,8 +106,8 @@ def compare(flow: Flow, source: Source, accepted: frozenset[str] = frozenset()) 
 class _Comparison:
     """A flow beside what its source's server says now."""
 
-    def __init__(self, flow: Flow, now: TablesNow, accepted: frozenset[str]):
-        self._flow, self._now, self._accepted = flow, now, accepted
+    def __init__(self, flow: Flow, now: TablesNow, accepted: frozenset[str], remembered: RememberedHidden):
+        self._flow, self._now, self._accepted, self._remembered = flow, now, accepted, remembered
         self._told = tuple(t for t in now.captured if t.full_name not in now.partly_shown)
         self._compared = 0
         self._hidden = Hidden()
@@ -109,7 +118,7 @@ class _Comparison:
 
     def findings(self) -> Iterator[Finding]:
         found = [*self._missing(), *self._partly_shown(), *self._row_filters(), *self._columns(), *self._keys()]
-        found += self._reserved()
+        found += [*self._reserved(), *self._lost()]
         yield from found
         if all(f.level is Level.OK for f in found):
             count = len(self._now.captured)
@@ -266,6 +275,17 @@ class _Comparison:
         for spec in self._flow.sinks:
             for error in reserved_in(self._flow, spec, tables):
                 yield Finding.of(f"sink {spec.sink_name}", error, level)
+
+    def _lost(self) -> Iterator[Finding]:
+        """Name tables without a column that was hidden in them; the batch that comes to such rows is refused.
+
+        It may lie behind rows that can be moved, and so is no error.
+        """
+        for table in self._told:
+            try:
+                HiddenLoss(self._hidden, self._remembered).require((table,))
+            except TransformError as error:
+                yield Finding.of(f"{self._now.place}: table {table.full_name}", error, Level.WARN)
 
     def _of_table(self, table: TableSchema, subject: str, message: str, hint: str, code: str, wanted: str) -> Finding:
         """Return a finding about one table; a warning where both the table and what is asked of it were found once."""

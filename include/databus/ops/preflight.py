@@ -15,7 +15,7 @@ from databus.core.flow_specs import FlowContext
 from databus.core.hidden_columns import RememberedHidden
 from databus.core.offsets import Offset
 from databus.core.protocols import DefinedSource, RotatingSource, Source
-from databus.ops.flow_tables import accepted_of, compare
+from databus.ops.flow_tables import accepted_of, compare, remembered_of
 from databus.ops.flow_wants import wants_of
 from databus.runtime.context import Services
 from databus.runtime.missing_tables import MissingTables
@@ -51,7 +51,8 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
 def _of_source(flow: Flow, services: Services, source: Source, start: Offset | None) -> list[Finding]:
     findings = list(source.preflight(start))
     try:
-        return [*findings, *compare(flow, source, accepted_of(flow, services)).findings]
+        compared = compare(flow, source, accepted_of(flow, services), remembered_of(flow, services))
+        return [*findings, *compared.findings]
     except DatabusError as error:
         told = any(f.level is Level.ERROR and f.code == error.code for f in findings)
         return findings if told else [*findings, Finding.of(f"{flow.source.kind}: tables of the flow", error)]

@@ -484,3 +484,15 @@ def test_all_independent_faults_are_told_at_once() -> None:
 )
 def test_a_fault_brings_no_other_about(transforms: tuple[Any, ...], told: list[str]) -> None:
     assert [m.partition("column ")[2].strip("'") for _, m in messages(flow(*transforms))] == told
+
+
+def test_a_table_that_lost_a_hidden_column_is_told_before_a_batch_comes_to_its_rows() -> None:
+    spec = flow(DropColumns("email"))
+    lost = now(ORDERS, replace(CUSTOMERS, columns=CUSTOMERS.columns[:2]))
+    remembered = RememberedHidden({"shop.orders": {"email"}, "shop.customers": {"email"}})
+    (finding,) = (f for f in compare(spec, Told(lost), wants_of(spec), remembered).findings if f.level is not Level.OK)
+    assert (finding.code, finding.level) == ("hidden_column_gone", Level.WARN)
+    assert "shop.customers" in finding.subject
+    assert 'former=("shop.customers.email",)' in finding.hint
+    mended = flow(DropColumns("email", former=("shop.customers.email",)))
+    assert all(f.level is Level.OK for f in compare(mended, Told(lost), wants_of(mended), remembered).findings)

@@ -394,7 +394,7 @@ class Sink(Protocol):
         """Say what a move of the flow's checkpoint, back or forward, does to this sink's readers; changes nothing.
 
         Args:
-            outputs: names in receipts of what was written in the range that is passed.
+            outputs: names, in receipts or of ids, of what was written in the range that is passed.
             back: whether the move goes back.
         """
         ...

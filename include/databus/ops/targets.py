@@ -132,18 +132,18 @@ def batches_back(flow: str, history: Sequence[HistoryEntry], place: Offset, coun
     Raises:
         ConfigError: the history does not hold as many.
     """
-    for done in range(count):
-        entry = next(
-            (e for e in history if e.action == "commit" and e.offset.compare(place) is Ordering.EQUAL and e.previous),
-            None,
+    done = 0
+    for entry in history:
+        if done == count or entry.previous is None:
+            break
+        moved = entry.action == "commit" or entry.offset.compare(entry.previous) is Ordering.AFTER
+        if moved and entry.offset.compare(place) is Ordering.EQUAL:
+            done, place = done + (entry.action == "commit"), entry.previous
+    if done < count:
+        raise ConfigError(
+            f"flow {flow}: {counted(count, 'batch', 'batches')} back is asked for, and {done} led to its place",
+            hint=f"See `databus checkpoint history {flow}`; older places can be named by time or position.",
         )
-        if entry is None or entry.previous is None:
-            raise ConfigError(
-                f"flow {flow}: {counted(count, 'batch', 'batches')} back is asked for, and {done} led to its place",
-                hint=f"See `databus checkpoint history {flow}`; older places can be named by time or position.",
-            )
-        place = entry.previous
-        history = [e for e in history if e.number < entry.number]
     return place
 
 

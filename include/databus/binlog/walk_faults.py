@@ -108,9 +108,10 @@ def _way_on(place: CommitPlace, flow: str) -> str:
     piece = piece_of(flow)
     if piece is not None:
         return (
-            f"No backfill of flow {piece[0]} can pass it. Run one that ends at {place.file}:{place.start_pos} and one "
-            f"that begins at {place.file}:{place.end_pos} (`databus backfill {piece[0]} --from … --to …`); whether it "
-            "wrote a table of the flow, its text alone tells: set the sinks right if it did."
+            f"No backfill can pass it. Replay two ranges beside the live outputs, one that ends at {place.file}:"
+            f"{place.start_pos} and one that begins at {place.file}:{place.end_pos} (`databus backfill {piece[0]} "
+            "--from … --to … --mode replay --suffix …`); whether it wrote a table of the flow, its text alone tells: "
+            "set the sinks right if it did."
         )
     return (
         "What came before it is delivered; whether it wrote a table of the flow, its text alone tells. Set "

@@ -41,11 +41,7 @@ def check_amendment(
             have closed, the move goes nowhere or in the wrong direction or onto an earlier timeline, or a forward move
             names no gap.
     """
-    if behind:
-        raise CheckpointConflictError(
-            f"flow {flow}: cannot {amendment.action} while sinks stand behind the others: {', '.join(behind)}",
-            hint=f"Run the flow until they have caught up (`databus checkpoint show {flow}` tells where they stand).",
-        )
+    require_all_joined(flow, amendment.action, behind)
     closed = amendment.closed
     if (pending.hash if pending else None) != (closed.hash if closed else None):
         found = f"batch {pending.batch} (plan {pending.hash})" if pending else "no plan"
@@ -72,6 +68,19 @@ def check_amendment(
         raise CheckpointConflictError(
             f"flow {flow}: {amendment.action} from {stored.offset} to {amendment.offset} passes over a range "
             "that no gap names"
+        )
+
+
+def require_all_joined(flow: str, action: str, behind: Sequence[str]) -> None:
+    """Refuse to move a flow while sinks stand behind it: they would pass over, or miss, what it does not move again.
+
+    Raises:
+        CheckpointConflictError: one does.
+    """
+    if behind:
+        raise CheckpointConflictError(
+            f"flow {flow}: cannot {action} while sinks stand behind the others: {', '.join(behind)}",
+            hint=f"Run the flow until they have caught up (`databus checkpoint show {flow}` tells where they stand).",
         )
 
 

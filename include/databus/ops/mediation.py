@@ -15,7 +15,7 @@ from databus.core.gaps import PURGED, SKIPPED, Gap
 from databus.core.plan import Plan
 from databus.core.replaced_logs import REPLACED, ReplaceableSource
 from databus.ops.ends import Ends, opened_ends
-from databus.ops.moves import Move, look
+from databus.ops.moves import Move, lacking, look
 from databus.ops.targets import Target
 from databus.runtime.context import Services
 from databus.runtime.takeover import Claimed, take_over
@@ -74,8 +74,9 @@ def execute(flow: Flow, services: Services, action: Action, target: Target, said
             _require_consent(move, said)
             made = _amendment(services, action, target, said, move)
             # What the store will refuse is refused before anything is closed for it: runs could not go on then.
-            standing, behind = require_started(flow.name, services.store.load(flow.name)), services.store.sinks_behind
-            check_amendment(flow.name, made, standing, move.pending, behind(flow.name))
+            standing = require_started(flow.name, services.store.load(flow.name))
+            behind = lacking(flow.name, services.store, (standing, move.pending))
+            check_amendment(flow.name, made, standing, move.pending, behind)
             made = replace(made, slots=_closed(flow, ends, move.pending))
             if target.new_log and isinstance(ends.source, ReplaceableSource):
                 ends.source.forget_former_log(move.start)

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from databus.checkpoints.amended import require_all_joined
+from databus.checkpoints.amended import is_caught_up, require_all_joined
+from databus.checkpoints.split_transitions import Standing
 from databus.core.amendments import Action, SinkEffect
 from databus.core.amounts import counted
 from databus.core.checkpoint import Checkpoint, HistoryEntry
+from databus.core.checkpoint_store import CheckpointStore
 from databus.core.errors import CheckpointConflictError, DatabusError, OffsetPurgedError
 from databus.core.flow import Flow
 from databus.core.known_outputs import ChangedOutput
@@ -115,7 +117,7 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
             f"flow {flow.name} has no checkpoint yet, so there is nothing to change",
             hint="Its first run begins where `start` of its source says.",
         )
-    _require_all_joined(flow, services, action, target)
+    _require_all_joined(flow, services, action, target, (checkpoint, pending))
     end = resolve(flow, services, ends.source, checkpoint, target)
     order = end.compare(checkpoint.offset)
     back = order is Ordering.BEFORE
@@ -147,13 +149,20 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
     )
 
 
-def _require_all_joined(flow: Flow, services: Services, action: Action, target: Target) -> None:
+def lacking(flow: str, store: CheckpointStore, stands: Standing) -> list[str]:
+    """Return the sinks that are behind and keep a flow from being moved: they do not stand where it stands."""
+    behind = {name: store.of_sink(name) for name in store.sinks_behind(flow)}
+    return [name for name, own in behind.items() if not is_caught_up((own.load(flow), own.pending_plan(flow)), stands)]
+
+
+def _require_all_joined(flow: Flow, services: Services, action: Action, target: Target, stands: Standing) -> None:
     """Refuse to move a flow of which sinks stand behind, before markers are closed or anything is deleted for it."""
-    behind = services.store.sinks_behind(flow.name)
+    behind = lacking(flow.name, services.store, stands)
     if behind and target.new_log:
         raise CheckpointConflictError(
             f"flow {flow.name}: cannot go onto a new log while sinks stand behind the others: {', '.join(behind)}",
             hint="Their rows were in the former log, which nothing can read any more. Nothing was moved or deleted. "
+            f"`databus checkpoint skip {flow.name} --sink {behind[0]}` gives them up, then repeat this. "
             "See docs/runbooks/log-replaced.md.",
         )
     require_all_joined(flow.name, action, behind)

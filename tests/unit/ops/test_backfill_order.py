@@ -44,7 +44,9 @@ def take_turn(folder: Path, mine: Backfill, *others: Backfill) -> None:
     url = f"sqlite:///{folder / 'records.db'}"
     with SqlRecorder(RecordStore(url)):
         pass
-    services: Any = SimpleNamespace(backfills=known, store=MemoryCheckpoints(), settings=Settings("t", str(folder), url))
+    services: Any = SimpleNamespace(
+        backfills=known, store=MemoryCheckpoints(), settings=Settings("t", str(folder), url)
+    )
     run: Any = SimpleNamespace(lease_wait_s=0.0, order_wait_s=0.0, identity=SimpleNamespace(run_id="r"))
     with _in_order(FLOW, services, mine, run):
         pass

@@ -16,8 +16,9 @@ from databus.core.errors import SinkSettingError
 from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.plan import SourcePlan
 from databus.core.tables import TableSchema
+from databus.sinks.elasticsearch import OnKeyChange
 from databus.sinks.elasticsearch_index import Indices
-from databus.sinks.elasticsearch_key import IndexKeys, OnKeyChange
+from databus.sinks.elasticsearch_key import IndexKeys
 from databus.sinks.elasticsearch_sink import ElasticsearchSink
 from databus.testing.table_batches import table
 

@@ -12,6 +12,7 @@ from databus.core.errors import ConfigError, DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
+from databus.core.hidden_columns import RememberedHidden
 from databus.core.offsets import Offset
 from databus.core.protocols import DefinedSource, RotatingSource, Source
 from databus.ops.flow_tables import accepted_of, compare
@@ -108,7 +109,8 @@ def require_tables(flow: Flow, services: Services, source: Source, *, hands_over
             log.warning("flow %s: %s: %s → %s", flow.name, finding.subject, finding.message, finding.hint)
     require_passed(flow, compared.findings)
     if services.hidden_columns is not None and _begins_at_the_head(flow, services) and compared.hidden:
-        services.hidden_columns.add(flow.name, compared.hidden)  # its first rows may have another definition
+        # Its first rows may have another definition.
+        services.hidden_columns.add(flow.name, RememberedHidden(compared.hidden))
     services.accepted.keep(flow.name, compared.wants)
     missing.known(compared.missing)
     return missing

@@ -100,6 +100,18 @@ def test_temporary_tables_and_the_values_for_them_stop_nothing(by_statement: Sho
 
 
 @pytest.mark.parametrize("flavor", ["mariadb"])
+@pytest.mark.parametrize("form", ["STATEMENT", "MIXED"])
+def test_a_stored_function_that_writes_for_a_temporary_table_is_told(by_statement: Shop, form: str) -> None:
+    by_statement.sql(
+        "CREATE FUNCTION booked() RETURNS INT DETERMINISTIC BEGIN INSERT INTO t VALUES (100); RETURN 1; END",
+    )
+    made = ("CREATE TEMPORARY TABLE passing AS SELECT booked() AS x",)
+    say(by_statement, form, made)
+    assert by_statement.sql("SELECT 1 FROM t WHERE id = 100") == [(1,)]
+    between(list(moved(by_statement, (f"{by_statement.name}.t",))), made)
+
+
+@pytest.mark.parametrize("flavor", ["mariadb"])
 def test_settings_for_one_statement_hide_no_truncate(by_statement: Shop) -> None:
     by_statement.sql("INSERT INTO t VALUES (1)", "SET STATEMENT max_statement_time = 100 FOR TRUNCATE TABLE t")
     found = [op for op, what in moved(by_statement, (f"{by_statement.name}.t",)) if what != 0]

@@ -124,7 +124,15 @@ class RangeStager:
         ]
         if self._bounds.stops:
             found += [(number, _unlogged(change, flow)) for number, change in piece.unlogged if not left_out[number]]
-        return min(found, key=lambda each: each[0], default=None)
+        within = self._within(piece)
+        return min((each for each in found if each[0] < within), key=lambda each: each[0], default=None)
+
+    def _within(self, piece: Stretch) -> int:
+        """Return how many transactions of a piece lie before a given end: what comes behind it refuses nothing."""
+        end, log = self._bounds.end, piece.transactions
+        if end is None or log.file != end.file:
+            return len(piece.offsets)
+        return int(np.count_nonzero(log.end_pos <= end.pos))
 
     def _take_all(self, piece: Stretch) -> bool:
         if not piece.xa:

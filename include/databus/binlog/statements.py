@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from databus.binlog.charsets import charset_of
 from databus.binlog.identifiers import as_compared
 from databus.binlog.statement_tokens import Token, qualified, tokens_of, without_settings
+from databus.binlog.table_queries import may_call, query_at
 
 
 class StatementKind(enum.Enum):
@@ -60,7 +61,7 @@ class Statement:
         moves: whether its tables, or all of its database, may come or go by it: CREATE, DROP, RENAME; never of
             temporary tables.
         fills: whether it makes a lasting table of a query, whose rows no row event tells: a log by row has that table's
-            columns in the query's place.
+            columns in the query's place. Or a temporary one, of a query that may call a stored function.
     """
 
     kind: StatementKind
@@ -175,7 +176,8 @@ def _definition(tokens: list[Token], words: list[str]) -> Statement:
         database, table, after = qualified(tokens, at)
         objects = (ObjectName(database, table), *_further_tables(tokens, after, verb))
         moves = lasting and (verb != "ALTER" or len(objects) > 1)
-        fills = lasting and verb == "CREATE" and _has_query(tokens, after)
+        query = query_at(tokens, after) if verb == "CREATE" else None
+        fills = query is not None and (lasting or may_call(tokens, query))
         statement = Statement(StatementKind.DEFINITION, objects=objects, empties=empties, moves=moves, fills=fills)
         if verb in _MANY_TABLES and any(t.text == "," for t in tokens[after:]):
             return statement
@@ -192,22 +194,6 @@ def _definition(tokens: list[Token], words: list[str]) -> Statement:
         database = "" if default else tokens[at].name
         return Statement(StatementKind.DEFINITION, database, objects=(ObjectName(database, ""),), moves=verb != "ALTER")
     return Statement(StatementKind.DEFINITION)
-
-
-def _has_query(tokens: list[Token], at: int) -> bool:
-    """Tell whether CREATE TABLE names rows behind its table: SELECT, TABLE or VALUES, which bare can be no name there.
-
-    Partitions have VALUES as well, with LESS THAN or IN.
-    """
-    for place in range(at, len(tokens)):
-        word = tokens[place].word
-        if word in ("SELECT", "TABLE"):
-            found = True
-        else:
-            found = word == "VALUES" and [t.text.upper() for t in tokens[place + 1 : place + 2]] in (["ROW"], ["("])
-        if found and tokens[place - 1].text != ".":
-            return True
-    return False
 
 
 def _is_unlogged(tokens: list[Token], words: list[str], at: int) -> bool:

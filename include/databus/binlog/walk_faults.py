@@ -76,7 +76,7 @@ def rows_by_statement(found: RowsByStatement, log: Transactions, flow: str) -> D
     """
     error = refuse_statement(StatementKind.ROWS, found.sql, f"{log.file}:{found.pos}")
     place = CommitPlace.of(log, found.transaction)
-    return DecodeError(f"{error.message} ({_named(place)})", hint=_way_on(place, flow))
+    return _passable(f"{error.message} ({_named(place)})", place, flow)
 
 
 def prepared_by_statement(
@@ -91,11 +91,18 @@ def prepared_by_statement(
         flow: as of `rows_by_statement`.
     """
     error = refuse_statement(StatementKind.ROWS, found.sql, f"{prepared.file}:{found.pos}")
-    return DecodeError(
+    return _passable(
         f"{commit.file}:{commit.start_pos}: XA COMMIT {prepared.xid} commits what is logged by statement: "
         f"{error.message} ({_named(commit)})",
-        hint=_way_on(commit, flow),
+        commit,
+        flow,
     )
+
+
+def _passable(message: str, place: CommitPlace, flow: str) -> DecodeError:
+    error = DecodeError(message, hint=_way_on(place, flow))
+    error.behind = f"{place.file}:{place.end_pos}"
+    return error
 
 
 def _named(place: CommitPlace) -> str:
@@ -108,9 +115,10 @@ def _way_on(place: CommitPlace, flow: str) -> str:
     piece = piece_of(flow)
     if piece is not None:
         return (
-            f"No backfill of flow {piece[0]} can pass it. Run one that ends at {place.file}:{place.start_pos} and one "
-            f"that begins at {place.file}:{place.end_pos} (`databus backfill {piece[0]} --from … --to …`); whether it "
-            "wrote a table of the flow, its text alone tells: set the sinks right if it did."
+            f"No backfill can pass it. Replay two ranges beside the live outputs, one that ends at {place.file}:"
+            f"{place.start_pos} and one that begins at {place.file}:{place.end_pos} (`databus backfill {piece[0]} "
+            "--from … --to … --mode replay --suffix …`); whether it wrote a table of the flow, its text alone tells: "
+            "set the sinks right if it did."
         )
     return (
         "What came before it is delivered; whether it wrote a table of the flow, its text alone tells. Set "

@@ -118,8 +118,12 @@ class FlowPaths:
 
     @property
     def hidden_columns(self) -> str:
-        """Node of the columns that the flow's transforms hid in each table."""
+        """Node of the columns that the flow's transforms hid in each table; parent of its further pages."""
         return f"{self.root}/hidden_columns"
+
+    def hidden_columns_page(self, number: int) -> str:
+        """One of its further pages, from 1; padded, so that names sort as numbers."""
+        return f"{self.hidden_columns}/{number:0{_NUMBER_WIDTH}d}"
 
     @property
     def gaps(self) -> str:

@@ -203,6 +203,8 @@ class DecodeError(SourceError):
 
     code = "source_decode"
     default_hint = "The checkpoint has not moved. Report the position; `databus peek` shows what precedes it."
+    behind: str = ""
+    """FILE:POS behind a transaction whose rows are in no row event, which a person may pass; "" of all else."""
 
 
 class SchemaUnknownError(DecodeError):

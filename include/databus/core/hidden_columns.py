@@ -3,24 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from databus.core.stored_form import Form
 
-HIDDEN_COLUMNS = Form("hidden columns", "tables")
+HIDDEN_COLUMNS = Form("hidden columns", "tables", "renamed shown")
 
 HiddenByTable = Mapping[str, Collection[str]]
 """`database.table` → columns that were hidden there, as the transforms name them, in lower case."""
 
 
+@dataclass(frozen=True)
+class RememberedHidden:
+    """What is remembered of a flow's hidden columns; nothing of it is ever taken back.
+
+    Attributes:
+        tables: `database.table` → columns that were hidden there, or in a table that was renamed to it.
+        renamed: `database.table` → names that it had before, where columns were hidden under these.
+        shown: `database.table` → columns that were hidden there, and that the flow was changed to show.
+    """
+
+    tables: HiddenByTable = field(default_factory=dict)
+    renamed: HiddenByTable = field(default_factory=dict)
+    shown: HiddenByTable = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.tables or self.renamed or self.shown)
+
+    def with_added(self, more: RememberedHidden) -> RememberedHidden:
+        """Return both together."""
+        return RememberedHidden(
+            with_added(self.tables, more.tables),
+            with_added(self.renamed, more.renamed),
+            with_added(self.shown, more.shown),
+        )
+
+    def without(self, known: RememberedHidden) -> RememberedHidden:
+        """Return what is not known yet."""
+        return RememberedHidden(
+            _without(self.tables, known.tables),
+            _without(self.renamed, known.renamed),
+            _without(self.shown, known.shown),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return versioned JSON."""
+        more = {name: _sorted(value) for name, value in (("renamed", self.renamed), ("shown", self.shown)) if value}
+        return HIDDEN_COLUMNS.write({"tables": _sorted(self.tables), **more})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RememberedHidden:
+        """Read what `to_json` wrote.
+
+        Raises:
+            CheckpointFormatError: another version.
+        """
+        values = HIDDEN_COLUMNS.read(data)
+        return cls(*(with_added({}, values.get(name, {})) for name in ("tables", "renamed", "shown")))
+
+
 class HiddenColumns(Protocol):
     """Remembers it per flow, before the first rows of a table are dispatched."""
 
-    def load(self, flow: str) -> Mapping[str, frozenset[str]]:
+    def load(self, flow: str) -> RememberedHidden:
         """Return what was added so far. Raises CheckpointError."""
         ...
 
-    def add(self, flow: str, found: HiddenByTable) -> None:
+    def add(self, flow: str, found: RememberedHidden) -> None:
         """Add to it; nothing of what others added is lost. Raises CheckpointError."""
         ...
 
@@ -30,15 +80,10 @@ def with_added(before: HiddenByTable, found: HiddenByTable) -> dict[str, frozens
     return {table: frozenset({*before.get(table, ()), *found.get(table, ())}) for table in {**before, **found}}
 
 
-def hidden_to_json(hidden: HiddenByTable) -> dict[str, Any]:
-    """Return versioned JSON."""
-    return HIDDEN_COLUMNS.write({"tables": {table: sorted(columns) for table, columns in sorted(hidden.items())}})
+def _without(found: HiddenByTable, known: HiddenByTable) -> dict[str, frozenset[str]]:
+    left = {table: frozenset(names) - frozenset(known.get(table, ())) for table, names in found.items()}
+    return {table: names for table, names in left.items() if names}
 
 
-def hidden_from_json(data: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    """Read what `hidden_to_json` wrote.
-
-    Raises:
-        CheckpointFormatError: another version.
-    """
-    return {table: frozenset(columns) for table, columns in HIDDEN_COLUMNS.read(data)["tables"].items()}
+def _sorted(hidden: HiddenByTable) -> dict[str, list[str]]:
+    return {table: sorted(names) for table, names in sorted(hidden.items())}

@@ -12,7 +12,7 @@ from typing import Any
 from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, offset_from_json
 from databus.core.stored_form import VERSION, Form
 from databus.core.stored_json import canonical_json
-from databus.core.tables import TableSchema
+from databus.core.tables import RenamedTable, TableSchema
 from databus.core.unlogged import UnloggedChange
 
 SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids names first", part=True)
@@ -47,6 +47,7 @@ class SourcePlan:
         statements: transactions that truncate or redefine captured tables.
         named: (op, table) of these statements as they are delivered, each pair once: op "t" or "m", and a table without
             columns, whose name is "" where the statement is on a database or on several tables.
+        renamed: tables that these statements rename, in the order of the log.
         bound: whether `rows` is an upper bound only: the offsets of a Kafka log have holes that no request tells of
             (control records, aborted transactions, compaction).
         unlogged: statements in the range that change rows without row events.
@@ -67,6 +68,7 @@ class SourcePlan:
     unlogged: tuple[UnloggedChange, ...] = ()
     lost: LostRange | None = None
     named: tuple[tuple[str, TableSchema], ...] = ()
+    renamed: tuple[RenamedTable, ...] = ()
 
     @property
     def passes_over(self) -> LostRange | None:

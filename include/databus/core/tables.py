@@ -25,6 +25,21 @@ class ColumnSchema:
 
 
 @dataclass(frozen=True)
+class RenamedTable:
+    """A table that got another name.
+
+    Attributes:
+        old: `database.table` before.
+        new: `database.table` after.
+        behind: number of schemas of the plan whose first rows come before it: those of lower `schema_id`.
+    """
+
+    old: str
+    new: str
+    behind: int = 0
+
+
+@dataclass(frozen=True)
 class TableSchema:
     """The columns of one table, valid for the rows that carry `schema_id`.
 

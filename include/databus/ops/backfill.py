@@ -22,6 +22,7 @@ from databus.core.errors import (
 from databus.core.flow import Flow
 from databus.core.offset_ranges import later
 from databus.core.offsets import BinlogOffset, OffsetRange, Ordering
+from databus.core.replaced_logs import is_of_former_log
 from databus.ops.backfill_missing import missing_pieces
 from databus.ops.backfill_places import asked_before, moment, require_places
 from databus.ops.backfill_range import Places, standing
@@ -226,7 +227,10 @@ def _require_consent(flow: Flow, services: Services, ends: Ends, wanted: Wanted)
 
 @contextmanager
 def _in_order(flow: Flow, services: Services, backfill: Backfill, run: Run) -> Iterator[None]:
-    """Let one range be moved at a time, and none before an earlier one of its aim that was asked for is done."""
+    """Let one range be moved at a time, and none before an earlier one of its aim that was asked for is done.
+
+    One of a log that was replaced since is not waited for.
+    """
     wait_s = run.lease_wait_s if run.order_wait_s is None else run.order_wait_s
     with ExitStack() as stack:
         try:
@@ -236,7 +240,7 @@ def _in_order(flow: Flow, services: Services, backfill: Backfill, run: Run) -> I
         store, mode = _store(services), f"{backfill.aim.mode}-"
         finished = store.finished(flow.name)  # their ledgers were read once, and need not be again
         for other in store.backfills(flow.name, lambda one: one.startswith(mode) and one not in finished):
-            if other.aim == backfill.aim and _is_earlier(other, backfill):
+            if other.aim == backfill.aim and _is_earlier(other, backfill) and not _is_lost(other, backfill):
                 _require_done(flow, services, backfill, state_of(flow, services, other), run)
                 store.note_finished(flow.name, other.id)
         yield
@@ -246,6 +250,11 @@ def _is_earlier(other: Backfill, backfill: Backfill) -> bool:
     """Tell whether a range lies before another, or may: GTIDs do not order all places of two servers."""
     order = other.range.end.compare(backfill.range.start)
     return order in _NOT_AFTER or (order is Ordering.DIVERGED and isinstance(backfill.range.start, BinlogOffset))
+
+
+def _is_lost(other: Backfill, backfill: Backfill) -> bool:
+    """Tell whether a range was of a log that another one replaced since: nobody can move what is left of it."""
+    return is_of_former_log(other.range.end, backfill.range.start)
 
 
 def _require_done(flow: Flow, services: Services, backfill: Backfill, earlier: BackfillState, run: Run) -> None:

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from databus.checkpoints.amended import is_caught_up, require_all_joined
+from databus.checkpoints.split_transitions import Standing
 from databus.core.amendments import Action, SinkEffect
 from databus.core.amounts import counted
 from databus.core.checkpoint import Checkpoint, HistoryEntry
+from databus.core.checkpoint_store import CheckpointStore
 from databus.core.errors import CheckpointConflictError, DatabusError, OffsetPurgedError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.known_outputs import ChangedOutput
@@ -107,7 +110,8 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
     """Resolve a target and say what going there does; changes nothing.
 
     Raises:
-        CheckpointConflictError: the flow has not run yet, or the place does not lie in the action's direction.
+        CheckpointConflictError: the flow has not run yet, a sink stands behind the others, or the place does not lie in
+            the action's direction.
         ConfigError, SourceError: the target is no place of the source's log.
     """
     checkpoint, pending = services.store.load(flow.name), services.store.pending_plan(flow.name)
@@ -116,12 +120,7 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
             f"flow {flow.name} has no checkpoint yet, so there is nothing to change",
             hint="Its first run begins where `start` of its source says.",
         )
-    if target.new_log and (behind := services.store.sinks_behind(flow.name)):
-        raise CheckpointConflictError(
-            f"flow {flow.name}: cannot go onto a new log while sinks stand behind the others: {', '.join(behind)}",
-            hint="Their rows were in the former log, which nothing can read any more. Nothing was moved or deleted. "
-            "See docs/runbooks/log-replaced.md.",
-        )
+    _require_all_joined(flow, services, action, target, (checkpoint, pending))
     end = resolve(flow, services, ends.source, checkpoint, target)
     order = end.compare(checkpoint.offset)
     back = order is Ordering.BEFORE
@@ -151,6 +150,25 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
         changed=changed_of(ends.sinks, checkpoint, pending),
         new_log=target.new_log,
     )
+
+
+def lacking(flow: str, store: CheckpointStore, stands: Standing) -> list[str]:
+    """Return the sinks that are behind and keep a flow from being moved: they do not stand where it stands."""
+    behind = {name: store.of_sink(name) for name in store.sinks_behind(flow)}
+    return [name for name, own in behind.items() if not is_caught_up((own.load(flow), own.pending_plan(flow)), stands)]
+
+
+def _require_all_joined(flow: Flow, services: Services, action: Action, target: Target, stands: Standing) -> None:
+    """Refuse to move a flow of which sinks stand behind, before markers are closed or anything is deleted for it."""
+    behind = lacking(flow.name, services.store, stands)
+    if behind and target.new_log:
+        raise CheckpointConflictError(
+            f"flow {flow.name}: cannot go onto a new log while sinks stand behind the others: {', '.join(behind)}",
+            hint="Their rows were in the former log, which nothing can read any more. Nothing was moved or deleted. "
+            f"`databus checkpoint skip {flow.name} --sink {behind[0]}` gives them up, then repeat this. "
+            "See docs/runbooks/log-replaced.md.",
+        )
+    require_all_joined(flow.name, action, behind)
 
 
 def changed_of(

@@ -12,6 +12,7 @@ from databus.core.errors import ConfigError, DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
+from databus.core.hidden_columns import RememberedHidden
 from databus.core.offsets import Offset
 from databus.core.protocols import DefinedSource, RotatingSource, Source
 from databus.ops.flow_tables import accepted_of, compare
@@ -44,7 +45,9 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
         if spec.sink_name in behind:
             found.append(_behind(flow, services, spec.sink_name))
         of_sinks.append(found)
-    return [*findings, *_dead_sinks_stop_only_themselves(of_sinks)]
+    parts = {spec.sink_name for spec in flow.sinks}
+    removed = [_removed(flow, services, name) for name in behind if name not in parts]
+    return [*findings, *_dead_sinks_stop_only_themselves(of_sinks), *removed]
 
 
 def _of_source(flow: Flow, services: Services, source: Source, start: Offset | None) -> list[Finding]:
@@ -106,7 +109,8 @@ def require_tables(flow: Flow, services: Services, source: Source, *, hands_over
             log.warning("flow %s: %s: %s → %s", flow.name, finding.subject, finding.message, finding.hint)
     require_passed(flow, compared.findings)
     if services.hidden_columns is not None and _begins_at_the_head(flow, services) and compared.hidden:
-        services.hidden_columns.add(flow.name, compared.hidden)  # its first rows may have another definition
+        # Its first rows may have another definition.
+        services.hidden_columns.add(flow.name, RememberedHidden(compared.hidden))
     services.accepted.keep(flow.name, compared.wants)
     missing.known(compared.missing)
     return missing
@@ -121,6 +125,15 @@ def _behind(flow: Flow, services: Services, sink: str) -> Finding:
     checkpoint = services.store.of_sink(sink).load(flow.name)
     text = f"fell behind, stands at {checkpoint.offset if checkpoint else '?'}"
     return Finding(f"sink {sink}", Level.WARN, text, "It catches up by itself once it answers.", "sink_behind")
+
+
+def _removed(flow: Flow, services: Services, sink: str) -> Finding:
+    found = _behind(flow, services, sink)
+    hint = (
+        "Lag and the log that is kept are counted from there, and no amendment is taken. Put it back, or give up what "
+        f"it lacks: `databus checkpoint skip {flow.name} --sink {sink}`."
+    )
+    return replace(found, message=f"{found.message}, and is no part of the flow any more", hint=hint)
 
 
 def _dead_sinks_stop_only_themselves(of_sinks: Sequence[Sequence[Finding]]) -> list[Finding]:

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
-from databus.core.errors import TransformError
-from databus.core.hidden_columns import HiddenByTable
 from databus.core.tables import TableSchema
 
-GONE = "hidden_column_gone"
-"""Code of the error."""
+
+@dataclass(frozen=True)
+class Hiding:
+    """A transform that hides columns.
+
+    Attributes:
+        label: what messages call it.
+        tables: fnmatch patterns of the tables that it means.
+        names: the columns that it looks for, in lower case.
+    """
+
+    label: str
+    tables: tuple[str, ...]
+    names: frozenset[str]
+
+    def means(self, table: str) -> bool:
+        """Tell whether a table of this name is meant."""
+        return any(fnmatchcase(table, pattern) for pattern in self.tables)
 
 
 @dataclass
@@ -20,24 +35,50 @@ class Hidden:
     Attributes:
         missed: schema_id → column that was not found, in lower case → the transform and the name as it has it.
         found: schema_id → columns that were found, in lower case.
+        sources: schema_id → the names that these have in the stored rows.
+        waived: schema_id → columns that were not found and are not missed, as `former` says → whether it says so of
+            all tables.
+        hiding: the transforms.
     """
 
     missed: dict[int, dict[str, tuple[str, str]]] = field(default_factory=dict)
     found: dict[int, set[str]] = field(default_factory=dict)
+    sources: dict[int, set[str]] = field(default_factory=dict)
+    waived: dict[int, dict[str, bool]] = field(default_factory=dict)
+    hiding: list[Hiding] = field(default_factory=list)
 
-    def note(self, schema: TableSchema, what: str, *, found: Iterable[str], missed: Iterable[str]) -> None:
+    def looks_for(self, label: str, tables: tuple[str, ...], names: Iterable[str]) -> None:
+        """Note a transform, whichever tables there are."""
+        self.hiding.append(Hiding(label, tables, frozenset(name.casefold() for name in names)))
+
+    def note(
+        self,
+        schema: TableSchema,
+        what: str,
+        *,
+        found: Iterable[tuple[str, str]],
+        missed: Iterable[str],
+        waived: Mapping[str, bool],
+    ) -> None:
         """Note what a transform found and missed in a table.
 
         Args:
             schema: the table.
             what: the transform.
-            found: columns that it hides.
+            found: columns that it hides, by the name that it looked for and the one in the stored rows.
             missed: columns that it would hide.
+            waived: columns that it would hide and is told not to miss, and whether it is told so of all tables.
         """
-        self.found.setdefault(schema.schema_id, set()).update(name.casefold() for name in found)
-        lacking = self.missed.setdefault(schema.schema_id, {})
+        number = schema.schema_id
+        for name, source in found:
+            self.found.setdefault(number, set()).add(name.casefold())
+            self.sources.setdefault(number, set()).add(source)
+        lacking = self.missed.setdefault(number, {})
         for name in missed:
             lacking.setdefault(name.casefold(), (what, name))
+        self.waived.setdefault(number, {}).update(
+            (name.casefold(), all_of_them) for name, all_of_them in waived.items()
+        )
 
     def by_table(self, tables: Sequence[TableSchema]) -> dict[str, set[str]]:
         """Return `database.table` → columns that are hidden in any of its definitions."""
@@ -46,40 +87,3 @@ class Hidden:
             if names := self.found.get(schema.schema_id):
                 hidden.setdefault(schema.full_name, set()).update(names)
         return hidden
-
-    def require(self, tables: Sequence[TableSchema], before: HiddenByTable) -> None:
-        """Refuse a definition of a table that lacks what was hidden in an earlier one.
-
-        Args:
-            tables: definitions in the order of the log, as `schema_id` numbers them.
-            before: what was hidden in earlier batches.
-
-        Raises:
-            TransformError: the values may stand under another name, in clear.
-        """
-        known = {table: set(names) for table, names in before.items()}
-        for schema in sorted(tables, key=lambda each: each.schema_id):
-            lost = sorted(self._lost(schema, known.get(schema.full_name, set())))
-            if lost:
-                raise _gone(schema, lost)
-            known.setdefault(schema.full_name, set()).update(self.found.get(schema.schema_id, ()))
-
-    def _lost(self, schema: TableSchema, known: set[str]) -> Iterator[tuple[str, str]]:
-        found = self.found.get(schema.schema_id, set())
-        for name, told in self.missed.get(schema.schema_id, {}).items():
-            if name in known and name not in found:
-                yield told
-
-
-def _gone(schema: TableSchema, lost: Sequence[tuple[str, str]]) -> TransformError:
-    names = ", ".join(dict.fromkeys(name for _, name in lost))
-    labels, first = "; ".join(dict.fromkeys(what for what, _ in lost)), lost[0][1]
-    now = ", ".join(column.name for column in schema.columns)
-    return TransformError(
-        f"{labels}: {schema.full_name} has no column {names} any more, which was hidden in its earlier rows: the "
-        "values may stand under another name; the batch is refused before any of it is written",
-        hint=f"Columns of {schema.full_name} now: {now}. Name the new column, and add "
-        f'former=("{first}",): it is hidden in rows that still have it, and not missed in others. Where {first} was '
-        "dropped, former alone is enough.",
-        code=GONE,
-    )

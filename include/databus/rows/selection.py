@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from databus.core.errors import TransformError
 from databus.core.tables import TableSchema
 from databus.rows.changes import Changes
+from databus.rows.fields import Field
 
 EVERY_TABLE = ("*",)
 
@@ -39,31 +40,44 @@ def selected(changes: Changes, patterns: Sequence[str]) -> Iterator[TableSchema]
 
 
 def columns_of(
-    changes: Changes, patterns: Sequence[str], names: Sequence[str], what: str, former: Sequence[str] = ()
+    changes: Changes,
+    patterns: Sequence[str],
+    names: Sequence[str],
+    what: str,
+    former: Callable[[TableSchema], Sequence[str]] = lambda _: (),
 ) -> Iterator[tuple[TableSchema, list[str]]]:
     """Yield each matching table with those of the named columns it has, under their present names.
 
-    A table that was meant by name or pattern must have them all, but for `former` ones. For the pattern "*" a table
-    without them is passed over, with a warning when no table of the batch has one: it may be a misspelling.
+    A table that was meant by name or pattern must have them all, but for its `former` ones; for each `former` one that
+    it still has, another may be lacking. For the pattern "*" a table without them is passed over, with a warning when
+    no table of the batch has one: it may be a misspelling.
 
     Raises:
         TransformError: a table that `patterns` means lacks a column.
     """
     explicit = tuple(patterns) != EVERY_TABLE
-    needed = {name for name in names if name not in former}
-    unseen = set(needed)
-    names = tuple(dict.fromkeys((*names, *former)))
+    unseen = set(names)
     for schema in selected(changes, patterns):
-        fields = [
-            changes.require(n, schema, what) if explicit and n in needed else changes.field(n, schema) for n in names
-        ]
-        unseen -= {name for name, field in zip(names, fields, strict=True) if field}
+        of_former = former(schema)
+        fields = {name: changes.field(name, schema) for name in (*names, *of_former)}
+        if explicit:
+            for name in _lacking(names, of_former, fields):
+                changes.require(name, schema, what)
+        unseen -= {*of_former, *(name for name, field in fields.items() if field)}
         # Of two spellings of one column each is found; it is one.
-        present = list(dict.fromkeys(field.column.name for field in fields if field))
+        present = list(dict.fromkeys(field.column.name for field in fields.values() if field))
         if present:
             yield schema, present
     if unseen and not explicit and changes.tables and not changes.compared:
         _log.warning("%s: no table of this batch has the column %s", what, ", ".join(sorted(unseen)))
+
+
+def _lacking(names: Sequence[str], former: Sequence[str], fields: Mapping[str, Field | None]) -> list[str]:
+    """Return the columns that a table must have and has not; a definition with former names lacks as many new ones."""
+    old = {name.casefold() for name in former}
+    new = [name for name in names if name.casefold() not in old]
+    still = {field.source for name, field in fields.items() if field and name.casefold() in old}
+    return [name for name in new if fields[name] is None][len(still) :]
 
 
 def refuse_key_columns(schema: TableSchema, names: Iterable[str], what: str) -> None:

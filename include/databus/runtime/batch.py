@@ -16,13 +16,13 @@ from databus.core.protocols import SlotWriter
 from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.core.report import BatchReport, CheckResult
 from databus.observe.stages import StageTimes
-from databus.rows.changes import Changes
 from databus.runtime import check, counts
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
 from databus.runtime.direct import dispatch_direct, is_direct
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots, writing_order
 from databus.runtime.held_by_flow import held_still
+from databus.runtime.hidden_loss import settle_hidden
 from databus.runtime.image_checks import without_rows
 from databus.runtime.live_link import LinkLostError
 from databus.runtime.outage import naming
@@ -136,7 +136,7 @@ def _move(session: FlowSession, batch: PlannedBatch, times: StageTimes) -> _Move
         rows, splits = read(session, planned)
     with times.stage("transform"):
         changes = transform(flow, rows, planned)
-        _remember_hidden(session, planned, changes)
+        settle_hidden(session, batch, changes)
     with times.stage("check"):
         taken = _taken_by_any(session)
         checked = check.check(flow, changes, taken)
@@ -171,28 +171,12 @@ def _move_direct(session: FlowSession, batch: PlannedBatch, times: StageTimes, p
     flow, planned = session.flow, batch.source
     with times.stage("check"):
         if flow.transforms:
-            _remember_hidden(session, planned, without_rows(flow, planned))
+            settle_hidden(session, batch, without_rows(flow, planned))
         whole = check.evaluate_batch_checks(flow, planned, batch.plan.clock)
         check.enforce(flow, whole)
     with times.stage("dispatch"):
         done, held = dispatch_direct(session, batch, passed)
     return _moved(flow, planned, done, whole, held)
-
-
-def _remember_hidden(session: FlowSession, planned: SourcePlan, changes: Changes) -> None:
-    """Refuse tables that lost a column which transforms hide, and remember those that have one.
-
-    What is moved again, or later, meets definitions from before what the flow has seen: there the batch's own count.
-
-    Raises:
-        TransformError: a table lost a hidden column.
-    """
-    if changes.hidden is None:
-        return
-    memory = None if session.passed is not None or session.replays else session.hidden
-    changes.hidden.require(planned.tables, memory.known() if memory is not None else {})
-    if memory is not None:
-        memory.remember(changes.hidden.by_table(planned.tables))
 
 
 def _moved(

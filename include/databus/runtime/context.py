@@ -229,6 +229,12 @@ def open_session(flow: Flow, services: Services, spark: Any, identity: RunIdenti
             reopen_sink=reopen,
             reopen_source=reopen_source,
             backfills=services.backfills,
-            hidden=HiddenMemory(flow.name, services.hidden_columns) if services.hidden_columns is not None else None,
+            hidden=_hidden_memory(flow, services),
             _stack=stack.pop_all(),
         )
+
+
+def _hidden_memory(flow: Flow, services: Services) -> HiddenMemory | None:
+    """Return what is remembered of the flow; a backfill asks what the flow remembers whose rows it moves."""
+    kept = services.hidden_columns
+    return HiddenMemory(flow.name.partition(".")[0], kept) if kept is not None else None

@@ -3,49 +3,104 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from databus.core.errors import CheckpointUnavailableError
-from databus.core.hidden_columns import HiddenByTable, HiddenColumns, with_added
+from databus.core.hidden_columns import HiddenByTable, HiddenColumns, RememberedHidden, with_added
+from databus.runtime.patience import Patience
 
 log = logging.getLogger(__name__)
 
 
 class HiddenMemory:
-    """The memory of one flow, read once under its claim.
+    """The memory of one flow, read once under each claim of it.
 
     Args:
-        flow: name of the flow.
+        flow: name of the flow; of a backfill, that of the flow whose rows it moves.
         kept: where it is kept.
     """
 
     def __init__(self, flow: str, kept: HiddenColumns):
         self._flow, self._kept = flow, kept
-        self._known: dict[str, frozenset[str]] | None = None
-        self._unwritten: dict[str, frozenset[str]] = {}
+        self._known: RememberedHidden | None = None
+        self._unwritten = RememberedHidden()
+        self._again: HiddenByTable = {}
+        self._told: set[tuple[str, str]] = set()
+        self._patience: Patience | None = None
+        self._connected: Callable[[], bool] = lambda: True
+        self._goes_on = True
 
-    def known(self) -> HiddenByTable:
-        """Return `database.table` → columns that were hidden there. Raises CheckpointError."""
+    def outlasting(self, patience: Patience, connected: Callable[[], bool], *, goes_on: bool) -> None:
+        """Say how it outlasts the absence of what keeps it; of itself it waits for nothing.
+
+        Args:
+            patience: for what must be known before a batch: it is waited for.
+            connected: tells whether it can be asked just now.
+            goes_on: whether the flow goes on meanwhile, so that what cannot be written is kept in hand.
+        """
+        self._patience, self._connected, self._goes_on = patience, connected, goes_on
+
+    def begin(self) -> None:
+        """Read it under a new claim; what could not be written under the last one stays in hand. Raises as `known`."""
+        self._known, self._again = None, {}
+        self.known()
+
+    def known(self) -> RememberedHidden:
+        """Return what is remembered.
+
+        Raises:
+            CheckpointError: it cannot be read.
+        """
         if self._known is None:
-            self._known = dict(self._kept.load(self._flow))
+            kept = self._patience(self._load) if self._patience is not None else self._load()
+            self._known = kept.with_added(self._unwritten)
         return self._known
 
-    def remember(self, found: HiddenByTable) -> None:
+    @property
+    def again(self) -> HiddenByTable:
+        """What batches under this claim found that were moved before."""
+        return self._again
+
+    def remember(self, found: RememberedHidden, *, again: bool = False) -> None:
         """Add what a batch found.
 
-        While ZooKeeper is away a flow that goes on without it keeps it in hand and writes it down later.
+        While ZooKeeper is away a flow that goes on without it keeps it in hand and writes it down later; another one
+        waits for it.
+
+        Args:
+            found: what it found.
+            again: whether the batch was moved before.
 
         Raises:
             CheckpointError: it cannot be written.
         """
+        if again:
+            self._again = with_added(self._again, found.tables)
         known = self.known()
-        new = {table: names for table, names in found.items() if not set(names) <= set(known.get(table, ()))}
-        self._unwritten = with_added(self._unwritten, new)
+        new = found.without(known)
+        self._unwritten = self._unwritten.with_added(new)
         if not self._unwritten:
             return
-        self._known = with_added(known, new)
-        try:
-            self._kept.add(self._flow, self._unwritten)
-        except CheckpointUnavailableError as error:
-            log.warning("flow %s: which columns it hides is written down later: %s", self._flow, error.message)
-            return
-        self._unwritten = {}
+        self._known = known.with_added(new)
+        if self._patience is not None and not self._goes_on:
+            self._patience(self._write)
+        elif self._connected():
+            try:
+                self._write()
+            except CheckpointUnavailableError as error:
+                log.warning("flow %s: which columns it hides is written down later: %s", self._flow, error.message)
+        elif new:
+            log.warning("flow %s: which columns it hides is written down once ZooKeeper is back", self._flow)
+
+    def first_told(self, table: str, column: str) -> bool:
+        """Tell whether a column of a table was not told of yet by this process."""
+        before = len(self._told)
+        self._told.add((table, column))
+        return len(self._told) > before
+
+    def _load(self) -> RememberedHidden:
+        return self._kept.load(self._flow)
+
+    def _write(self) -> None:
+        self._kept.add(self._flow, self._unwritten)
+        self._unwritten = RememberedHidden()

@@ -19,6 +19,7 @@ from databus.core.replaced_logs import is_of_former_log, of_former_log
 from databus.runtime import check, counts
 from databus.runtime.context import FlowSession
 from databus.runtime.dispatch import dispatch, quarantined_rows, taken_by
+from databus.runtime.hidden_loss import refuse_shown
 from databus.runtime.read import read
 from databus.runtime.routing import outputs_of, prepare, require_unreserved
 from databus.runtime.spark_errors import engine_errors
@@ -126,6 +127,7 @@ def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping
     with engine_errors():
         rows, splits = read(session, source)
         changes = transform(flow, rows, source)
+        refuse_shown(session, changes)
         taken = {name: taken_by(sink, session.sink_spec(name)) for name, sink in session.sinks.items()}
         anywhere = F.lit(False)
         for column in taken.values():

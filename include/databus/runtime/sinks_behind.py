@@ -11,6 +11,7 @@ from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import (
     CheckpointUnavailableError,
+    OffsetPurgedError,
     PlanChangedError,
     RecordingError,
     SinkError,
@@ -86,7 +87,11 @@ class SinksBehind:
         for name in store.sinks_behind(flow):
             checkpoint = store.of_sink(name).load(flow)
             if name not in self.session.every_sink:
-                log.error("flow %s: sink %s is behind at %s, and no more part of the flow", flow, name, checkpoint)
+                log.error(
+                    "flow %s: sink %s is behind at %s, and no more part of the flow → Put it back, or give up what it "
+                    "lacks: `databus checkpoint skip %s --sink %s`.",
+                    flow, name, checkpoint.offset if checkpoint else "?", flow, name,
+                )  # fmt: skip
             elif checkpoint is not None:
                 log.warning("flow %s: sink %s is behind: it stands at %s", flow, name, checkpoint.offset)
                 self._behind[name] = _Behind(checkpoint, self._probe(name))
@@ -227,6 +232,11 @@ class SinksBehind:
                 log.warning("flow %s: sink %s is away again, asked in %.0f s: %s", flow, name, pause_s, error)
                 sink.probe = self._probe(name, pause_s)
                 return None
+            if isinstance(error, OffsetPurgedError):  # not the flow's own gap
+                error.hint = (
+                    f"The flow goes on without sink {name}: `databus checkpoint skip {flow} --sink {name} --past-gap` "
+                    "lets it catch up behind what is gone. See docs/runbooks/sink_behind.md."
+                )
             log.error("flow %s: sink %s cannot catch up: %s", flow, name, error)
             sink.error = error
             return None

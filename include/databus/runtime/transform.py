@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from databus.core.flow import Flow
+from databus.core.hidden_columns import RememberedHidden
 from databus.core.plan import SourcePlan
 from databus.rows.changes import Changes
+from databus.rows.hidden_loss import HiddenLoss
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,5 +24,5 @@ def transform(flow: Flow, rows: DataFrame, planned: SourcePlan) -> Changes:
     for spec in flow.transforms:
         changes = spec.apply(changes)  # type: ignore[assignment] # the only implementation
     if changes.hidden is not None:
-        changes.hidden.require(planned.tables, {})
+        HiddenLoss(changes.hidden, RememberedHidden(), planned.renamed).require(planned.tables)
     return changes

@@ -88,6 +88,8 @@ def _run(session: FlowSession, control: WindowControl, missing: MissingTables | 
 def _begin(session: FlowSession, lease: Lease) -> Checkpoint:
     """Bring ZooKeeper and the ledger up to date under a new claim; return where the flow goes on from."""
     checkpoint = take_over(Claimed.of(session, lease)) or _start(session, lease)
+    if session.hidden is not None and session.flow.transforms:
+        session.hidden.begin()
     _page_out(session)
     sweep(session)
     return checkpoint

@@ -25,7 +25,10 @@ def outlasting(session: FlowSession, drain: Drain, patience_s: float) -> Iterato
         ConfigError: the flow wants to go on without ZooKeeper and has no sink with markers.
     """
     patience, flow = Patience(patience_s, drain), session.flow
-    if flow.on_zookeeper_loss == "stop":
+    goes_on = flow.on_zookeeper_loss != "stop"
+    if session.hidden is not None:
+        session.hidden.outlasting(patience, session.store.connected, goes_on=goes_on)
+    if not goes_on:
         yield replace(session, store=PatientStore(session.store, patience), raw_store=session.store)
         return
     register = register_of(flow.name, session.every_sink)

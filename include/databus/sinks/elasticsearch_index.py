@@ -52,7 +52,10 @@ class Standing:
     Attributes:
         owner: the table it was made for; None where tables share it, or something else made it.
         key: names of the owner's key columns; empty where they are not known.
-        keys: further key columns of which ids were made: columns got other names, or a person accepted the change.
+        keys: further key columns of which ids were made: columns got other names, or another key was accepted.
+        former: how many of `key` and `keys`, from the first, are not of the present ids, but of those before the last
+            other key that was accepted; 0 where an earlier databus wrote them.
+        since: version from which these are another key; 0 without any.
         emptied: table → greatest version of a statement that emptied it.
         tables: those that are known to write to it, where neither owner nor ids tell.
         typed: whether its mapping was made of a table's columns.
@@ -68,6 +71,8 @@ class Standing:
     fields: Mapping[str, Any] = field(default_factory=dict)
     dynamic: str = ""
     keys: tuple[tuple[str, ...], ...] = ()
+    former: int = 0
+    since: int = 0
 
 
 @dataclass
@@ -214,8 +219,16 @@ class Indices:
         self._known.setdefault(index, Standing()).emptied[table] = version
 
     def fields_before(self, index: str) -> set[str]:
-        """Return the fields that an index had before this plan, where they are looked at; `ensure` was called."""
-        return set() if index in self.made else set(self._known[index].fields)
+        """Return the fields that an index had before this plan; `ensure` was called.
+
+        Raises:
+            SinkUnavailableError: no answer.
+        """
+        if index in self.made:
+            return set()
+        if not self.typing and (found := self._read(index, whole=True)) is not None:
+            return set(found.fields)
+        return set(self._known[index].fields)
 
     def write_down(self, index: str, change: Callable[[dict[str, Any]], dict[str, Any]], what: str) -> bool:
         """Change what we keep in the `_meta` of an index of one table; return False where the login may not.
@@ -301,12 +314,12 @@ class Indices:
                 code="sink_index_shared",
             )
 
-    def _read(self, index: str) -> Standing | None:
+    def _read(self, index: str, *, whole: bool = False) -> Standing | None:
         from opensearchpy.exceptions import OpenSearchException
 
         try:
             # 404 is an expected answer: asked for this way the client does not log it as a failure.
-            wanted = "*.mappings" if self.typing else f"*.mappings._meta,{tables.PATHS}"
+            wanted = "*.mappings" if self.typing or whole else f"*.mappings._meta,{tables.PATHS}"
             params = {"filter_path": f"{wanted},status", "ignore": 404}
             found = self.client.indices.get_mapping(index=index, params=params)
         except OpenSearchException as error:
@@ -320,6 +333,7 @@ class Indices:
                 standing.owner, standing.key = ours.get("table"), tuple(ours.get("key", ()))
                 standing.tables = frozenset(ours.get("tables", ()))
                 standing.keys = tuple(tuple(each) for each in ours.get("keys", ()))
+                standing.former, standing.since = int(ours.get("former", 0)), int(ours.get("since", 0))
                 standing.emptied, standing.typed = dict(ours.get("emptied", {})), bool(ours.get("typed"))
             said = tables.IndexTables.of(mappings.get("properties", {}))
             standing.tables |= said.writers

@@ -22,7 +22,7 @@ from databus.sinks.elasticsearch_client import connect, silent_refusal, where
 from databus.sinks.elasticsearch_document import ids_may_meet
 from databus.sinks.elasticsearch_evidence import evidence
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
-from databus.sinks.elasticsearch_key import require_key
+from databus.sinks.elasticsearch_key import IndexKeys
 from databus.sinks.elasticsearch_mapping import fields_of
 from databus.sinks.elasticsearch_preflight import index_pattern, probe
 from databus.sinks.elasticsearch_refusals import NeverWritten, Stopping
@@ -188,12 +188,13 @@ class ElasticsearchSink:
         """
         if isinstance(plan.range.end, KafkaOffsets):
             return
+        keys = IndexKeys(indices, self.spec.on_key_change, plan.range)
         source = {table.schema_id: table for table in plan.tables}
         earlier: dict[str, set[str]] = {}
         for written in sorted(tables, key=lambda each: each.schema_id):
             table = source.get(written.schema_id, written)
-            known = earlier.setdefault(table.full_name, indices.fields_before(index))
-            require_key(indices, index, table, known, self.spec.on_key_change)
+            known = earlier.setdefault(table.full_name, set())
+            keys.require(index, table, known)
             known |= {column.name for column in table.columns}
 
     def _never_written_of(self, indices: Indices, names: Sequence[str]) -> tuple[str, ...]:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from databus.binlog.capture import TableCapture
+from databus.binlog.identifiers import lowered
+from databus.binlog.schema_history.actions import AlterTable, RenameTables, action_of, renamed_to
+from databus.binlog.schema_history.definition import TableName
 from databus.binlog.schema_history.definitions import PinnedDefinitions
+from databus.binlog.schema_history.sql_tokens import UndecidedError
 from databus.binlog.segment_store import SegmentStore, load_segment
 from databus.binlog.segments import RangeIndex, Segment
 from databus.binlog.statement_scope import subjects_of
 from databus.binlog.statements import StatementKind
+from databus.binlog.walk import LoggedStatement
 from databus.binlog.walker import Walker
 from databus.core.events import Op
+from databus.core.offsets import BinlogOffset
 from databus.core.plan import SourcePlan
-from databus.core.tables import TableSchema
+from databus.core.tables import RenamedTable, TableSchema
 
 _MOST_EXPANDED_BYTES = 64 << 20
 """What compressed events may take when expanded, of those that are walked at once; a larger one stands alone."""
@@ -39,7 +46,10 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
     statements = sum(len(segment.table_events) for segment in index.segments)
     first, newest = at(index.first_ts_ms), at(index.max_ts_ms)
     unlogged = tuple(change for segment in index.segments for change in segment.unlogged)
-    named = tuple(dict.fromkeys(_named(index, store, replace(capture, folds=index.folds)))) if statements else ()
+    capture = replace(capture, folds=index.folds)
+    logged = list(_statements(index, store)) if statements else []
+    named = tuple(dict.fromkeys(subject for _, each in logged for subject in _named(each, capture)))
+    renamed = tuple(RenamedTable(*names, behind) for behind, each in logged for names in _renamed(each, index))
     return SourcePlan(
         index.range,
         index.tables,
@@ -51,25 +61,53 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
         statements,
         unlogged=unlogged,
         named=named,
+        renamed=renamed,
     )
 
 
-def _named(index: RangeIndex, store: SegmentStore, capture: TableCapture) -> Iterator[tuple[str, TableSchema]]:
-    """Yield op and table of each statement, as a task reads them: the segments tell, whichever version staged them."""
+def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[int, LoggedStatement]]:
+    """Yield each statement, as a task reads them, with the number of schemas before it; it ends its segment.
+
+    The segments tell, whichever version staged them.
+    """
+    behind = 0
     for segment in index.segments:
+        behind = max(behind, 1 + max(segment.rows, default=-1))
         if not segment.table_events:
             continue
         walker = Walker(segment.file, segment.start_pos, definitions=PinnedDefinitions(index.definitions))
         data, at = load_segment(store.address(index, segment)), 0
         while at < len(data):
             walk = walker.walk(data[at:], _MOST_EXPANDED_BYTES)
-            for logged in walk.statements:
-                op = Op.TRUNCATE if logged.statement.kind is StatementKind.TRUNCATE else Op.DDL
-                for database, table in subjects_of(capture, logged):
-                    yield op.value, TableSchema(-1, database, table, ())
+            yield from ((behind, logged) for logged in walk.statements)
             if not walk.consumed_bytes:
                 break  # reading the range says what is wrong with it
             at += walk.consumed_bytes
+
+
+def _named(logged: LoggedStatement, capture: TableCapture) -> Iterator[tuple[str, TableSchema]]:
+    """Yield op and table of a statement, once for each table under which it is delivered."""
+    op = Op.TRUNCATE if logged.statement.kind is StatementKind.TRUNCATE else Op.DDL
+    for database, table in subjects_of(capture, logged):
+        yield op.value, TableSchema(-1, database, table, ())
+
+
+def _renamed(logged: LoggedStatement, index: RangeIndex) -> Iterator[tuple[str, str]]:
+    """Yield the tables that a statement renames, before and after."""
+    start = index.range.start
+    if not isinstance(start, BinlogOffset) or not logged.statement.moves:
+        return
+    action = action_of(logged.query, start.flavor, fold=index.folds)
+    pairs: Iterable[tuple[TableName, TableName]] = ()
+    if isinstance(action, RenameTables):
+        pairs = action.pairs
+    elif isinstance(action, AlterTable):
+        with suppress(UndecidedError):
+            new = renamed_to(action)
+            folded = [TableName(*map(lowered, name)) for name in new] if index.folds else new
+            pairs = [(action.name, name) for name in folded]
+    for old, fresh in pairs:
+        yield str(old), str(fresh)
 
 
 def shared_out(index: RangeIndex, count: int) -> Sequence[Sequence[Segment]]:

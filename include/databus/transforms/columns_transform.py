@@ -10,7 +10,8 @@ from pydantic import Field
 from databus.core.tables import TableSchema
 from databus.core.wanted import ColumnsWanted
 from databus.rows.changes import Changes
-from databus.rows.selection import EVERY_TABLE, columns_of, selected
+from databus.rows.hidden import Hidden
+from databus.rows.selection import EVERY_TABLE, columns_of, matches, selected
 from databus.transforms.table_transform import TableTransform
 
 
@@ -19,8 +20,9 @@ class ColumnsTransform(TableTransform):
 
     Attributes:
         columns: names; case does not matter where that is unambiguous.
-        former: names that columns had, or that were dropped: taken like the others where a table has them, and not
-            missed where it has not.
+        former: names that columns had, or that were dropped, as `database.table.column`: taken like the others where
+            that table has them, and not missed where it has not. The table may be an fnmatch pattern; a column alone is
+            meant in every table, which is watched for a loss of it no more.
     """
 
     columns: tuple[str, ...] = Field(min_length=1)
@@ -37,7 +39,8 @@ class ColumnsTransform(TableTransform):
 
     def wants(self) -> ColumnsWanted:
         """Return the columns: a table that is meant by name or pattern must have them all."""
-        names = tuple(name for name in self.columns if name not in self.former)
+        former = {name.casefold() for _, name in self._former()}
+        names = tuple(name for name in self.columns if name.casefold() not in former)
         return ColumnsWanted(names, self.tables, in_every=self.tables != EVERY_TABLE)
 
     def label(self) -> str:
@@ -51,11 +54,31 @@ class ColumnsTransform(TableTransform):
             TransformError: a table that is meant by name or pattern lacks a column.
         """
         if changes.hidden is not None:
+            changes.hidden.looks_for(self.label(), self.tables, (*self.columns, *(n for _, n in self._former())))
             for schema in selected(changes, self.tables):
-                found = [n for n in (*self.columns, *self.former) if changes.field(n, schema) is not None]
-                missed = [n for n in self.wants().names if n not in found]
-                changes.hidden.note(schema, self.label(), found=found, missed=self._hidden_else(found, missed))
-        yield from columns_of(changes, self.tables, self.columns, self.label(), self.former)
+                self._note(changes, changes.hidden, schema)
+        yield from columns_of(changes, self.tables, self.columns, self.label(), self._former_in)
+
+    def _note(self, changes: Changes, hidden: Hidden, schema: TableSchema) -> None:
+        former = self._former_in(schema)
+        told = {n.casefold() for n in former}
+        fields = {n: changes.field(n, schema) for n in (*self.columns, *former)}
+        found = [(n, field.source) for n, field in fields.items() if field is not None]
+        lacking = [n for n in fields if fields[n] is None]
+        missed = self._hidden_else([n for n, _ in found], [n for n in lacking if n.casefold() not in told])
+        everywhere = {n.casefold() for n in self.former} if self.tables == EVERY_TABLE else set()
+        waived = {n: n.casefold() in everywhere for n in lacking if n.casefold() in told}
+        hidden.note(schema, self.label(), found=found, missed=missed, waived=waived)
+
+    def _former(self) -> list[tuple[str, str]]:
+        """Return pattern of tables and column of each former name; "*" for one that names a column alone."""
+        split = [name.rpartition(".") for name in self.former]
+        of_tables = [(table, column) for table, _, column in split if "." in table]
+        return [*((EVERY_TABLE[0], name) for name in self.former), *of_tables]
+
+    def _former_in(self, schema: TableSchema) -> tuple[str, ...]:
+        """Return the former names of a table's columns."""
+        return tuple(dict.fromkeys(name for pattern, name in self._former() if matches(schema.full_name, (pattern,))))
 
     def _hidden_else(self, found: list[str], missed: list[str]) -> list[str]:  # noqa: ARG002 - one kind hides the rest
         """Return which of the columns that a table lacks would be hidden if they were there."""

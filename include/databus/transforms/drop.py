@@ -16,7 +16,8 @@ class DropColumns(ColumnsTransform):
 
     Attributes:
         columns: names; case does not matter where that is unambiguous.
-        former: names that columns had earlier: hidden as well where a table has them, and not missed where it has not.
+        former: names that columns had earlier, as `database.table.column`: hidden as well where that table has them,
+            and not missed where it has not.
     """
 
     kind: ClassVar[str] = "drop"

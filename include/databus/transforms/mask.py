@@ -24,7 +24,8 @@ class Mask(ColumnsTransform):
 
     Attributes:
         columns: names; case does not matter where that is unambiguous.
-        former: names that columns had earlier: hidden as well where a table has them, and not missed where it has not.
+        former: names that columns had earlier, as `database.table.column`: hidden as well where that table has them,
+            and not missed where it has not.
         value: what is shown in place of the hidden part.
         keep_last: number of characters at the end that stay readable; numbers and temporals count as their text.
     """

@@ -165,17 +165,3 @@ def test_accepted_wants_are_replaced_and_told_apart_by_flow(connect: Connect, ra
     raw.set(path, b'{"v":2,"wants":[]}')
     with pytest.raises(CheckpointFormatError, match="accepted wants of flow"):
         kept.load(FLOW)
-
-
-def test_hidden_columns_are_added_and_told_apart_by_flow(connect: Connect, raw: Any) -> None:
-    kept = connect().hidden_columns()
-    assert kept.load(FLOW) == {}
-    kept.add(FLOW, {"shop.a": {"x"}})
-    connect().hidden_columns().add(FLOW, {"shop.b": {"y"}, "shop.a": {"z"}})
-    kept.add("other", {"shop.c": {"x"}})
-    assert connect().hidden_columns().load(FLOW) == {"shop.a": {"x", "z"}, "shop.b": {"y"}}
-    path = f"{connect.root}/flows/{FLOW}/hidden_columns"
-    assert json.loads(raw.get(path)[0]) == {"v": 1, "tables": {"shop.a": ["x", "z"], "shop.b": ["y"]}}
-    raw.set(path, b'{"v":2,"tables":{}}')
-    with pytest.raises(CheckpointFormatError, match="hidden columns of flow"):
-        kept.load(FLOW)

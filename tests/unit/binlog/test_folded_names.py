@@ -16,6 +16,7 @@ from databus.binlog.statement_scope import subjects_of
 from databus.binlog.statements import QueryEvent, classify
 from databus.binlog.table_batch import TableEvent
 from databus.binlog.walk import LoggedStatement
+from databus.core.tables import RenamedTable
 from databus.sources.staged_range import shared_out, source_plan
 from tests.unit.binlog.log_encoder import Log
 from tests.unit.binlog.test_range_staging import CAPTURE, COLUMNS, batches, number, stage
@@ -79,3 +80,26 @@ def test_what_was_planned_folded_is_read_folded(tmp_path: Path, step: int) -> No
         ]  # fmt: skip
         assert read == [("t", "shop", "t"), ("m", "shop", "t")][:statements]
         assert [(op, table.database, table.table) for op, table in plan.named] == read
+
+
+@pytest.mark.parametrize("folds", [True, False])
+def test_a_plan_tells_which_tables_its_statements_rename(tmp_path: Path, folds: bool) -> None:
+    log = Log()
+    log.gtid().query("RENAME TABLE shop.first TO shop.t").transaction(9, "t", COLUMNS, [[number(1)]])
+    for statement, database in (
+        ("RENAME TABLE t TO `t_Old`, t_new TO t", "shop"),
+        ("ALTER TABLE shop.t ADD COLUMN b INT, RENAME TO Archive.t", "other"),
+        ("ALTER TABLE shop.t RENAME COLUMN a TO b", "shop"),
+        ("TRUNCATE TABLE shop.t", ""),
+        ("RENAME TABLE shop.none TO shop.other", ""),
+    ):
+        log.gtid().query(statement, database)
+    index, store = stage(tmp_path, batches(log, 1000), RangeBounds(), capture=replace(CAPTURE, folds=folds))
+    assert index is not None
+    old, archive = ("t_old", "archive") if folds else ("t_Old", "Archive")
+    assert source_plan(index, store, CAPTURE).renamed == (
+        RenamedTable("shop.first", "shop.t", 0),
+        RenamedTable("shop.t", f"shop.{old}", 1),
+        RenamedTable("shop.t_new", "shop.t", 1),
+        RenamedTable("shop.t", f"{archive}.t", 1),
+    )

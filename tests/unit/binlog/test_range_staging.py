@@ -359,6 +359,30 @@ def test_a_delete_that_was_rolled_back_empties_nothing(tmp_path: Path) -> None:
     assert (index.range.end.to_json()["pos"], read(store, index)) == (begins, list(range(6)))
 
 
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 7, 1000])
+def test_rows_by_statement_behind_a_given_end_are_nothing_to_it(tmp_path: Path, step: int) -> None:
+    log, begins, _, _ = by_statement()
+    end = BinlogOffset(FILE, begins, "", "mysql", "uuid")
+    index, store = stage(tmp_path, batches(log, step), RangeBounds(end=end))
+    assert index is not None
+    assert (index.range.end.to_json()["pos"], read(store, index)) == (begins, list(range(9)))
+
+
+def test_one_on_a_partition_behind_a_given_end_is_nothing_to_it(tmp_path: Path) -> None:
+    log, begins, _ = partitioned()
+    end = BinlogOffset(FILE, begins, "", "mysql", "uuid")
+    index, _ = stage(tmp_path, batches(log, 1000), RangeBounds(end=end, stops=True))
+    assert index is not None
+    assert index.rows == 9
+
+
+def test_rows_by_statement_behind_a_given_end_can_be_passed_by_place(tmp_path: Path) -> None:
+    log, _, _, ends = by_statement()
+    with pytest.raises(DecodeError) as stopped:
+        stage(tmp_path, batches(log, 3), RangeBounds(end=BinlogOffset(FILE, log.position, "", "mysql", "uuid")))
+    assert (stopped.value.behind, stopped.value.code) == (f"{FILE}:{ends}", "source_decode")
+
+
 def test_a_walk_that_is_not_asked_to_pass_them_refuses_them() -> None:
     log, _, _, _ = by_statement()
     walk = LogWalk(CAPTURE, "start")

@@ -32,7 +32,7 @@ from databus.cli import moving
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import ConfigError
 from databus.core.findings import Finding, Level
-from databus.core.hidden_columns import HiddenByTable, with_added
+from databus.core.hidden_columns import RememberedHidden
 from databus.core.offsets import Offset
 from databus.core.settings import Settings
 from databus.core.wanted import TablesNow, wants_from_json, wants_to_json
@@ -312,13 +312,13 @@ class Hides:
     """Hidden columns in memory."""
 
     def __init__(self) -> None:
-        self.hidden: dict[str, frozenset[str]] = {}
+        self.hidden = RememberedHidden()
 
-    def load(self, flow: str) -> dict[str, frozenset[str]]:
+    def load(self, flow: str) -> RememberedHidden:
         return self.hidden
 
-    def add(self, flow: str, found: HiddenByTable) -> None:
-        self.hidden = with_added(self.hidden, found)
+    def add(self, flow: str, found: RememberedHidden) -> None:
+        self.hidden = self.hidden.with_added(found)
 
 
 @pytest.mark.parametrize("start", ["latest", "earliest"])
@@ -327,12 +327,12 @@ def test_what_a_flow_hides_is_known_before_its_first_row_where_it_begins_at_the_
     spec = flow(RenameColumns({"email": "mail"}), Mask("mail"))
     spec = spec.model_copy(update={"source": spec.source.model_copy(update={"start": start})})
     require_tables(spec, replace(services(store, Kept()), hidden_columns=hides), Told(now()))
-    assert hides.hidden == ({"shop.orders": {"mail"}} if start == "latest" else {})
-    hides.hidden = {}
+    assert hides.hidden.tables == ({"shop.orders": {"mail"}} if start == "latest" else {})
+    hides.hidden = RememberedHidden()
     source = Told(now())
     started(store, source)
     require_tables(spec, replace(services(store, Kept()), hidden_columns=hides), source)
-    assert hides.hidden == {}
+    assert not hides.hidden
 
 
 def test_a_run_from_the_desk_refuses_before_it_starts_spark(monkeypatch: pytest.MonkeyPatch) -> None:

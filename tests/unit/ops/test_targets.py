@@ -246,7 +246,9 @@ class TestReplacedLog:
 
     def test_a_sink_that_is_behind_refuses_the_move_before_anything_is_deleted(self) -> None:
         standing = Checkpoint(self.stands, 4, Epoch(1), "r", "", {}, None, NOON)
-        store = {"load": standing, "pending_plan": None, "sinks_behind": ("search",)}
+        store: dict[str, Any] = {"load": standing, "pending_plan": None, "sinks_behind": ("search",)}
+        own = replace(standing, offset=replace(self.stands, pos=500))
+        store["of_sink"] = SimpleNamespace(load=lambda _: own, pending_plan=lambda _: None)
         services: Any = SimpleNamespace(store=SimpleNamespace(**{k: lambda _, v=v: v for k, v in store.items()}))
         ends: Any = SimpleNamespace(source=ReplacedLog(replaces=True), sinks={})
         with pytest.raises(CheckpointConflictError, match="sinks stand behind the others: search"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,63 +12,93 @@ import pytest
 from databus import DropColumns, Flow, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import CheckpointUnavailableError, TransformError
-from databus.core.hidden_columns import HiddenByTable, with_added
+from databus.core.hidden_columns import RememberedHidden
+from databus.core.offsets import Offset, SequenceOffset
 from databus.core.settings import Settings
+from databus.core.wanted import TablesNow
 from databus.observe.clock import SystemClock
 from databus.runtime.batch import run_batch
-from databus.runtime.context import RunIdentity, Services, open_session
+from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
+from databus.runtime.drain import Drain
 from databus.runtime.hidden_columns import HiddenMemory
+from databus.runtime.patience import Patience
+from databus.runtime.window import run_window
+from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.sinks.memory import Memory, clear, records
 from databus.sources.mock import Mock
+from databus.sources.mock_source import MockSource
 from databus.testing.memory_store import MemoryCheckpoints
-from tests.unit.runtime.test_batch_order import Records
-from tests.unit.runtime.test_direct import InProcess
+from databus.testing.table_batches import table
+from tests.unit.runtime.test_sinks_behind import Engine, Reports
+
+FOUND = RememberedHidden({"shop.a": {"x"}})
 
 
 class Kept:
     """Hidden columns in memory; `away` as ZooKeeper is."""
 
-    def __init__(self) -> None:
-        self.hidden: dict[str, frozenset[str]] = {}
-        self.away = False
+    def __init__(self, **tables: set[str]) -> None:
+        self.hidden = RememberedHidden({f"shop.{name}": frozenset(names) for name, names in tables.items()})
+        self.away, self.asked = False, 0
 
-    def load(self, flow: str) -> dict[str, frozenset[str]]:
-        return dict(self.hidden)
+    def load(self, flow: str) -> RememberedHidden:
+        self._ask(flow)
+        return self.hidden
 
-    def add(self, flow: str, found: HiddenByTable) -> None:
+    def add(self, flow: str, found: RememberedHidden) -> None:
+        self._ask(flow)
+        self.hidden = self.hidden.with_added(found)
+
+    def _ask(self, flow: str) -> None:
+        assert flow == "hides"
+        self.asked += 1
         if self.away:
             raise CheckpointUnavailableError("away", hint="wait")
-        self.hidden = with_added(self.hidden, found)
 
 
-def moved(kept: Kept, column: str, *transforms: Any, view: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Move one batch of a table with one column beside its key."""
-    clear("hidden")
-    source = Mock(rows=4, rows_per_transaction=4, columns={column: "varchar"})
-    flow = Flow(name="hides", source=source, transforms=transforms, sinks=(Memory(store="hidden"),))
+def opened(flow: Flow, kept: Kept) -> FlowSession:
     store: Any = MemoryCheckpoints()
-    recorder: Any = Records()
+    recorder: Any = Reports()
     settings, connections = Settings("t", "", ""), EnvironmentConnections({})
     services = Services(settings, connections, store, None, recorder, SystemClock(), hidden_columns=kept)
-    spark: Any = InProcess()
-    with open_session(flow, services, spark, RunIdentity("run", "", __version__)) as session:
+    return open_session(flow, services, Engine(), RunIdentity("run", "", __version__))
+
+
+def moved(
+    kept: Kept, column: str, *transforms: Any, view: dict[str, Any] | None = None, until: int | None = None
+) -> list[dict[str, Any]]:
+    """Move one batch, of two transactions, of a table with one column beside its key.
+
+    Args:
+        kept: where it is remembered what is hidden.
+        column: the column.
+        transforms: of the flow.
+        view: what the session is besides.
+        until: where the flow stood before it was set back.
+    """
+    clear("hidden")
+    source = Mock(rows=4, rows_per_transaction=2, columns={column: "varchar"})
+    flow = Flow(name="hides", source=source, transforms=transforms, sinks=(Memory(store="hidden"),))
+    with opened(flow, kept) as session:
         for name, value in (view or {}).items():
             setattr(session, name, value)
+        store = session.store
         lease = store.claim("hides", "run", 0)
-        run_batch(session, lease, store.start("hides", lease, session.source.start_offset(), "run"))
+        standing = store.start("hides", lease, session.source.start_offset(), "run")
+        run_batch(session, lease, replace(standing, replay_until=SequenceOffset(until) if until else None))
     return records("hidden")
 
 
 def test_nothing_is_dispatched_of_a_table_that_lost_a_hidden_column() -> None:
     kept = Kept()
     assert moved(kept, "card_number", DropColumns("card_number"))
-    assert kept.hidden == {"shop.orders": {"card_number"}}
+    assert kept.hidden.tables == {"shop.orders": {"card_number"}}
     with pytest.raises(TransformError) as told:
         moved(kept, "card_no", DropColumns("card_number"))
     assert told.value.code == "hidden_column_gone"
     assert records("hidden") == []
     assert moved(kept, "card_no", DropColumns("card_no", former=("card_number",)))
-    assert kept.hidden == {"shop.orders": {"card_number", "card_no"}}
+    assert kept.hidden.tables == {"shop.orders": {"card_number", "card_no"}}
 
 
 @pytest.mark.parametrize(
@@ -75,19 +107,174 @@ def test_nothing_is_dispatched_of_a_table_that_lost_a_hidden_column() -> None:
     ids=["behind", "replays"],
 )
 def test_what_moves_older_ranges_asks_and_adds_nothing(view: dict[str, Any]) -> None:
-    kept = Kept()
-    kept.hidden = {"shop.orders": frozenset({"email"})}
+    kept = Kept(orders={"email"})
     assert moved(kept, "card", DropColumns("email", "card"), view=view)
-    assert kept.hidden == {"shop.orders": {"email"}}
+    assert kept.hidden.tables == {"shop.orders": {"email"}}
 
 
 def test_what_cannot_be_written_while_zookeeper_is_away_is_written_later() -> None:
     kept = Kept()
     memory = HiddenMemory("hides", kept)
-    assert memory.known() == {}
+    assert not memory.known()
     kept.away = True
-    memory.remember({"shop.a": {"x"}})
-    assert memory.known() == {"shop.a": {"x"}}
+    memory.remember(FOUND)
+    assert memory.known() == FOUND
     kept.away = False
-    memory.remember({"shop.a": {"x"}})
-    assert kept.hidden == {"shop.a": {"x"}}
+    memory.remember(FOUND)
+    assert kept.hidden == FOUND
+
+
+def test_a_batch_of_an_outage_does_not_wait_for_zookeeper() -> None:
+    """A try to reach it takes its whole time-out: where it is known to be away none is made."""
+    kept = Kept()
+    memory = HiddenMemory("hides", kept)
+    memory.outlasting(Patience(0, Drain()), lambda: not kept.away, goes_on=True)
+    memory.begin()
+    kept.away = True
+    for column in "xyz":
+        memory.remember(RememberedHidden({"shop.a": {column}}))
+    assert kept.asked == 1
+    kept.away = False
+    memory.begin()  # the next claim
+    assert memory.known().tables == {"shop.a": {"x", "y", "z"}}
+    memory.remember(RememberedHidden())
+    assert kept.hidden.tables == {"shop.a": {"x", "y", "z"}}
+
+
+def test_a_flow_that_does_not_go_on_without_zookeeper_dispatches_nothing_that_is_not_written_down() -> None:
+    kept = Kept()
+    memory = HiddenMemory("hides", kept)
+    memory.outlasting(Patience(0, Drain()), lambda: True, goes_on=False)
+    memory.begin()
+    kept.away = True
+    with pytest.raises(CheckpointUnavailableError):
+        memory.remember(FOUND)
+    memory.outlasting(Patience(60, Back(kept)), lambda: True, goes_on=False)
+    memory.remember(FOUND)
+    assert kept.hidden == FOUND
+
+
+class Back(Drain):
+    """No drain; ZooKeeper is back after the first wait."""
+
+    def __init__(self, kept: Kept):
+        super().__init__()
+        self._kept = kept
+
+    def wait(self, seconds: float) -> bool:
+        self._kept.away = False
+        return False
+
+
+class Lost(MockSource):
+    """A source that is asked for rows once ZooKeeper has gone away."""
+
+    def __init__(self, kept: Kept):
+        super().__init__(Mock(rows=4, columns={"card": "varchar"}))
+        self._kept = kept
+
+    def plan(self, after: Offset, limit: Any) -> Any:
+        self._kept.away = True
+        return super().plan(after, limit)
+
+
+def test_the_first_rows_of_a_window_come_while_zookeeper_is_away() -> None:
+    """What is remembered is read as the window begins."""
+    clear("hidden")
+    kept, sinks = Kept(orders={"card"}), (Memory(store="hidden"),)
+    flow = Flow(name="hides", source=Mock(rows=4), transforms=(DropColumns("card"),), sinks=sinks)
+    with opened(flow, kept) as session:
+        session.source = Lost(kept)
+        run_window(session, WindowControl(WindowLimits(until_caught_up=True, store_wait_s=0)))
+    assert len(records("hidden")) == 4
+    assert kept.asked == 1
+
+
+@pytest.mark.parametrize("until", [2, 10], ids=["up to where it stood", "on the way"])
+@pytest.mark.parametrize("before", [{"card_no", "card_number"}, {"card_no"}], ids=["renamed", "added"])
+def test_a_flow_that_was_set_back_meets_definitions_from_before_what_it_has_seen(before: set[str], until: int) -> None:
+    former = ("shop.orders.card_number",) if "card_number" in before else ()
+    column, spec = "card_number" if former else "note", DropColumns("card_no", former=former)
+    assert moved(Kept(orders=before), column, spec, until=until)
+    # A batch that goes on behind what the flow has seen would have the rows that had it, were they older ones.
+    with pytest.raises(TransformError, match="any more"):
+        moved(Kept(orders=before), column, spec, until=1)
+    assert moved(Kept(orders={column}), column, DropColumns(column), until=1)
+
+
+def test_a_column_that_is_renamed_on_the_way_back_is_named() -> None:
+    kept = Kept()
+    memory = HiddenMemory("hides", kept)
+    assert moved(kept, "phone", DropColumns("phone"), view={"hidden": memory}, until=10)
+    assert kept.hidden.tables == {"shop.orders": {"phone"}}
+    with pytest.raises(TransformError, match="any more"):
+        moved(kept, "tel", DropColumns("phone"), view={"hidden": memory}, until=10)
+
+
+class Told(MockSource):
+    """A source whose server tells the columns of its table as they are now."""
+
+    def __init__(self, *columns: str):
+        super().__init__(Mock(rows=4, rows_per_transaction=2, columns={"email": "varchar"}))
+        self.columns = columns
+        self.tells: Callable[[str], bool] = lambda _table: True
+
+    def tables_now(self) -> TablesNow:
+        captured = (table("shop.orders", dict.fromkeys(self.columns, "text")),) if self.columns else ()
+        return TablesNow("here", captured, (), tells=self.tells)
+
+    def tables_gone(self, standing: Offset | None = None) -> tuple[str, ...]:
+        return ()
+
+    def tables_may_be_gone(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    "view",
+    [{}, {"passed": SimpleNamespace(over=lambda _moved: frozenset())}, {"replays": True}],
+    ids=["live", "behind", "replays"],
+)
+def test_rows_of_a_former_definition_are_not_shown_by_a_transform_of_the_new_name_alone(view: dict[str, Any]) -> None:
+    kept, mended = Kept(orders={"email"}), DropColumns("mail", former=("shop.orders.email",))
+    told = {"source": Told("id", "mail"), **view}
+    with pytest.raises(TransformError, match=r"shop\.orders has a column email in these rows") as error:
+        moved(kept, "email", DropColumns("mail"), view=told)
+    assert error.value.code == "hidden_column_shown"
+    assert 'former=("shop.orders.email",)' in error.value.hint
+    assert records("hidden") == []
+    assert moved(kept, "email", mended, view=told)
+
+
+def test_a_name_that_is_former_in_all_tables_is_told_once_where_it_lets_one_pass(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept = Kept(orders={"card_number"})
+    memory = HiddenMemory("hides", kept)
+    for _ in range(2):
+        assert moved(kept, "card_no", DropColumns("card_no", former=("card_number",)), view={"hidden": memory})
+    assert caplog.text.count('write former=("shop.orders.card_number",)') == 1
+
+
+def test_a_backfill_asks_what_its_flow_remembers() -> None:
+    flow = Flow(name="hides", source=Mock(rows=4), transforms=(DropColumns("card"),), sinks=(Memory(store="hidden"),))
+    kept = Kept(orders={"email"})
+    with opened(flow.model_copy(update={"name": "hides.backfill-replay-0"}), kept) as session:
+        assert session.hidden is not None
+        assert session.hidden.known() == kept.hidden
+
+
+def test_a_column_that_the_table_still_has_is_shown_once_the_flow_says_so() -> None:
+    kept, source = Kept(orders={"email"}), Told("id", "email", "mail")
+    assert moved(kept, "email", DropColumns("mail"), view={"source": source})
+    assert kept.hidden.shown == {"shop.orders": {"email"}}
+    source.columns = ("id", "mail")  # and is dropped later: older rows are shown as well
+    assert moved(kept, "email", DropColumns("mail"), view={"source": source})
+
+
+def test_an_account_that_is_not_shown_a_table_is_told_so() -> None:
+    source = Told()
+    source.tells = lambda _table: False
+    with pytest.raises(TransformError, match="not shown whether it is still there") as error:
+        moved(Kept(orders={"email"}), "email", DropColumns("mail"), view={"source": source})
+    assert "GRANT SELECT on shop.orders" in error.value.hint

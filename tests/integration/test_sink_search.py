@@ -282,7 +282,7 @@ def test_names_that_are_no_columns_are_those_that_the_server_refuses(target):
     to.prepare()
     for field in METADATA_FIELDS:
         for value in (1, "a", None):
-            with pytest.raises(RequestError, match="mapper_parsing|document_parsing"):
+            with pytest.raises(RequestError, match=r"mapper_parsing|document_parsing"):
                 to.client.index(index=to.index(), id="1", body={"id": 1, field: value})
     for field in ("_type", "_score", "_doc", "_ID", "__id"):
         to.client.index(index=to.index(), id="1", body={"id": 1, field: 1})

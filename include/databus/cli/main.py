@@ -78,8 +78,8 @@ def _root(
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", force=True)
     logging.getLogger("kazoo").setLevel(logging.ERROR if not debug else logging.DEBUG)
-    if not (verbose or debug):  # it logs each request without an answer, with its traceback: our errors tell it
-        logging.getLogger("opensearch").setLevel(logging.ERROR)
+    # It warns of each request without an answer, with a traceback: our errors tell it.
+    logging.getLogger("opensearch").setLevel(logging.NOTSET if verbose or debug else logging.ERROR)
     _state["debug"] = debug
 
 

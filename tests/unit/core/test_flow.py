@@ -78,7 +78,7 @@ class TestBadOptions:
             Lines(path="a", every="often")
 
     def test_one_text_where_several_are_wanted_is_told_how_to_write_it(self) -> None:
-        with pytest.raises(ConfigError, match=r'tables is one text, and .*: tables=\("shop\.orders",\)$'):
+        with pytest.raises(ConfigError, match=r'tables is one text, and .*: tables=\("shop\.orders",\) '):
             MysqlBinlog(conn_id="m", tables="shop.orders")
         with pytest.raises(ConfigError, match="tables: Input should be a valid tuple"):
             MysqlBinlog(conn_id="m", tables=7)

@@ -399,6 +399,14 @@ FULL = (
     Full("spark/test_replay_behind.py", "test_in_any_order", "6", "[0], [1]"),
     Full("spark/test_replay_behind.py", "test_in_any_order", "7", "[0], [1]"),
     Full("integration/test_quarantine_lost_log.py", "test_a_purged_log", "written to", "[planned]"),
+    Full("integration/test_tables_by_statement.py", "test_a_table_made_of_a_query", "mysql-MIXED", "[mysql-STATEMENT]"),
+    Full(
+        "integration/test_tables_by_statement.py",
+        "test_a_table_made_of_a_query",
+        "mariadb-MIXED",
+        "[mariadb-STATEMENT]",
+    ),
+    Full("integration/test_tables_by_statement.py", "test_a_stored_function", "STATEMENT", "[MIXED-mariadb]"),
 )
 
 

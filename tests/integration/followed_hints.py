@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
+
+from pymysql.connections import Connection
 
 from databus.core.errors import DecodeError
 from tests.contract.source_contract import EVERYTHING, rows_of
 from tests.integration.binlog_shop import Shop
+from tests.integration.statements import run_sql
 
 
 def advised(stopped: DecodeError) -> str:
@@ -42,3 +46,10 @@ def forget_log(shop: Shop) -> None:
     shop.reconnect()
     shop.sql("FLUSH BINARY LOGS")
     shop.purge_to(shop.sql("SHOW BINARY LOGS")[-1][0])
+
+
+def forget_log_of(connection: Connection[Any]) -> None:
+    """Do so on a server of which there is a connection alone."""
+    run_sql(connection, "FLUSH BINARY LOGS")
+    newest = run_sql(connection, "SHOW BINARY LOGS")[-1][0]
+    run_sql(connection, f"PURGE BINARY LOGS TO '{newest}'")

@@ -13,7 +13,7 @@ from databus.ops.services import open_services
 from databus.ops.targets import Target
 from tests.integration.backfills import BackfillShop
 from tests.integration.conftest import World
-from tests.integration.followed_hints import advised
+from tests.integration.followed_hints import advised, forget_log_of
 from tests.integration.statements import run_sql
 
 pytestmark = pytest.mark.integration
@@ -44,3 +44,4 @@ def test_what_lies_around_it_is_replayed_as_advised(world: World) -> None:
     assert set(shop.ids(".replay")) == set(shop.ids())
     assert replayed <= shop.ids()
     run_sql(connection, f"DROP DATABASE {shop.name}_other")
+    forget_log_of(connection)

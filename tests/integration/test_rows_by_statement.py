@@ -18,7 +18,7 @@ from databus.ops.targets import Target
 from tests.contract.source_contract import EVERYTHING, rows_of
 from tests.integration.binlog_shop import Shop
 from tests.integration.conftest import Started
-from tests.integration.followed_hints import advised
+from tests.integration.followed_hints import advised, forget_log, forget_log_of
 from tests.integration.one_process import OneProcessWorld
 from tests.integration.statements import run_sql
 
@@ -50,6 +50,7 @@ def test_a_range_ends_before_it_and_the_place_behind_it_is_one_to_start_at(shop:
     assert rest is not None
     assert [json.loads(row["key"])["id"] for row in rows_of(source, rest)] == [2]
     source.close()
+    forget_log(shop)
 
 
 def test_a_run_delivers_what_came_before_it_and_goes_on_behind_a_skip(
@@ -88,4 +89,5 @@ def test_a_run_delivers_what_came_before_it_and_goes_on_behind_a_skip(
         world.run(flow)
         assert ids() == list(range(n + 2))
     sql(f"DROP DATABASE {name}", f"DROP DATABASE {name}_other")
+    forget_log_of(connection)
     connection.close()

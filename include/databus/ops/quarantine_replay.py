@@ -294,7 +294,8 @@ class _Replays:
 
     @property
     def _ranges(self) -> BatchRanges:
-        return BatchRanges(self._flow.name, self.services.store, self.rows)
+        sinks = [spec.sink_name for spec in self._flow.sinks]
+        return BatchRanges(self._flow.name, self.services.store, self.rows, sinks)
 
     @property
     def _flow(self) -> Flow:

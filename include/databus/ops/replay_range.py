@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from databus.core.checkpoint_store import CheckpointStore
@@ -27,11 +27,13 @@ class BatchRanges:
         flow: flow name.
         store: checkpoint store.
         rows: the flow's quarantine.
+        sinks: names of the flow's sinks: batches of one that was behind stand in its own history alone.
     """
 
     flow: str
     store: CheckpointStore
     rows: HeldRows
+    sinks: Sequence[str] = ()
 
     def of(self, batch: int) -> OffsetRange:
         """Return the range of a batch, without the partitions that it did not move where there are many.
@@ -78,7 +80,8 @@ class BatchRanges:
         reported = self.rows.batch_range(batch)
         if reported is not None:
             yield reported
-        for entry in self.store.history(self.flow, ALL_HISTORY):
-            if entry.action == "commit" and entry.batch == batch and entry.previous is not None:
-                whole = OffsetRange(entry.previous, entry.offset)
-                yield from (moved_part(whole), whole)
+        for store in (self.store, *(self.store.of_sink(name) for name in self.sinks)):
+            for entry in store.history(self.flow, ALL_HISTORY):
+                if entry.action == "commit" and entry.batch == batch and entry.previous is not None:
+                    whole = OffsetRange(entry.previous, entry.offset)
+                    yield from (moved_part(whole), whole)

@@ -37,6 +37,7 @@ from databus.ops.replay_refusals import (
     require_none,
     require_passed,
 )
+from databus.ops.replay_rewound import RewoundRows
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.closing import close_for_good, close_unwritten, open_again
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
@@ -73,7 +74,8 @@ def replay_rows(
         PlanChangedError: an unfinished replay was begun under another definition of the flow, and partly written.
         ConfigError: the range that held a row back is not known any more.
         OffsetPurgedError, SourceDivergedError: the log that holds the rows is gone.
-        CheckpointConflictError: a sink that is to get rows is behind, and has yet to pass their batch's range.
+        CheckpointConflictError: a sink that is to get rows is behind, and has yet to pass their batch's range; or it is
+            not known whether the flow moved rows again behind a rewind, and the user did not consent.
         ReplaysRefusedError: that is so of some batches; rows of the others were replayed, or there are several reasons.
         SinkSettingError: a topic is compacted, and the user did not consent.
     """
@@ -88,9 +90,10 @@ def replay_rows(
             looking(opened) as session,
             held_rows(flow, services) as rows,
         ):
-            work, refused = _Replays(session, services, lease, rows, said), list[Refused]()
+            work = _Replays(session, services, lease, rows, said)
             done = work.finish()
-            for origin, batch in in_replays(rows.select(replace(wanted, state=HeldState.HELD))):
+            held, refused = work.without_rewound(rows.select(replace(wanted, state=HeldState.HELD)))
+            for origin, batch in in_replays(held):
                 try:
                     done.append(work.begin(origin, batch))
                 except DatabusError as error:
@@ -134,6 +137,11 @@ class _Replays:
             if not self._is_gone(error, marked.range):
                 raise
             return [self._close(pending, marked, taken, error)]
+
+    def without_rewound(self, held: Sequence[HeldRow]) -> tuple[list[HeldRow], list[Refused]]:
+        """Return the rows to replay, and those refused, for the flow may have moved them again behind a rewind."""
+        now = self.services.clock.now()
+        return RewoundRows(self._flow.name, self.services.store, self._ranges, self.said, now).left(held)
 
     def begin(self, origin: int, taken: Sequence[HeldRow]) -> ReplayResult:
         """Replay rows that one batch had held back."""

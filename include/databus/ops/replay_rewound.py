@@ -16,7 +16,7 @@ from databus.core.offsets import OffsetRange
 from databus.ops.mediation import Said
 from databus.ops.replay_range import BatchRanges
 from databus.ops.replay_refusals import Refused
-from databus.records.held_rows import MOVED_BY_FLOW, HeldRow, HeldState
+from databus.records.held_rows import OTHERWISE, HeldRow, HeldState
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class RewoundRows:
     def _settle(self, batch: int, rows: Sequence[HeldRow], last: HistoryEntry) -> None:
         why = f"moved again by the flow itself since its {_named(last)}"
         states = dict.fromkeys((row.identity for row in rows), HeldState.REPLAYED)
-        self.ranges.rows.settle(MOVED_BY_FLOW, batch, states, (self.said.who, why, self.now))
+        self.ranges.rows.settle(OTHERWISE, batch, states, (self.said.who, why, self.now))
         log.warning("flow %s: %d rows of batch %d are not replayed: %s", self.flow, len(rows), batch, why)
 
     @cached_property

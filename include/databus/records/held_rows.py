@@ -21,8 +21,9 @@ _CHUNK_ROWS = 300
 _CHUNK_IDS = 10_000
 """Ids per statement, and rows per page: a person may name more rows than SQLite (32,766) takes parameters."""
 
-MOVED_BY_FLOW = 0
-"""Stands for the number of a replay where the flow itself moved a row again, behind a rewind."""
+OTHERWISE = 0
+"""Stands for the number of a replay where a row came to its sinks otherwise: by the flow itself behind a rewind, or, to
+a sink that had refused it, by the replay of the check's entry."""
 
 Identity = tuple[str, str]
 """(event id, stage) of a row."""
@@ -51,7 +52,7 @@ class HeldRow:
         payload: what was held, as JSON text.
         held_at: when it was last held back.
         state: what became of it.
-        replay: number of the last replay that took it up, None when none did, `MOVED_BY_FLOW` where the flow did.
+        replay: number of the last replay that took it up, None when none did, `OTHERWISE` where it came so.
         origin: number of the batch whose range that replay reads.
         who: who replayed or discarded it, "" while nobody did.
         why: reason, "" without.

@@ -15,7 +15,7 @@ from databus.ops.quarantine import held_rows
 from databus.ops.replay_range import BatchRanges
 from databus.ops.replay_refusals import Refused
 from databus.ops.replay_rewound import MOVED_AGAIN, RewoundRows
-from databus.records.held_rows import MOVED_BY_FLOW, HeldRow, HeldState, Selection
+from databus.records.held_rows import OTHERWISE, HeldRow, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.testing.memory_store import MemoryServer
 from tests.spark.test_replay_behind import ADA, LOOSE, STRICT, Desk, _soon  # noqa: F401 - a fixture
@@ -67,7 +67,7 @@ def test_what_the_flow_has_moved_again_is_settled(desk: Desk) -> None:
     assert left(desk) == ([1], [])
     settled = desk.listed(HeldState.REPLAYED)
     assert batches(settled) == [2, 3, 4]
-    assert {row.replay for row in settled} == {MOVED_BY_FLOW}
+    assert {row.replay for row in settled} == {OTHERWISE}
     assert {row.why for row in settled} == {"moved again by the flow itself since its rewind (history entry 6, by ada)"}
     given = desk.given("a")
     assert {row.event_id for row in settled} == held & given.keys()

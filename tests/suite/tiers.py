@@ -416,13 +416,6 @@ FULL = (
         "a consumer sees the same from both, same file; judging: spark/test_checks_lanes.py",
     ),
     Full("unit/records/test_ledger_pages.py", "", "10000", "[12-4-100]"),
-    Full("spark/test_replay_behind.py", "test_in_any_order", "2", "[0], [1]"),
-    Full("spark/test_replay_behind.py", "test_in_any_order", "3", "[0], [1]"),
-    Full("spark/test_replay_behind.py", "test_in_any_order", "4", "[0], [1]"),
-    Full("spark/test_replay_behind.py", "test_in_any_order", "5", "[0], [1]"),
-    Full("spark/test_replay_behind.py", "test_in_any_order", "6", "[0], [1]"),
-    Full("spark/test_replay_behind.py", "test_in_any_order", "7", "[0], [1]"),
-    Full("integration/test_quarantine_lost_log.py", "test_a_purged_log", "written to", "[planned]"),
     Full("integration/test_tables_by_statement.py", "test_a_table_made_of_a_query", "mysql-MIXED", "[mysql-STATEMENT]"),
     Full(
         "integration/test_tables_by_statement.py",

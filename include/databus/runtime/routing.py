@@ -16,9 +16,14 @@ from databus.core.tables import TableSchema
 
 def route_of(flow: Flow, table: TableSchema) -> str:
     """Return the route of a table's rows: `database.table` unless a transform sets another."""
-    route = table.full_name
+    return route_named(flow, table.full_name)
+
+
+def route_named(flow: Flow, name: str) -> str:
+    """Return the route of the rows of a table by its name, `database.table`."""
+    route = name
     for transform in flow.transforms:
-        route = transform.route(table.full_name, route)
+        route = transform.route(name, route)
     return route
 
 

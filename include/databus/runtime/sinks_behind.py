@@ -11,6 +11,7 @@ from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import (
     CheckpointUnavailableError,
+    DatabusError,
     OffsetPurgedError,
     PlanChangedError,
     RecordingError,
@@ -145,6 +146,31 @@ class SinksBehind:
         for name in list(self._behind):
             if not is_detached(self.session):
                 checkpoint = self._turn(name, checkpoint)
+        return checkpoint
+
+    def catch_up(self, checkpoint: Checkpoint, stopped: DatabusError) -> Checkpoint:
+        """Give turns until each sink has come as far as it can, where the flow itself cannot go on.
+
+        What they fail with is logged: the window ends with what has stopped the flow.
+
+        Args:
+            checkpoint: the flow's.
+            stopped: what it cannot pass.
+
+        Returns:
+            The flow's checkpoint, which a joining has changed.
+        """
+        flow = self.session.flow.name
+        if self._behind:
+            log.error("flow %s: stops, once its sinks that are behind have caught up: %s", flow, stopped)
+        try:
+            while self._behind and not self.over() and not self.idle():
+                stood = self.offsets()
+                checkpoint = self.turn(checkpoint)
+                if self.offsets() == stood:
+                    break
+        except DatabusError as error:
+            log.warning("flow %s: sinks that are behind do not catch up: %s", flow, error)
         return checkpoint
 
     def idle(self) -> bool:

@@ -189,7 +189,8 @@ def _changed(place: str, index: str, table: TableSchema, said: tuple[str, str]) 
     error = SinkKeyChangedError(
         f"{place}: the primary key of {name} is ({now}) now, and the documents of index {index!r} have ids made of "
         f"({before}): later rows would overwrite and miss them",
-        hint=f"Take a new index (`index` of the sink) and have the rows of {name} written again behind the ALTER, or "
+        hint=f"Take a new index (`index` of the sink) and have the rows of {name} written again behind the ALTER, and "
+        "those of other tables that go to a new one with it, or "
         'go on knowingly with on_key_change="ignore" of the sink: documents under former ids stay until they are '
         f"deleted by hand. Where {name} was dropped and made anew in these very rows, they go with the DROP "
         '(on_truncate="delete"), and "ignore" leaves nothing behind.',

@@ -267,6 +267,17 @@ class SinkSettingError(SinkError):
     code = "sink_setting"
 
 
+class SinkKeyChangedError(SinkSettingError):
+    """A definition of a table makes other ids than those under which a sink holds its rows.
+
+    Attributes:
+        definition: `schema_id` of the definition, in the plan that was refused; -1 where it is of none.
+    """
+
+    code = "sink_key_changed"
+    definition: int = -1
+
+
 class SinkOutputChangedError(SinkError):
     """An output that the flow has written to was deleted, and nothing or another one stands in its place."""
 

@@ -62,6 +62,8 @@ class Standing:
         owner: the table it was made for; None where tables share it, or something else made it.
         key: names of the owner's key columns; empty where they are not known.
         keys: further key columns of which ids were made: columns got other names, or another key was accepted.
+        forms: of `key` and of each of `keys`, how the columns' values are written; empty, or shorter, where that is
+            not known.
         former: how many of `key` and `keys`, from the first, are not of the present ids, but of those before the last
             other key that was accepted; 0 where an earlier databus wrote them.
         since: version from which these are another key; 0 without any.
@@ -82,6 +84,7 @@ class Standing:
     keys: tuple[tuple[str, ...], ...] = ()
     former: int = 0
     since: int = 0
+    forms: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass
@@ -115,6 +118,7 @@ class Indices:
         table: str,
         key: Callable[[], Sequence[str]] = tuple,
         fields: Mapping[str, Any] | None = None,
+        forms: Sequence[str] = (),
     ) -> None:
         """Make the index when it is missing; asks the server once per index.
 
@@ -123,6 +127,7 @@ class Indices:
             table: `database.table`.
             key: names the table's key columns, for an index that is made.
             fields: field → mapping of an index that is made.
+            forms: how the key's values are written, for an index that is made; empty where that is not known.
 
         Raises:
             SinkSettingError: the index belongs to another table, or the server refuses to make it.
@@ -130,7 +135,7 @@ class Indices:
             SinkAccessError: rights are missing.
         """
         if index not in self._known:
-            self._known[index] = self._read(index) or self._create(index, table, key(), fields or {})
+            self._known[index] = self._read(index) or self._create(index, table, (key(), forms), fields or {})
         self._require_own(index, table)
         if self.listing and table not in self._known[index].tables and (index, table) not in self.unlisted:
             self._enrol(index, table)
@@ -341,6 +346,7 @@ class Indices:
                 standing.owner, standing.key = ours.get("table"), tuple(ours.get("key", ()))
                 standing.tables = frozenset(ours.get("tables", ()))
                 standing.keys = tuple(tuple(each) for each in ours.get("keys", ()))
+                standing.forms = tuple(tuple(each) for each in ours.get("forms", ()))
                 standing.former, standing.since = int(ours.get("former", 0)), int(ours.get("since", 0))
                 standing.emptied, standing.typed = dict(ours.get("emptied", {})), bool(ours.get("typed"))
             said = tables.IndexTables.of(mappings.get("properties", {}))
@@ -351,11 +357,16 @@ class Indices:
             standing.dynamic = standing.dynamic or str(mappings.get("dynamic", ""))
         return standing
 
-    def _create(self, index: str, table: str, key: Sequence[str], fields: Mapping[str, Any]) -> Standing:
+    def _create(
+        self, index: str, table: str, of_key: tuple[Sequence[str], Sequence[str]], fields: Mapping[str, Any]
+    ) -> Standing:
         from opensearchpy.exceptions import OpenSearchException, RequestError
 
         mappings, settings = dict(self.body.get("mappings", {})), dict(self.body.get("settings", {}))
+        key, forms = of_key
         meta: dict[str, Any] = {} if self.shared else {"table": table, "key": list(key)}
+        if forms and not self.shared:
+            meta["forms"] = [list(forms)]
         if self.listing:
             meta["tables"] = [table]
         if fields:
@@ -379,7 +390,7 @@ class Indices:
                     "%s: index %r is not made with types of the columns of %s, but with the server's choice: %s",
                     self.place, index, table, reason_of(error.info),
                 )  # fmt: skip
-                return self._create(index, table, key, {})
+                return self._create(index, table, of_key, {})
             raise SinkSettingError(
                 f"{self.place}: index {index!r} cannot be created: {reason_of(error.info)}",
                 hint="Check the sink's mapping and settings.",
@@ -390,7 +401,8 @@ class Indices:
         self.made.add(index)
         present = {**taken, **mappings.get("properties", {})}
         listed = frozenset([table]) if self.listing else frozenset[str]()
-        return Standing(table, tuple(key), {}, listed, bool(fields), present, str(mappings.get("dynamic", "")))
+        said = str(mappings.get("dynamic", ""))
+        return Standing(table, tuple(key), {}, listed, bool(fields), present, said, forms=(tuple(forms),))
 
 
 def create_body(

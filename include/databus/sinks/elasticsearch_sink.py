@@ -12,6 +12,7 @@ from databus.core.errors import SinkUnavailableError
 from databus.core.events import Op
 from databus.core.evidence import Evidence, SinkClaim
 from databus.core.findings import Finding
+from databus.core.key_forms import key_forms
 from databus.core.offsets import BinlogOffset, KafkaOffsets
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder
@@ -102,10 +103,12 @@ class ElasticsearchSink:
                 raise ids_meet(spec.sink_name, table.full_name)
             index = index_name(spec.index, flow=self._flow, database=table.database, table=table.table, route=route)
             targets.setdefault(index, []).append(table)
+        source = {table.schema_id: table for table in plan.tables}
         for index, tables in targets.items():
             fields = fields_of(tables, spec.mapping) if typing else {}
             for table in tables:
-                indices.ensure(index, table.full_name, partial(tuple, table.primary_key), fields)
+                forms = key_forms(source.get(table.schema_id, table))
+                indices.ensure(index, table.full_name, partial(tuple, table.primary_key), fields, forms)
             self._require_keys(indices, index, tables, plan)
             indices.extend(index, fields, self._told)
         slots = 1 if plan.statements and spec.on_truncate != "ignore" else spec.slots

@@ -15,7 +15,7 @@ from databus.core.connections import Connection
 from databus.core.errors import SinkSettingError
 from databus.core.offsets import BinlogOffset, OffsetRange
 from databus.core.plan import SourcePlan
-from databus.core.tables import TableSchema
+from databus.core.tables import ColumnSchema, TableSchema
 from databus.sinks.elasticsearch import OnKeyChange
 from databus.sinks.elasticsearch_index import Indices
 from databus.sinks.elasticsearch_key import IndexKeys
@@ -101,7 +101,7 @@ def test_another_key_is_refused_and_ignored_knowingly(
     with pytest.raises(SinkSettingError, match=r"ids made of \(id\)") as told:
         require(index, now, earlier=had)
     assert (told.value.code, "on_key_change" in told.value.hint) == ("sink_key_changed", True)
-    assert ours(index) == {"key": ["id"]}
+    assert ours(index) == {"key": ["id"], "forms": [["whole"]]}
     require(index, now, "ignore", earlier=had)
     assert "those of former ids stay" in caplog.text
     require(index, now, earlier=had)
@@ -111,7 +111,7 @@ def test_another_key_is_refused_and_ignored_knowingly(
 def test_columns_that_get_another_name_make_the_same_ids() -> None:
     index, renamed = Index({"id": 1, "b": 2}, key=["id"]), table("shop.pk", {"uid": "int", "b": "int"}, ("uid",))
     require(index, renamed)
-    assert ours(index) == {"key": ["id"], "keys": [["uid"]]}
+    assert ours(index) == {"key": ["id"], "keys": [["uid"]], "forms": [[], ["whole"]]}
     for of in (FIRST, THIRD):  # a range that is read again, and a column that gets its former name
         require(index, renamed, earlier={*BOTH, "uid"}, of=of)
         require(index, BY_ID, earlier={*BOTH, "uid"}, of=of)
@@ -140,7 +140,7 @@ def test_keys_that_an_earlier_databus_has_accepted_are_all_known() -> None:
     index = Index({"id": 1, "b": 2}, key=["id"], keys=[["b"]])
     for now in (BY_ID, BY_B):
         require(index, now, of=THIRD)
-    assert ours(index) == {"key": ["id"], "keys": [["b"]]}
+    assert ours(index) == {"key": ["id"], "keys": [["b"]], "forms": [["whole"], ["whole"]]}
 
 
 def test_an_index_without_documents_takes_another_key(caplog: pytest.LogCaptureFixture) -> None:
@@ -173,7 +173,7 @@ def test_documents_that_the_login_may_not_look_at_may_be_there() -> None:
 def test_an_index_that_does_not_say_its_key_takes_the_present_one() -> None:
     index = Index({})
     require(index, BY_ID)
-    assert ours(index) == {"key": ["id"]}
+    assert ours(index) == {"key": ["id"], "forms": [["whole"]]}
     with pytest.raises(SinkSettingError):
         require(index, BY_B, earlier=BOTH)
     of_others = Index({})
@@ -184,6 +184,109 @@ def test_an_index_that_does_not_say_its_key_takes_the_present_one() -> None:
 
 def test_of_a_shared_index_nothing_is_asked() -> None:
     require(Index({}, BOTH, key=["id"]), BY_B, shared=True)
+
+
+def typed(kind: str, *, beside: str = "", name: str = "id") -> TableSchema:
+    """Return a table with a key column of a type, and with another one beside it."""
+    columns = (ColumnSchema(name, kind, ""), ColumnSchema("b", beside or "int", "int"))
+    return TableSchema(0, "shop", "pk", columns, (name, "b") if beside else (name,))
+
+
+@pytest.mark.parametrize("beside", ["", "int"], ids=["alone", "of two"])
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ("decimal(10,0)", "decimal(10,2)"),
+        ("datetime", "datetime(3)"),
+        ("timestamp(3)", "timestamp(6)"),
+        ("time", "time(1)"),
+        ("binary(4)", "binary(8)"),
+        ("datetime", "timestamp"),
+        ("date", "datetime"),
+        ("float", "double"),
+        ("varbinary(9)", "binary(9)"),
+        ("varchar(9)", "int"),
+        ("varchar(9)", "varbinary(9)"),
+    ],
+)
+def test_a_type_that_writes_the_ids_otherwise_is_another_key(before: str, now: str, beside: str) -> None:
+    index, of = Index({"id": 1, "b": 2}), [typed(each, beside=beside) for each in (before, now)]
+    require(index, of[0])
+    with pytest.raises(SinkSettingError, match=r"ids made of \(id [a-z]+") as told:
+        require(index, of[1], of=SECOND)
+    assert told.value.code == "sink_key_changed"
+    require(index, of[1], "ignore", of=SECOND)
+    for each in of:  # read again
+        require(index, each, of=SECOND)
+    require(index, of[1], of=THIRD)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ("int", "bigint unsigned"),
+        ("int", "decimal(10,0)"),
+        ("varchar(10)", "varchar(20)"),
+        ("char(9)", "text"),
+        ("enum", "varchar(20)"),
+        ("decimal(10,2)", "decimal(20,2) unsigned"),
+        ("binary(4)", "varbinary(8)"),
+        ("date", "varchar(20)"),
+        ("uuid", "char(36)"),
+        ("year", "int"),
+    ],
+)
+def test_a_type_that_writes_the_ids_as_before_goes_on(before: str, now: str) -> None:
+    for beside in ("", "int"):
+        index = Index({"id": 1, "b": 2})
+        require(index, typed(before, beside=beside))
+        require(index, typed(now, beside=beside), of=SECOND)
+        require(index, typed(before, beside=beside), of=FIRST)
+
+
+@pytest.mark.parametrize(("before", "now"), [("int", "varchar(9)"), ("decimal(40,2)", "decimal(20,2)")])
+def test_quotes_are_in_the_ids_of_keys_of_several_columns_alone(before: str, now: str) -> None:
+    index, of_two = Index({"id": 1, "b": 2}), Index({"id": 1, "b": 2})
+    require(index, typed(before))
+    require(index, typed(now), of=SECOND)
+    require(of_two, typed(before, beside="int"))
+    with pytest.raises(SinkSettingError, match="primary key"):
+        require(of_two, typed(now, beside="int"), of=SECOND)
+
+
+def test_the_way_back_to_a_type_that_wrote_them_otherwise_is_another_key() -> None:
+    index = Index({"id": 1, "b": 2})
+    require(index, typed("decimal(9,1)"))
+    require(index, typed("decimal(9,2)"), "ignore", of=SECOND)
+    with pytest.raises(SinkSettingError, match=r"is \(id decimal\(1\)\) now.*made of \(id decimal\(2\)\)"):
+        require(index, typed("decimal(9,1)"), of=THIRD)
+
+
+def test_the_way_back_from_a_type_that_keeps_the_ids_may_change_them() -> None:
+    index = Index({"id": 1, "b": 2})
+    require(index, typed("int"))
+    require(index, typed("varchar(9)"), of=SECOND)
+    require(index, typed("int"), of=SECOND)
+    with pytest.raises(SinkSettingError, match="primary key"):
+        require(index, typed("int"), of=THIRD)
+
+
+def test_a_column_that_gets_another_name_and_another_type_is_compared() -> None:
+    index = Index({"id": 1, "b": 2})
+    require(index, typed("int"))
+    with pytest.raises(SinkSettingError, match="primary key"):
+        require(index, typed("decimal(9,1)", name="uid"))
+    require(index, typed("bigint", name="uid"))
+
+
+def test_an_index_of_a_databus_that_kept_no_forms_takes_the_present_ones() -> None:
+    index = Index({"id": 1, "b": 2}, key=["uid"], keys=[["id"]])
+    require(index, typed("decimal(9,1)"))
+    assert ours(index) == {"key": ["uid"], "keys": [["id"]], "forms": [[], ["decimal(1)"]]}
+    with pytest.raises(SinkSettingError, match="primary key"):
+        require(index, typed("decimal(9,2)"), of=SECOND)
+    index.newest = None
+    require(index, typed("decimal(9,2)"), of=SECOND)
 
 
 @pytest.mark.parametrize("types", ["source", "dynamic"])

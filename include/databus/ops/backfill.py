@@ -161,7 +161,8 @@ def _move(flow: Flow, services: Services, which: tuple[Backfill, int], run: Run,
     while True:
         try:
             with piece_session(flow, services, (run.spark(), run.identity), which, accept=wanted.consents) as session:
-                return run_window(session, throttled(flow, WindowControl(limits, run.drain)))
+                run_window(session, throttled(flow, WindowControl(limits, run.drain)))
+                return
         except DecodeError as error:
             pass_by_statement(flow, services, which, error, (run.identity.run_id, wanted.passes))
 

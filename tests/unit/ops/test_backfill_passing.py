@@ -13,7 +13,7 @@ from databus.core.backfill import Aim, Backfill, Mode
 from databus.core.errors import DecodeError
 from databus.core.gaps import OPEN, SKIPPED, Gap
 from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, SequenceOffset
-from databus.ops import backfill_passing
+from databus.ops import mediation
 from databus.ops.backfill_passing import pass_by_statement
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
@@ -35,8 +35,8 @@ class Passing:
         self.done: list[Any] = []
         self.services: Any = SimpleNamespace(store=SimpleNamespace(gaps=lambda _: gaps))
         move = SimpleNamespace(start=at(10), end=at(end), pending=pending)
-        monkeypatch.setattr(backfill_passing.mediation, "preview", lambda *_: move)
-        monkeypatch.setattr(backfill_passing.mediation, "execute", lambda flow, *said: self.done.append((flow, said)))
+        monkeypatch.setattr(mediation, "preview", lambda *_: move)
+        monkeypatch.setattr(mediation, "execute", lambda flow, *said: self.done.append((flow, said)))
 
     def run(self, *, passes: bool = False, behind: str = "bin.000001:20", mode: Mode = Mode.MISSING) -> None:
         piece = OffsetRange(at(0), at(100))

@@ -95,6 +95,13 @@ def test_a_run_delivers_what_came_before_it_and_goes_on_behind_a_skip(
     connection.close()
 
 
+def _here(connection: Any) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW BINARY LOGS")
+        file, size = cursor.fetchall()[-1][:2]
+    return f"{file}:{size}"
+
+
 def test_one_that_was_passed_fails_neither_the_ledger_nor_a_backfill_and_one_that_was_not_is_asked_about(
     started: Started, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -104,27 +111,21 @@ def test_one_that_was_passed_fails_neither_the_ledger_nor_a_backfill_and_one_tha
     sql = partial(run_sql, connection)
     sql(f"CREATE DATABASE {name}", f"USE {name}", "CREATE TABLE t (id INT PRIMARY KEY)")
 
-    def places() -> str:
-        with connection.cursor() as cursor:
-            cursor.execute("SHOW BINARY LOGS")
-            file, size = cursor.fetchall()[-1][:2]
-        return f"{file}:{size}"
-
     def insert(row: int, how: str) -> None:
         sql(f"SET SESSION binlog_format = '{how}'", f"INSERT INTO t VALUES ({row})")
 
-    before = places()
+    before = _here(connection)
     insert(1, "ROW")
     insert(2, "STATEMENT")
     insert(3, "ROW")
     flow = Flow(
         name=name,
         source=MysqlBinlog(conn_id="mysql_shop", tables=(f"{name}.t",), start="latest"),
-        sinks=(Kafka(conn_id="kafka_east", topic=name),),
+        sinks=(Kafka(conn_id="kafka_east", topic=name, topic_config={"cleanup.policy": "compact"}),),
         batching=Batching(max_seconds=0.2),
     )
     world.run(flow)
-    began = places()
+    began = _here(connection)
     insert(4, "ROW")
     insert(5, "STATEMENT")
     insert(6, "ROW")
@@ -144,18 +145,21 @@ def test_one_that_was_passed_fails_neither_the_ledger_nor_a_backfill_and_one_tha
         mediation.execute(flow, services, "skip", Target(place="latest"), Said("ada", "in a hurry"))
         verified = verify(flow, services, None, __version__)
         assert verified.problems == ()
+        rewind = mediation.preview(flow, services, "rewind", Target(place=began))
+        assert (rewind.passed.rows[f"{name}.t"], rewind.passed.complete) == (2, True)
+        assert f"{name} is compacted" in rewind.effects[0].refused
         assert any(what.endswith(f", {behind}] was passed over, not moved: skip") for _, what in verified.looked_at)
     assert ids() == [4, 6]
-    now = places()
-    missing = run_range(world, flow, began, now, Aim(Mode.MISSING))
+    now = _here(connection)
+    missing = run_range(world, flow, began, now, Aim(Mode.MISSING), consents=True)
     assert (missing.done, ids()) == (True, [4, 6, 7])
     assert [str(gap.end) for piece in missing.pieces for gap in piece.passed] == [behind]
     replayed = run_range(world, flow, began, now, Aim(Mode.REPLAY, ".again"))
     assert (replayed.done, ids(f"{name}.again")) == (True, [4, 6, 7])
     with pytest.raises(DecodeError, match="changes rows by statement") as stopped:
-        run_range(world, flow, before, now, Aim(Mode.MISSING))
+        run_range(world, flow, before, now, Aim(Mode.MISSING), consents=True)
     assert "--past-statements" in stopped.value.hint
-    assert run_range(world, flow, before, now, Aim(Mode.MISSING), passes=True).done
+    assert run_range(world, flow, before, now, Aim(Mode.MISSING), consents=True, passes=True).done
     assert ids() == [4, 6, 7, 1, 3]
     sql(f"DROP DATABASE {name}")
     connection.close()

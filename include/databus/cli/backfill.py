@@ -20,6 +20,7 @@ from databus.core.backfill import Mode, aim_of
 from databus.core.errors import BackfillRangeError
 from databus.ops.backfill import Run, Wanted, preview, run_backfill
 from databus.ops.backfill_status import BackfillState, state_of, status
+from databus.ops.delivered import delivered_in
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain, drain_on_signals
 from databus.runtime.engine import classic_session, connect_session
@@ -76,6 +77,11 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
         if not execute:
             planned = preview(spec, services, wanted, operator())
             show_one(_shown(state_of(spec, services, planned).to_json(), output), output)
+            topics = [sink.sink_name for sink in spec.sinks if sink.kind == "kafka"]
+            if planned.aim.mode is Mode.REPLAY and not planned.aim.suffix and topics:
+                rows = delivered_in(spec, services, planned.range)
+                again = f"up to {counted(rows, 'row')} of this range again, behind newer ones"
+                ERR.print(f"The live topics of sink {', '.join(topics)} get {again}.", style="yellow", soft_wrap=True)
             ERR.print("Nothing was done: add --execute.", style="dim")
             return
 

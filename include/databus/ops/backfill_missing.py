@@ -11,7 +11,7 @@ from databus.core.errors import BackfillOpenError
 from databus.core.flow import Flow
 from databus.core.ledger import SpanState
 from databus.core.offset_ranges import overlap, without
-from databus.core.offsets import Offset, OffsetRange
+from databus.core.offsets import BinlogOffset, Offset, OffsetRange
 from databus.ops.backfill_places import moment
 from databus.ops.backfill_status import PieceState, piece_state
 from databus.ops.ledger_range import spans_over
@@ -70,5 +70,12 @@ def _refuse_open(flow: Flow, taken: Sequence[_Taken], left: Sequence[OffsetRange
 
 
 def _again(word: str, place: Offset) -> str:
-    """Return a word that means the same place later on: the place of a time is fixed, that of "latest" is not."""
-    return shlex.quote(word if moment(word) is not None else json.dumps(place.to_json()))
+    """Return a word that means the same place later on: the place of a time is fixed, that of "latest" is not.
+
+    FILE:POS is of the first server and its first log; of what followed them it may be another place.
+    """
+    if moment(word) is not None:
+        return shlex.quote(word)
+    if isinstance(place, BinlogOffset) and not (place.timeline or place.generation):
+        return str(place)
+    return shlex.quote(json.dumps(place.to_json()))

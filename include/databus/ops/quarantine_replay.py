@@ -96,7 +96,7 @@ def replay_rows(
                 except DatabusError as error:
                     if not work.is_refusal(error, origin):
                         raise
-                    log.warning("flow %s: rows of batch %d are not replayed: %s", flow.name, origin, error)
+                    log.info("flow %s: rows of batch %d are not replayed: %s", flow.name, origin, error)
                     refused.append(Refused(origin, len(batch), error))
             require_none(flow.name, done, refused)
             return done

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from databus.core.errors import DecodeError
 from databus.core.flow import Flow
 from databus.core.lag import duration_text
 from databus.ops.mirror_duties import with_duties
@@ -17,11 +20,25 @@ from databus.runtime.window_result import WindowResult
 log = logging.getLogger(__name__)
 
 
+@contextmanager
+def _naming(flow: Flow) -> Iterator[None]:
+    """Write flow and connection into an error of decoding: it is raised where only the log is known."""
+    try:
+        yield
+    except DecodeError as error:
+        of = f"flow {flow.name}: "
+        if not error.message.startswith(of):
+            where = ", ".join(conn_id for conn_id, _ in flow.source.conn_ids() if conn_id not in error.message)
+            error.message = f"{of}{f'{where}: ' if where else ''}{error.message}"
+        raise
+
+
 def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, control: WindowControl) -> WindowResult:
     """Open the flow, run one window, close everything; log what moved and how far behind the flow is.
 
     Raises:
         ConfigError: a table or column that the flow asks for is not there, see `require_tables`.
+        DecodeError: a part of the log is not understood; names flow and server.
         DatabusError: see `run_window`.
     """
     with (
@@ -29,7 +46,8 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
         open_session(flow, services, spark, identity) as session,
     ):
         missing = require_tables(flow, services, session.source, hands_over=flow.mode == "live")
-        result = run_window(session, steered, missing)
+        with _naming(flow):
+            result = run_window(session, steered, missing)
         at_the_end()
         lag = session.source.lag(result.checkpoint.offset)
         result.lag_bytes, result.lag_s = lag.bytes, lag.seconds

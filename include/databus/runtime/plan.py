@@ -98,7 +98,7 @@ def next_plan(
     if proposed.passed:
         _note(session, lease, LostRange(proposed.range, proposed.passed))
     if session.passed is None:
-        session.keys.tell(session.flow.name, proposed)
+        session.keys.tell(session.flow, proposed)
     plan = _new_plan(session, (checkpoint, marks), proposed, batch, pending)
     until = unreached(proposed.range.end, *ends)
     plan = replace(plan, mode=_mode(session, checkpoint, proposed), closed_until=until)

@@ -130,13 +130,14 @@ class Elasticsearch(SinkSpec):
         return value
 
     def reserved_columns(self) -> frozenset[str]:
-        """Return the fields of documents and mappings that are no columns."""
-        from databus.sinks.elasticsearch_document import DELETED_FIELD
+        """Return the fields of documents and mappings that are no columns, and those that the servers refuse."""
+        from databus.sinks.elasticsearch_document import DELETED_FIELD, METADATA_FIELDS
         from databus.sinks.elasticsearch_index_tables import EMPTIED, WRITERS
         from databus.sinks.envelope import FLAGS_FIELD
 
-        soft = {DELETED_FIELD} if self.soft_deletes else set()
-        return frozenset({FLAGS_FIELD, *soft, *((WRITERS, EMPTIED) if self.ids is not None else ())})
+        soft = (DELETED_FIELD,) if self.soft_deletes else ()
+        shared = (WRITERS, EMPTIED) if self.ids is not None else ()
+        return METADATA_FIELDS.union((FLAGS_FIELD,), soft, shared)
 
     def may_stop(self, pinned: SinkPlan) -> bool:
         """Tell whether a row that the server refuses stops a batch."""

@@ -39,10 +39,19 @@ def index_name(template: str, *, flow: str, database: str, table: str, route: st
     else:
         return name
     raise SinkSettingError(
-        f"index template {template!r} gives {name!r} for table {database}.{table} (route {route!r}), which {problem}",
+        f"flow {flow}: index template {template!r} gives {name!r} for table {database}.{table} (route {route!r}), "
+        f"which {problem}",
         hint="Set the sink's index, or a Route, so that names begin with a letter and hold none of "
         + " ".join(sorted(_FORBIDDEN)),
     )
+
+
+def _apart(table: str, other: str) -> str:
+    """Return what keeps rows of two tables of one index apart."""
+    ids = 'et ids="table_key" (keys with the table\'s name), or ids="key" when the tables never share a key.'
+    if table.lower() != other.lower():
+        return f"Put {{database}} and {{table}} into the index template, or s{ids}"
+    return f"Names of indices have no case, so {{database}} and {{table}} do not keep them apart. S{ids}"
 
 
 @dataclass
@@ -309,8 +318,7 @@ class Indices:
             raise SinkSettingError(
                 f"{self.place}: rows of {known.owner} and of {table} go to one index {index!r}, "
                 "where equal keys would overwrite each other",
-                hint='Put {database} and {table} into the index template, or set ids="table_key" (keys with the '
-                'table\'s name), or ids="key" when the tables never share a key.',
+                hint=_apart(known.owner, table),
                 code="sink_index_shared",
             )
 

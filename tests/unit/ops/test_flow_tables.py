@@ -484,3 +484,16 @@ def test_all_independent_faults_are_told_at_once() -> None:
 )
 def test_a_fault_brings_no_other_about(transforms: tuple[Any, ...], told: list[str]) -> None:
     assert [m.partition("column ")[2].strip("'") for _, m in messages(flow(*transforms))] == told
+
+
+def test_a_table_without_a_valid_name_of_an_index_is_told() -> None:
+    odd = replace(ORDERS, table="a:b")
+    search = Elasticsearch(conn_id="e", index="{table}")
+    spec = flow(sinks=(search,))
+    finding = only(spec, now(ORDERS, odd))
+    assert (finding.level, finding.subject, finding.code) == (Level.ERROR, "sink elasticsearch", "sink_setting")
+    assert finding.message.startswith("index template '{table}' gives 'a:b' for table shop.a:b")
+    assert only(spec, now(ORDERS, odd), wants_of(spec)).level is Level.WARN
+    assert not wrong(flow(Route({"shop.a:b": "ab"}), sinks=(search.model_copy(update={"index": "{route}"}),)), now(odd))
+    assert not wrong(flow(sinks=(search.model_copy(update={"routes": ("shop.orders",)}),)), now(ORDERS, odd))
+    assert not wrong(flow(), now(ORDERS, odd))

@@ -26,6 +26,7 @@ from databus.ops.backfill_missing import missing_pieces
 from databus.ops.backfill_places import asked_before, moment, require_places
 from databus.ops.backfill_range import Places, standing
 from databus.ops.backfill_status import BackfillState, piece_state, state_of
+from databus.ops.decode_errors import naming_flow
 from databus.ops.ends import Ends, opened_ends
 from databus.ops.mirror_duties import throttled
 from databus.ops.place_words import place_word
@@ -152,7 +153,7 @@ def _move(flow: Flow, services: Services, which: tuple[Backfill, int], run: Run,
         "flow %s: backfill %s, piece %d of %d: %s", flow.name, backfill.id, number + 1, len(backfill.pieces), piece
     )
     limits = WindowLimits(float("inf"), until_caught_up=True, lease_wait_s=run.lease_wait_s, hands_over=False)
-    with piece_session(flow, services, (run.spark(), run.identity), which, accept=accept) as session:
+    with piece_session(flow, services, (run.spark(), run.identity), which, accept=accept) as session, naming_flow(flow):
         run_window(session, throttled(flow, WindowControl(limits, run.drain)))
 
 

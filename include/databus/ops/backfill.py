@@ -29,6 +29,7 @@ from databus.ops.backfill_passing import pass_by_statement
 from databus.ops.backfill_places import asked_before, is_same, moment, require_places
 from databus.ops.backfill_range import Places, standing
 from databus.ops.backfill_status import BackfillState, piece_state, state_of
+from databus.ops.decode_errors import naming_flow
 from databus.ops.ends import Ends, opened_ends
 from databus.ops.mirror_duties import throttled
 from databus.ops.place_words import place_word
@@ -160,7 +161,10 @@ def _move(flow: Flow, services: Services, which: tuple[Backfill, int], run: Run,
     limits = WindowLimits(float("inf"), until_caught_up=True, lease_wait_s=run.lease_wait_s, hands_over=False)
     while True:
         try:
-            with piece_session(flow, services, (run.spark(), run.identity), which, accept=wanted.consents) as session:
+            with (
+                naming_flow(flow),
+                piece_session(flow, services, (run.spark(), run.identity), which, accept=wanted.consents) as session,
+            ):
                 run_window(session, throttled(flow, WindowControl(limits, run.drain)))
                 return
         except DecodeError as error:

@@ -9,15 +9,15 @@ from databus.core.flow import Flow
 from databus.ops.quarantine import held_rows
 from databus.ops.replay_entries import in_replays
 from databus.ops.replay_range import BatchRanges
-from databus.ops.replay_refusals import Refused, concerns_its_rows_alone, require_passed
+from databus.ops.replay_refusals import SINK_BEHIND, Refused, concerns_its_rows_alone, require_passed
 from databus.records.held_rows import HeldRow
 from databus.runtime.context import Services
 
 
 def refusals(flow: Flow, services: Services, held: Sequence[HeldRow]) -> list[Refused]:
-    """Return the rows that a replay would refuse because a sink is behind, or because their range is not known.
+    """Return the rows that a replay would refuse because a sink is behind.
 
-    Whether the log still has the others' ranges, the replay alone tells. The log is not looked at.
+    Whether the log still has the ranges of the others, and whether these are known, the replay alone tells.
 
     Args:
         flow: the flow.
@@ -33,5 +33,6 @@ def refusals(flow: Flow, services: Services, held: Sequence[HeldRow]) -> list[Re
             except DatabusError as error:
                 if not concerns_its_rows_alone(error):
                     raise
-                found.append(Refused(origin, len(batch), error))
+                if error.code == SINK_BEHIND:
+                    found.append(Refused(origin, len(batch), error))
     return found

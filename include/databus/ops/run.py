@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from databus.core.errors import DecodeError
 from databus.core.flow import Flow
 from databus.core.lag import duration_text
+from databus.ops.decode_errors import naming_flow
 from databus.ops.mirror_duties import with_duties
 from databus.ops.preflight import require_tables
 from databus.runtime.context import RunIdentity, Services, open_session
@@ -18,19 +16,6 @@ from databus.runtime.window_limits import WindowControl
 from databus.runtime.window_result import WindowResult
 
 log = logging.getLogger(__name__)
-
-
-@contextmanager
-def _naming(flow: Flow) -> Iterator[None]:
-    """Write flow and connection into an error of decoding: it is raised where only the log is known."""
-    try:
-        yield
-    except DecodeError as error:
-        of = f"flow {flow.name}: "
-        if not error.message.startswith(of):
-            where = ", ".join(conn_id for conn_id, _ in flow.source.conn_ids() if conn_id not in error.message)
-            error.message = f"{of}{f'{where}: ' if where else ''}{error.message}"
-        raise
 
 
 def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, control: WindowControl) -> WindowResult:
@@ -46,7 +31,7 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
         open_session(flow, services, spark, identity) as session,
     ):
         missing = require_tables(flow, services, session.source, hands_over=flow.mode == "live")
-        with _naming(flow):
+        with naming_flow(flow):
             result = run_window(session, steered, missing)
         at_the_end()
         lag = session.source.lag(result.checkpoint.offset)

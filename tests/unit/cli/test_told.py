@@ -21,10 +21,10 @@ from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange
 from databus.core.refusals import Refusals
 from databus.ops import delivered
 from databus.ops.backfill_missing import _again
+from databus.ops.decode_errors import naming_flow
 from databus.ops.discovery import find_flow
 from databus.ops.mediation import Said
 from databus.ops.place_words import place_word, require_place
-from databus.ops.run import _naming
 from tests.unit.binlog.test_reader import write
 from tests.unit.ops.test_decode import small_log
 
@@ -154,7 +154,7 @@ def test_an_error_of_decoding_names_flow_and_connection(tmp_path: Path) -> None:
     )
     flow = find_flow("log", tmp_path).flow
     for message in ("bin.000001:7: not understood", "flow log: shop: bin.000001:7: not understood"):
-        with pytest.raises(DecodeError) as refused, _naming(flow):
+        with pytest.raises(DecodeError) as refused, naming_flow(flow):
             raise DecodeError(message)
         assert refused.value.message == "flow log: shop: bin.000001:7: not understood"
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import cast
 
 from databus.core.amounts import counted
-from databus.core.backfill import FailoverSource
+from databus.core.backfill import FailoverSource, piece_of
 from databus.core.checkpoint import Checkpoint, HistoryEntry
 from databus.core.errors import ConfigError, OffsetInvalidError, OffsetPurgedError, SourceDivergedError
 from databus.core.flow import Flow
@@ -217,8 +217,10 @@ def looked(flow: Flow, services: Services, source: Source, checkpoint: Checkpoin
 
 def _start(flow: Flow, services: Services, place: str) -> Offset:
     """Resolve what the flow's source understands as `start`."""
-    spec = flow.to_json()
+    spec, piece = flow.to_json(), piece_of(flow.name)
     spec["source"] = {**spec["source"], "start": place}
+    if piece is not None:  # a piece's name is no flow's
+        spec["name"] = piece[0]
     chosen = flow_from_json(spec).source
     opened = chosen.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
     try:

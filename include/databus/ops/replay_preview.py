@@ -26,7 +26,7 @@ def refusals(flow: Flow, services: Services, held: Sequence[HeldRow]) -> list[Re
     """
     found = []
     with held_rows(flow, services) as rows:
-        ranges = BatchRanges(flow.name, services.store, rows)
+        ranges = BatchRanges(flow.name, services.store, rows, [spec.sink_name for spec in flow.sinks])
         for origin, batch in in_replays(held):
             try:
                 require_passed(flow, services.store, ranges.of(origin), batch)

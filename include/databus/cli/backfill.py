@@ -111,7 +111,7 @@ def _shown(found: dict[str, Any], output: Format) -> dict[str, Any]:
 def _piece(found: dict[str, Any]) -> str:
     stands = f"stands at {told(found['stands'], 'stands')}" if found["stands"] else "not begun"
     rows = f", {counted(found['rows']['read'], 'row')} read" if found["stands"] else ""
-    passed = "".join(f"; passed over by statement: {told(gap)}" for gap in found.get("passed", ()))
+    passed = "".join(f"; passed over, logged by statement: {told(gap)}" for gap in found.get("passed", ()))
     problems = "".join(f"; {problem}" for problem in found["problems"])
     return f"{told(found['range'])}: {'done' if found['done'] else stands}{rows}{passed}{problems}"
 

@@ -59,7 +59,7 @@ def _refuse_open(flow: Flow, taken: Sequence[_Taken], left: Sequence[OffsetRange
     for other, _, piece in taken:
         if piece is None or piece.done or not any(overlap(piece.range, one) for one in left):
             continue
-        start, end = (_again(*place) for place in zip(other.wanted, (other.range.start, other.range.end), strict=True))
+        start, end = again(other)
         raise BackfillOpenError(
             f"flow {flow.name}: of this range {piece.range} was taken up by backfill {other.id} {other.range} (from "
             f"{other.wanted[0]} to {other.wanted[1]}, asked for by {other.who}), which is not done: it stands at "
@@ -67,6 +67,12 @@ def _refuse_open(flow: Flow, taken: Sequence[_Taken], left: Sequence[OffsetRange
             hint=f"Run that one to its end first: `databus backfill {flow.name} --from {start} --to {end} --execute`, "
             f"or clear its run of {dag_name(flow.name)} in Airflow. What is left then is told and moved.",
         )
+
+
+def again(backfill: Backfill) -> tuple[str, str]:
+    """Return the words, for a shell, that ask for the same range later on."""
+    start, end = zip(backfill.wanted, (backfill.range.start, backfill.range.end), strict=True)
+    return _again(*start), _again(*end)
 
 
 def _again(word: str, place: Offset) -> str:

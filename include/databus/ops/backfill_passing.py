@@ -12,6 +12,7 @@ from databus.core.gaps import SKIPPED
 from databus.core.offset_ranges import overlap
 from databus.core.offsets import OffsetRange, Ordering
 from databus.ops import mediation
+from databus.ops.backfill_missing import again
 from databus.ops.mediation import Said
 from databus.ops.targets import Target
 from databus.runtime.backfill import piece_flow
@@ -66,8 +67,8 @@ def _decided(store: CheckpointStore, flow: str, passed: OffsetRange) -> bool:
 
 
 def _way_on(flow: Flow, backfill: Backfill) -> str:
-    aim = backfill.aim
-    words = [f"databus backfill {flow.name} --from … --to …", f"--mode {aim.mode}"]
+    aim, (start, end) = backfill.aim, again(backfill)
+    words = [f"databus backfill {flow.name} --from {start} --to {end}", f"--mode {aim.mode}"]
     if aim.mode is Mode.REPLAY:
         words += [f"--suffix {aim.suffix}" if aim.suffix else "--into-live", *([f"--name {aim.name}"] * bool(aim.name))]
     return (

@@ -41,7 +41,7 @@ class Passing:
     def run(self, *, passes: bool = False, behind: str = "bin.000001:20", mode: Mode = Mode.MISSING) -> None:
         piece = OffsetRange(at(0), at(100))
         aim = Aim(mode, ".again" if mode is Mode.REPLAY else "")
-        backfill = Backfill("orders", aim, piece, ("earliest", "latest"), (piece,), "ada", NOON)
+        backfill = Backfill("orders", aim, piece, ("2026-11-25", "2026-11-26"), (piece,), "ada", NOON)
         stopped = DecodeError("changes rows by statement")
         stopped.behind = behind
         pass_by_statement(FLOW, self.services, (backfill, 0), stopped, ("run-1", passes))
@@ -66,7 +66,8 @@ def test_what_nobody_decided_on_is_asked_about(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(DecodeError) as stopped:
         passing.run(mode=Mode.REPLAY)
     assert (
-        "databus backfill orders --from … --to … --mode replay --suffix .again --past-statements" in stopped.value.hint
+        "databus backfill orders --from 2026-11-25 --to 2026-11-26 --mode replay --suffix .again --past-statements"
+        in stopped.value.hint
     )
     assert not passing.done
     passing.run(passes=True)

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from databus.core.amendments import AcceptedOutputs
+from databus.core.amendments import AcceptedOutputs, Amendment
 from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointConflictError, ConfigError, StaleEpochError
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan, SinkPlan
+from tests.contract.amendments import skip
 from tests.contract.checkpoint_store import COUNTS, FLOW, NOON, RECEIPTS, OpenStore, Stored
 
 SLOTS = {"kafka": 2, "search": 1}
@@ -165,6 +166,8 @@ class SplitStoreContract:
         with pytest.raises(StaleEpochError):
             store.join(FLOW, lease, "search", "run-1")
         with pytest.raises(StaleEpochError):
+            store.amend_sink(FLOW, lease, "search", skip(10, 10))
+        with pytest.raises(StaleEpochError):
             store.of_sink("search").write_plan(lease, plan_of(2, 10, 20, "search", prev=1))
         assert store.sinks_behind(FLOW) == ("search",)
 
@@ -185,7 +188,81 @@ class SplitStoreContract:
     def test_names_of_sinks_are_kept_as_they_are(self, store: Any, lease: Any) -> None:
         done = self.first(store, lease)
         name = "search/eu west%2F"
-        assert store.detach(FLOW, lease, name, "away") == replace(done, slots={}, counts={})
+        assert store.detach(FLOW, lease, name, "away") == replace(done, slots={}, counts={}, detached=1)
         assert store.sinks_behind(FLOW) == (name,)
         with pytest.raises(ConfigError):
             store.detach(FLOW, lease, "..", "away")
+
+    # --- by hand ---
+
+    def behind(self, store: Any, lease: Any, own: Plan | None = None) -> Any:
+        """Leave a sink at 10, with a plan if one is given, and the flow at 20 after batch 2."""
+        self.first(store, lease)
+        store.detach(FLOW, lease, "search", "away")
+        further = plan_of(2, 10, 20, "kafka", prev=1)
+        store.write_plan(lease, further)
+        self.commit(store, lease, further)
+        if own is not None:
+            store.of_sink("search").write_plan(lease, own)
+        return store.of_sink("search")
+
+    @pytest.mark.parametrize("end", [15, 20])
+    def test_a_sink_that_is_behind_goes_forward_by_hand(self, store: Any, lease: Any, end: int) -> None:
+        plan = plan_of(3, 10, 15, "search", prev=1)
+        own, before = self.behind(store, lease, plan), None
+        before = store.load(FLOW), store.history(FLOW, 9)
+        made = skip(10, end, closed=plan, slots={"search": (3,)})
+        after = store.amend_sink(FLOW, lease, "search", made)
+        assert store.amend_sink(FLOW, lease, "search", made) == after == own.load(FLOW)
+        assert (after.offset, after.batch, after.slots) == (SequenceOffset(end), 3, {"search": (3,)})
+        assert (own.pending_plan(FLOW), store.sinks_behind(FLOW)) == (None, ("search",))
+        assert [(e.action, e.who, e.previous) for e in own.history(FLOW, 1)] == [("skip", "ada", SequenceOffset(10))]
+        assert (store.load(FLOW), store.history(FLOW, 9)) == before
+        assert [(g.start, g.end, g.cause) for g in store.gaps(FLOW)] == [(SequenceOffset(10), after.offset, "skip")]
+        if end == 20:
+            assert store.join(FLOW, lease, "search", "ada").slots == {"kafka": (2, 2), "search": (3,)}
+            assert store.sinks_behind(FLOW) == ()
+
+    def test_it_goes_no_further_than_the_flow_and_not_back(self, store: Any, lease: Any) -> None:
+        plan = plan_of(3, 10, 15, "search", prev=1)
+        own = self.behind(store, lease, plan)
+        closed = {"closed": plan, "slots": {"search": (3,)}}
+        rewound = Amendment("rewind", "ada", "", SequenceOffset(5), **closed)
+        nameless = replace(skip(10, 20, **closed), gap=None)
+        for wrong in (skip(10, 25, **closed), rewound, skip(10, 15), nameless):
+            with pytest.raises(CheckpointConflictError):
+                store.amend_sink(FLOW, lease, "search", wrong)
+        with pytest.raises(CheckpointConflictError, match="is not behind"):
+            store.amend_sink(FLOW, lease, "kafka", skip(10, 15))
+        assert (own.load(FLOW).offset, own.pending_plan(FLOW), store.gaps(FLOW)) == (SequenceOffset(10), plan, ())
+
+    @pytest.mark.parametrize("shared", [True, False])
+    def test_an_amendment_takes_along_a_sink_that_stands_where_the_flow_stands(
+        self, store: Any, lease: Any, shared: bool
+    ) -> None:
+        self.first(store, lease)
+        plan = plan_of(2, 10, 20, *(("kafka", "search") if shared else ("kafka",)), prev=1)
+        if shared:
+            store.write_plan(lease, plan)
+        store.detach(FLOW, lease, "search", "away")
+        if not shared:
+            store.write_plan(lease, plan)
+        slots = {name: (2,) * SLOTS[name] for name in plan.sinks}
+        after = store.amend(FLOW, lease, skip(10, 30, closed=plan, slots=slots))
+        assert (after.offset, after.batch) == (SequenceOffset(30), 2)
+        assert after.slots == {"kafka": (2, 2), "search": (2 if shared else 1,)}
+        assert (store.load(FLOW), store.pending_plan(FLOW), store.sinks_behind(FLOW)) == (after, None, ())
+        own = store.of_sink("search")
+        assert (own.load(FLOW), own.pending_plan(FLOW), own.history(FLOW, 1)[0].action) == (None, None, "join")
+        entries = [(e.number, e.action, e.offset.sequence) for e in store.history(FLOW, 2)]
+        assert entries == [(entries[0][0], "skip", 30), (entries[0][0] - 1, "join", 10)]
+
+    def test_a_sink_with_a_plan_of_its_own_is_not_taken_along(self, store: Any, lease: Any) -> None:
+        self.first(store, lease)
+        shared = plan_of(2, 10, 20, "kafka", "search", prev=1)
+        store.write_plan(lease, shared)
+        store.detach(FLOW, lease, "search", "away")
+        anew = replace(shared, batch=3)
+        store.write_plan(lease, anew)
+        with pytest.raises(CheckpointConflictError, match="stand behind the others: search"):
+            store.amend(FLOW, lease, skip(10, 30, closed=anew, slots={"kafka": (3, 3)}))

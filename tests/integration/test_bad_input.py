@@ -224,6 +224,42 @@ def test_no_primary_key_is_refused_by_search(bench: Bench) -> None:
     assert [f.level for f in findings if f.code == "sink_no_primary_key"] == [Level.WARN]
 
 
+def test_a_key_that_makes_other_ids_stops_search_and_its_advice_goes_on(bench: Bench) -> None:
+    """Rows from before the ALTER go to the index that has their ids, in whatever batch they lie; none to the next."""
+    address, made = bench.world.sandbox.address("opensearch"), [f"{bench.database}-{number}" for number in range(3)]
+    first, second, third = (
+        bench.flow(sinks=(Elasticsearch(conn_id="opensearch_default", index=index),)) for index in made
+    )
+
+    def stops(flow: Flow) -> str:
+        with pytest.raises(DatabusError):
+            bench.world.run(flow)
+        return refused(bench, flow, "sink_key_changed", "take a new index").message  # and stands there
+
+    def notes(index: str) -> dict[str, Any]:
+        return {key: document["note"] for key, document in index_documents(address, index).items()}
+
+    bench.world.run(first)
+    bench.execute("INSERT INTO orders VALUES (1, 2, 'a'), (2, 1, 'b'), (3, 3, 'c')")
+    bench.world.run(first)
+    by_total = "ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (total)"
+    bench.execute("UPDATE orders SET note = 'before'", by_total, "DELETE FROM orders WHERE total = 3")
+    assert "the primary key of " in stops(first)
+    assert notes(made[0]) == {"1": "before", "2": "before", "3": "before"}
+    bench.world.run(second)
+    bench.execute("UPDATE orders SET note = CONCAT(note, ', behind')")  # the rows are written again
+    bench.world.run(second)
+    assert notes(made[1]) == {"1.00": "before, behind", "2.00": "before, behind"}
+    # The same columns, whose values are written in another way.
+    whole = "ALTER TABLE orders MODIFY total DECIMAL(10,0)"
+    bench.execute("UPDATE orders SET note = 'two digits'", whole, "DELETE FROM orders WHERE total = 1")
+    assert "is (total whole) now" in stops(second)
+    assert notes(made[1]) == {"1.00": "two digits", "2.00": "two digits"}
+    bench.execute("ALTER TABLE orders MODIFY total BIGINT, MODIFY note VARCHAR(90)", "UPDATE orders SET note = 'none'")
+    bench.world.run(third)
+    assert notes(made[2]) == {"2": "none"}
+
+
 def test_a_table_that_does_not_exist(bench: Bench) -> None:
     misspelled = MysqlBinlog(conn_id="mysql_shop", tables=(bench.table, f"{bench.database}.order"))
     broken = bench.flow(source=misspelled)

@@ -15,9 +15,12 @@ import pytest
 from databus import Batching, Kafka, __version__
 from databus.checkpoints.session import start_client
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
-from databus.core.errors import CheckpointError
+from databus.core.errors import CheckpointConflictError, CheckpointError
+from databus.ops import giving_up, mediation
 from databus.ops.ledger_verify import Verification, verify
+from databus.ops.mediation import Said
 from databus.ops.services import open_services
+from databus.ops.targets import Target
 from databus.testing.tcp_proxy import TcpProxy
 from tests.integration.conftest import World
 from tests.integration.one_process import run_locally
@@ -145,6 +148,40 @@ def test_a_ledger_adds_up_while_a_sink_is_behind_and_after(two: TwoSinks, monkey
     two.move(20)  # of both again; the sink's records of before lie between those
     assert not any("is behind" in what for what in two.told())
     two.shop.assert_all_arrived_once()
+
+
+@pytest.mark.parametrize("part", [True, False], ids=["of the flow", "taken out of it"])
+def test_what_a_sink_gives_up_is_named_and_the_flow_is_moved_again(
+    two: TwoSinks, monkeypatch: pytest.MonkeyPatch, part: bool
+) -> None:
+    two.move(20)
+    two.proxy.go_down()
+    two.move(30)
+    two.proxy.heal()
+    with monkeypatch.context() as patch:
+        patch.setattr(ZooKeeperCheckpoints, "commit", killed_at_own_commit(two.sink, 2))
+        with pytest.raises(CheckpointError, match="killed here"):
+            two.move(20)
+    assert two.behind() == (two.sink,)
+    both = two.shop.flow
+    if not part:
+        two.shop.flow = both.model_copy(update={"sinks": both.sinks[:1]})
+    flow, ada = two.shop.flow, Said("ada", "nothing brings them", consents=True)
+    with open_services(flow, two.world.connections, two.world.settings) as services:
+        with pytest.raises(CheckpointConflictError, match=f"checkpoint skip {flow.name} --sink {two.sink}"):
+            mediation.execute(flow, services, "rewind", Target(batches=1), ada)
+        stood = services.store.of_sink(two.sink).load(flow.name)
+        giving_up.execute(flow, services, two.sink, None, ada)
+        (gap,) = services.store.gaps(flow.name)
+        assert stood is not None
+        assert (gap.start, gap.cause, gap.who) == (stood.offset, f"sink {two.sink}: skip", "ada")
+    assert two.behind() == ()
+    assert two.problems() == []
+    two.move(20)
+    with open_services(flow, two.world.connections, two.world.settings) as services:
+        mediation.execute(flow, services, "rewind", Target(batches=1), ada)
+    two.move(20)
+    assert (two.behind(), two.problems()) == ((), [])
 
 
 def test_harm_to_what_a_sink_did_alone_is_named(two: TwoSinks) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from databus import Batching, Elasticsearch, Flow, MysqlBinlog, RenameColumns, __version__
-from databus.core.errors import SinkSettingError
+from databus.core.errors import ConfigError, SinkSettingError
 from databus.demo.consumers import index_documents
 from databus.ops import quarantine
 from databus.ops.ledger import read_ledger
@@ -164,6 +164,29 @@ def test_emptied_tables_leave_the_index_in_their_place_in_the_log(shop: Indexed)
     assert found.problems == ()
     assert counts.dispatched == counts.read == mine.statements == 4 + 5
     assert mine.dispatched == sum(c.dispatched for c in ledger.tables.values()) - counts.dispatched
+
+
+def test_a_column_named_like_a_metadata_field_stops_the_flow_before_any_row_of_it(shop: Indexed) -> None:
+    flow = shop.flow()
+    shop.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    shop.world.run(flow)
+    shop.sql("ALTER TABLE t ADD _id INT, ADD _type INT", "INSERT INTO t VALUES (2, 7, 8)")
+    for _ in range(2):
+        with pytest.raises(SinkSettingError, match=rf"{shop.database}\.t has the column _id, and sink") as refused:
+            shop.world.run(flow)
+        assert refused.value.code == "sink_reserved_column"
+    assert (shop.documents(), shop.held(flow)) == ({"1": {"id": 1}}, {})
+    shop.world.run(flow.model_copy(update={"transforms": (RenameColumns({"_id": "own_id"}),)}))
+    assert shop.documents()["2"] == {"id": 2, "own_id": 7, "_type": 8}
+    with pytest.raises(ConfigError, match="has the column _id") as told:
+        shop.world.run(shop.flow().model_copy(update={"name": f"{flow.name}_anew"}))  # before its first row
+    assert told.value.code == "sink_reserved_column"
+
+
+def test_a_table_whose_index_would_have_an_invalid_name_is_told_before_the_first_row(shop: Indexed) -> None:
+    shop.sql("CREATE TABLE `a:b` (id INT PRIMARY KEY)", "INSERT INTO `a:b` VALUES (1)")
+    with pytest.raises(ConfigError, match=r"^\[sink_setting\] flow flow_.*gives '.*a:b' for table"):
+        shop.world.run(shop.flow())
 
 
 def test_an_index_has_fields_of_the_columns_and_follows_an_alter(shop: Indexed) -> None:

@@ -14,12 +14,14 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from opensearchpy.exceptions import RequestError
 
 from databus.core.errors import RecordRejectedError, SinkSettingError
 from databus.core.findings import Level
 from databus.core.plan import Plan, SinkPlan
 from databus.core.tables import TableSchema
 from databus.runtime.dispatch import slot_task
+from databus.sinks.elasticsearch_document import METADATA_FIELDS
 from databus.sinks.elasticsearch_sink import ElasticsearchSink
 from tests.contract.sink_contract import Change, SinkAdapter, SinkContract
 from tests.integration import search_target as given
@@ -273,6 +275,17 @@ def test_two_tables_in_one_index_are_refused_unless_their_ids_differ(target):
         "shop.Orders:1": {"id": 1, "n": 1},
         "shop.Items:1": {"id": 1, "n": 2},
     }
+
+
+def test_names_that_are_no_columns_are_those_that_the_server_refuses(target):
+    to = target()
+    to.prepare()
+    for field in METADATA_FIELDS:
+        for value in (1, "a", None):
+            with pytest.raises(RequestError, match=r"mapper_parsing|document_parsing"):
+                to.client.index(index=to.index(), id="1", body={"id": 1, field: value})
+    for field in ("_type", "_score", "_doc", "_ID", "__id"):
+        to.client.index(index=to.index(), id="1", body={"id": 1, field: 1})
 
 
 def test_a_table_without_a_primary_key_is_refused(target):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from databus.core.errors import SinkSettingError
+from databus.sinks.elasticsearch_version import source_version
 from databus.testing.table_batches import table
 from tests.integration import search_target as given
 from tests.integration.search_target import change
@@ -15,13 +16,15 @@ sandbox, connection, client, target = given.sandbox, given.connection, given.cli
 NAMES = {"id": "int", "b": "int"}
 BY_ID = table("shop.Orders", NAMES)
 BY_B = table("shop.Orders", NAMES, ("b",), schema_id=1)
+ONLY_B = table("shop.Orders", {"b": "int"}, ("b",), schema_id=1)
 
 
-def test_another_key_stops_before_a_row_and_goes_on_knowingly(target):
-    to = target()
+@pytest.mark.parametrize("types", ["source", "dynamic"])
+def test_another_key_stops_before_a_row_and_goes_on_knowingly(target, types):
+    to = target(types=types)
     to.prepare(BY_ID)
-    to.write(change("c", 1, {"b": 2}, 100), change("c", 2, {"b": 1}, 110))
-    for tables in ((BY_B,), (BY_ID, BY_B)):
+    to.write(change("c", 1, {"id": 1, "b": 2}, 100), change("c", 2, {"id": 2, "b": 1}, 110))
+    for tables in ((BY_B,), (BY_ID, BY_B), (ONLY_B,)):
         with pytest.raises(SinkSettingError) as told:
             to.prepare(*tables)
         assert told.value.code == "sink_key_changed"
@@ -31,8 +34,23 @@ def test_another_key_stops_before_a_row_and_goes_on_knowingly(target):
     to.sink.spec = to.spec
     to.prepare(BY_B)
     assert {**to.client.indices.get_mapping(index=to.index())}[to.index()]["mappings"]["_meta"]["databus"] == {
-        "table": "shop.Orders", "key": ["id"], "keys": [["b"]], "typed": True,
+        "table": "shop.Orders", "key": ["id"], "keys": [["b"]], "former": 1, "since": source_version(0, 9, 4),
+        "forms": [["whole"], ["whole"]], **({"typed": True} if types == "source" else {}),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{}, {"soft_deletes": True}, {"mapping": {"dynamic": False}}], ids=str)
+def test_an_index_that_a_drop_has_emptied_takes_the_key_of_the_table_that_is_made_anew(target, options):
+    to = target(**options)
+    to.prepare(BY_ID)
+    to.write(change("c", 1, {"id": 1, "b": 2}, 100))
+    with pytest.raises(SinkSettingError):
+        to.prepare(ONLY_B)
+    dropped = change("m", {}, None, 200, statement="DROP TABLE Orders")
+    to.write({**dropped, "key": None})
+    to.prepare(BY_B)
+    to.write(change("c", 2, {"id": 1, "b": 2}, 300))
+    to.prepare(BY_B)
 
 
 @pytest.mark.parametrize("types", ["source", "dynamic"])

@@ -15,17 +15,18 @@ import pytest
 
 from databus import Batching, Flow, InRange, Mock, __version__
 from databus.connections.environment import EnvironmentConnections
+from databus.core.amendments import Amendment
 from databus.core.errors import CheckpointConflictError, DatabusError, SinkUnavailableError
 from databus.core.findings import Finding
 from databus.core.flow_specs import SinkSpec
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan
-from databus.core.receipts import CHECK, WriteReceipt
+from databus.core.receipts import CHECK, RejectedRow, WriteReceipt
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.ops import quarantine
 from databus.ops.mediation import Said
-from databus.ops.quarantine_replay import replay_rows
+from databus.ops.quarantine_replay import _Replays, replay_rows
 from databus.ops.replay_outcome import ReplayResult
 from databus.records.held_rows import HeldRow, HeldState, Selection
 from databus.records.recorder import SqlRecorder
@@ -338,6 +339,54 @@ def test_what_a_stricter_check_holds_of_a_sink_alone_is_sent_to_it_alone(desk: D
     (done,) = desk.replay()
     assert (done.replayed, {name: given.dispatched for name, given in done.sinks.items()}) == (18, {"b": 18})
     assert once(desk.given("a"), desk.given("b"))
+
+
+@pytest.mark.usefixtures("_read_once")
+def test_a_replay_that_is_finished_after_a_closing_was_cut_off_answers_for_what_the_closing_left(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log was away for a while: an entry of a sink that the closing made is answered by the check's."""
+    desk.minimum = STRICT
+    desk.run()
+    desk.minimum = LOOSE
+    held = desk.listed()
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as context:
+        context.setattr(_Replays, "_commit", killed)
+        with pytest.raises(Killed):
+            desk.replay(held[0].event_id)
+    with desk.services() as services:
+        row = RejectedRow(held[0].event_id, held[0].table, None, "a cause, replay 1 could not be …", "b", "p", "{}")
+        services.recorder.quarantine("shop", held[0].batch, [row])
+    (done,) = desk.replay(held[0].event_id)
+    assert (done.replayed, desk.given("a")[held[0].event_id], desk.given("b")[held[0].event_id]) == (1, 1, 1)
+    assert [row.event_id for row in desk.listed()] == [row.event_id for row in held[1:]]
+
+
+@pytest.mark.usefixtures("_read_once")
+def test_held_rows_that_the_flow_moved_again_behind_a_rewind_are_not_sent_once_more(desk: Desk) -> None:
+    """Else they came after newer rows of their keys; one that a sink has refused since goes to that sink alone."""
+    desk.minimum = STRICT
+    desk.run()
+    held = [row.event_id for row in desk.listed()]
+    with desk.services() as services:
+        lease = services.store.claim("shop", "ada", 0.0)
+        made = Amendment("rewind", "ada", "the check was mended", SequenceOffset(0), None, {}, None, {})
+        services.store.amend("shop", lease, made)
+        lease.release()
+    desk.minimum = LOOSE
+    desk.run()
+    with desk.services() as services:
+        refused = RejectedRow(held[0], "shop.orders", None, "too large", "b", "p", "{}")
+        services.recorder.quarantine("shop", 2, [refused], plan_hash="whatever")
+    (done,) = desk.replay()
+    assert (done.batch, done.replayed, list(done.sinks)) == (2, 1, ["b"])
+    assert {event: desk.given("a")[event] for event in held} == dict.fromkeys(held, 1)
+    assert {event: desk.given("b")[event] for event in held} == {**dict.fromkeys(held, 1), held[0]: 2}
+    assert desk.listed() == []
 
 
 @pytest.mark.usefixtures("_read_once")

@@ -147,6 +147,9 @@ REFUSED_TYPES: dict[int, tuple[str, str]] = {
 STATEMENT_TYPES = frozenset(kind for kind, (_, hint) in REFUSED_TYPES.items() if hint == _STATEMENT)
 """Events of statements that are logged as they were said, beside the statement's own QUERY event."""
 
+VALUE_TYPES = frozenset({EventType.INTVAR, EventType.RAND, EventType.USER_VAR})
+"""Those that only hold values for the statement behind them."""
+
 
 _KNOWN_TYPES = frozenset(EventType)
 

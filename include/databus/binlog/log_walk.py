@@ -135,10 +135,12 @@ class CountedPrepare:
     Attributes:
         rows: `schema_id` → row changes, in order of appearance.
         definitions: what its TABLE_MAP events left open; a replay uses exactly these.
+        by_statement: its statements that change rows, which are in no row event.
     """
 
     rows: Mapping[int, int]
     definitions: tuple[PinnedDefinition, ...]
+    by_statement: Sequence[RowsByStatement] = ()
 
 
 def part(piece: Stretch, first: int, last: int) -> Stretch:
@@ -319,7 +321,7 @@ class LogWalk:
         for schema, count in zip(schemas.tolist(), counts.tolist(), strict=True):
             if schema >= 0:
                 rows[schema] = rows.get(schema, 0) + count
-        return CountedPrepare(rows, used)
+        return CountedPrepare(rows, used, walk.by_statement)
 
     def definitions_of(
         self, data: npt.NDArray[np.uint8], prepared: PreparedTransaction
@@ -340,7 +342,9 @@ class LogWalk:
         # Between the two phases the flow may have been given further tables.
         others: Definitions | None = self._unknown(prepared) if found.former else recorder
         definitions = PinnedDefinitions(kept) if others is None else KeptDefinitions(kept, others)
-        walker = Walker(prepared.file, prepared.start_pos, prepared=True, definitions=definitions)
+        walker = Walker(
+            prepared.file, prepared.start_pos, prepared=True, definitions=definitions, passes_statements=True
+        )
         walk = walk_prepared(walker, data, prepared.xid)
         return walk, (*kept, *(recorder.recorded if recorder is not None else ()))
 

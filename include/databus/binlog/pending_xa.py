@@ -11,8 +11,9 @@ import numpy as np
 from databus.binlog.events import HEADER_BYTES, parse_format_description, parse_header
 from databus.binlog.log_walk import LogWalk
 from databus.binlog.segments import FetchedPrepare, PinnedPrepare, Segment, committed_name, pinned_name
+from databus.binlog.walk_faults import prepared_by_statement
 from databus.binlog.xa import CommitPlace
-from databus.core.errors import PreparedTransactionMissingError
+from databus.core.errors import DecodeError, PreparedTransactionMissingError
 from databus.core.offsets import BinlogOffset, PreparedTransaction
 from databus.core.private_files import private_file
 from databus.core.tables import TableSchema
@@ -110,8 +111,16 @@ class PendingXa:
         self._pending.pop(xid, None)
         self._staged.pop(xid, None)
 
-    def commit(self, xid: str, place: CommitPlace) -> Segment | None:
+    def commit(self, xid: str, place: CommitPlace, flow: str = "") -> Segment | DecodeError | None:
         """Write the rows of a committed transaction as a segment; None when it changed no captured row.
+
+        Args:
+            xid: the transaction.
+            place: where it is committed.
+            flow: whose range it is, for messages.
+
+        Returns:
+            An error where it is logged by statement; it counts as pending then, as before.
 
         Raises:
             PreparedTransactionMissingError: the prepare is neither in the range nor elsewhere.
@@ -125,9 +134,14 @@ class PendingXa:
             found = FetchedPrepare(known)
         else:
             found = self._fetch(WantedPrepare(xid, known, place), path)
-        known = found.prepared
         data = np.memmap(path, np.uint8, mode="r")
         counted = self._walk.count_prepared(data, found)
+        if counted.by_statement:
+            path.unlink()
+            self._pending.update({xid: known} if known is not None else {})
+            self._staged.update({xid: staged} if staged is not None else {})
+            return prepared_by_statement(counted.by_statement[0], found.prepared, place, flow)
+        known = found.prepared
         if not counted.rows:
             path.unlink()
             return None

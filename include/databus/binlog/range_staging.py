@@ -21,7 +21,7 @@ from databus.binlog.segments import TARGET_BYTES, PinnedPrepare, RangeIndex, Seg
 from databus.binlog.store_space import writing
 from databus.binlog.walk_faults import rows_by_statement
 from databus.binlog.xa import CommitPlace, XaEvent, XaPhase
-from databus.core.errors import DatabusError, OffsetInvalidError, UnloggedChangeError
+from databus.core.errors import DatabusError, DecodeError, OffsetInvalidError, UnloggedChangeError
 from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 from databus.core.private_files import private_opener
 from databus.core.unlogged import UnloggedChange
@@ -100,10 +100,14 @@ class RangeStager:
         if stops_at is None:
             return self._take_all(piece)
         number, error = stops_at
-        if self._bounds.end is not None or not (number or self.transactions):
-            raise error
-        if number and self._take_all(part(piece, 0, number)):
+        if self._bounds.end is None and number and self._take_all(part(piece, 0, number)):
             return True
+        return self._stopped(error)
+
+    def _stopped(self, error: DatabusError) -> bool:
+        """End the range in front of what refuses it; raise that where nothing lies before it, or it must be passed."""
+        if self._bounds.end is not None or not self.transactions:
+            raise error
         self._full = True
         self._end_segment()
         return True
@@ -120,7 +124,15 @@ class RangeStager:
         ]
         if self._bounds.stops:
             found += [(number, _unlogged(change, flow)) for number, change in piece.unlogged if not left_out[number]]
-        return min(found, key=lambda each: each[0], default=None)
+        within = self._within(piece)
+        return min((each for each in found if each[0] < within), key=lambda each: each[0], default=None)
+
+    def _within(self, piece: Stretch) -> int:
+        """Return how many transactions of a piece lie before a given end: what comes behind it refuses nothing."""
+        end, log = self._bounds.end, piece.transactions
+        if end is None or log.file != end.file:
+            return len(piece.offsets)
+        return int(np.count_nonzero(log.end_pos <= end.pos))
 
     def _take_all(self, piece: Stretch) -> bool:
         if not piece.xa:
@@ -135,8 +147,8 @@ class RangeStager:
         left_out = self._left_out(piece)
         phases = [event for event in piece.xa if not left_out[event.transaction]]
         for event in phases:
-            if event.phase is XaPhase.COMMIT:
-                self._commit(event, piece)
+            if event.phase is XaPhase.COMMIT and (error := self._commit(event, piece)) is not None:
+                return self._stopped(error)
         stop = self._stop(piece)
         last = len(piece.offsets) if stop is None else stop + 1
         done = 0
@@ -199,13 +211,21 @@ class RangeStager:
             self._writer.file.close()
             self._writer = None
 
-    def _commit(self, event: XaEvent, piece: Stretch) -> None:
-        """Put the rows of a committed XA transaction between the segments before and behind its XA COMMIT."""
-        segment = self._xa.commit(event.xid, CommitPlace.of(piece.transactions, event.transaction))
+    def _commit(self, event: XaEvent, piece: Stretch) -> DecodeError | None:
+        """Put the rows of a committed XA transaction between the segments before and behind its XA COMMIT.
+
+        Returns:
+            What refuses it, where they are in no row event.
+        """
+        place = CommitPlace.of(piece.transactions, event.transaction)
+        segment = self._xa.commit(event.xid, place, self._bounds.flow)
+        if isinstance(segment, DecodeError):
+            return segment
         if segment is not None:
             self._split_segment()
             self._segments.append(segment)
             self._rows += sum(segment.rows.values())
+        return None
 
     def _prepare(self, event: XaEvent, piece: Stretch) -> None:
         log = piece.transactions

@@ -1,18 +1,19 @@
 """Tell what a logged statement does: TRUNCATE, definition, transaction control, rows; tolerant, no grammar.
 
 Row-based logs hold a statement only where it changes definitions or controls a transaction; one that changes rows is
-refused.
+told apart, because what it does is in no row event.
 """
 
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from databus.binlog.charsets import charset_of
 from databus.binlog.identifiers import as_compared
+from databus.binlog.statement_tokens import Token, qualified, tokens_of, without_settings
+from databus.binlog.table_queries import may_call, query_at
 
 
 class StatementKind(enum.Enum):
@@ -59,6 +60,8 @@ class Statement:
             EXCHANGE and CONVERT PARTITION, DISCARD and IMPORT TABLESPACE.
         moves: whether its tables, or all of its database, may come or go by it: CREATE, DROP, RENAME; never of
             temporary tables.
+        fills: whether it makes a lasting table of a query, whose rows no row event tells: a log by row has that table's
+            columns in the query's place. Or a temporary one, of a query that may call a stored function.
     """
 
     kind: StatementKind
@@ -69,20 +72,16 @@ class Statement:
     empties: bool = False
     unlogged: bool = False
     moves: bool = False
+    fills: bool = False
 
 
-_TOKEN = re.compile(
-    r"""\s+ | \#[^\n]*(?:\n|$) | --(?=\s|$)[^\n]*(?:\n|$) | /\*(?!M?!).*?\*/     # blanks and comments
-      | /\*M?!\d* | \*/                                                          # borders of comments that servers run
-      | (?P<quoted>`(?:[^`]|``)*`) | (?P<string>"(?:[^"\\]|\\.|"")*"|'(?:[^'\\]|\\.|'')*')
-      | (?P<word>[\w$\u0080-\uffff]+) | (?P<sign>.)""",
-    re.VERBOSE | re.DOTALL,
-)
 _ROWS = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "MERGE", "SELECT", "VALUES"}
 _FILLER = {"TEMPORARY", "IF", "NOT", "EXISTS", "OR", "REPLACE", "ONLINE", "OFFLINE", "IGNORE", "NOWAIT"}
 _MANY_TABLES = {"RENAME", "DROP"}
 _NAMES_BEHIND = {*_MANY_TABLES, "ALTER"}
 """Statements that may name tables anywhere."""
+_TABLE_BEFORE = 5
+"""Words of CREATE TABLE up to TABLE at most: CREATE OR REPLACE TEMPORARY TABLE."""
 _UNLOGGED = {
     *((verb, "PARTITION") for verb in ("DROP", "TRUNCATE", "EXCHANGE", "CONVERT", "DISCARD", "IMPORT")),
     *((verb, "TABLESPACE") for verb in ("DISCARD", "IMPORT")),
@@ -93,60 +92,16 @@ _DATABASE_OPTIONS = {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT", "ENCRYPTION",
 """What follows ALTER DATABASE where it names none."""
 
 
-@dataclass(frozen=True)
-class _Token:
-    text: str
-    word: str  # upper case for a bare word, else ""
-    name: str  # the identifier it can stand for, else ""
+def classify(sql: str, sql_mode: int = 0, *, inside: bool = False) -> Statement:
+    """Return what a statement does; an unknown one counts as a definition.
 
-
-_EQUALS = _Token("=", "", "")
-
-
-def _tokens(sql: str, most: int) -> list[_Token]:
-    found: list[_Token] = []
-    for match in _TOKEN.finditer(sql):
-        text = match[0]
-        if match["quoted"]:
-            found.append(_Token(text, "", text[1:-1].replace("``", "`")))
-        elif match["word"]:
-            found.append(_Token(text, text.upper(), text))
-        elif match["string"]:
-            # ANSI_QUOTES writes names like this; harmless where it is a literal.
-            found.append(_Token(text, "", text[1:-1].replace('""', '"') if text[0] == '"' else ""))
-        elif match["sign"]:
-            found.append(_Token(text, "", ""))
-        if len(found) >= most:
-            break
-    return found
-
-
-def _qualified(tokens: list[_Token], at: int) -> tuple[str, str, int]:
-    """Read `database.table` or `table`; returns both names and the index after them."""
-    if at >= len(tokens) or not tokens[at].name:
-        return "", "", at
-    if at + 2 < len(tokens) and tokens[at + 1].text == "." and tokens[at + 2].name:
-        return tokens[at].name, tokens[at + 2].name, at + 3
-    return "", tokens[at].name, at + 1
-
-
-def split_statements(script: str) -> Iterator[str]:
-    """Yield the statements of a script, which `;` ends; not the DELIMITER command of a client."""
-    begin, empty = 0, True
-    for match in _TOKEN.finditer(script):
-        if match[0] == ";":
-            if not empty:
-                yield script[begin : match.start()].strip()
-            begin, empty = match.end(), True
-        elif empty and (match["quoted"] or match["string"] or match["word"] or match["sign"]):
-            begin, empty = match.start(), False
-    if not empty:
-        yield script[begin:].strip()
-
-
-def classify(sql: str) -> Statement:
-    """Return what a statement does; an unknown one counts as a definition."""
-    tokens = _tokens(sql, 200)
+    Args:
+        sql: its text.
+        sql_mode: the session's, as bits.
+        inside: whether it stands in a transaction that goes on behind it.
+    """
+    sql = without_settings(sql, sql_mode)
+    tokens = tokens_of(sql, 200, sql_mode)
     if not tokens:
         return Statement(StatementKind.NOTHING)
     words = [t.word for t in tokens]
@@ -155,29 +110,35 @@ def classify(sql: str) -> Statement:
         return Statement(control)
     first = words[0]
     if first == "TRUNCATE":
-        database, table, _ = _qualified(tokens, 2 if words[1:2] == ["TABLE"] else 1)
+        database, table, _ = qualified(tokens, 2 if words[1:2] == ["TABLE"] else 1)
         return Statement(StatementKind.TRUNCATE, database, table, False, (ObjectName(database, table),), empties=True)
-    if first == "DELETE" and words[1:2] == ["FROM"]:
-        # The server writes this when a MEMORY table was emptied by a restart; without WHERE it empties a table in any
-        # case.
-        database, table, after = _qualified(tokens, 2)
+    if first == "DELETE" and words[1:2] == ["FROM"] and not inside:
+        # Older servers write this, of itself, when a MEMORY table was emptied by a restart; a session's own DELETE lies
+        # in a transaction, which may yet be rolled back.
+        database, table, after = qualified(tokens, 2)
         if table and after == len(tokens):
             named = (ObjectName(database, table),)
             return Statement(StatementKind.TRUNCATE, database, table, False, named, empties=True)
-    if first in _ROWS:
+    if first in _ROWS or (first == "ANALYZE" and _analyzed(words) in _ROWS):
         return Statement(StatementKind.ROWS)
-    if first in _NAMES_BEHIND:
-        tokens = _tokens(sql, len(sql))
+    if first in _NAMES_BEHIND or (first == "CREATE" and "TABLE" in words[:_TABLE_BEFORE]):
+        tokens = tokens_of(sql, len(sql), sql_mode)
         words = [t.word for t in tokens]
     statement = _definition(tokens, words)
     return replace(statement, rows_follow=_rows_follow(sql, words))
+
+
+def _analyzed(words: list[str]) -> str:
+    """Return the first word of the statement that MariaDB's ANALYZE runs, as servers log it: ANALYZE and all."""
+    at = 4 if words[1:2] == ["FORMAT"] else 1
+    return words[at] if at < len(words) else ""
 
 
 def _rows_follow(sql: str, words: list[str]) -> bool:
     """Whether MySQL (8.0.21 and later) wrote this for CREATE TABLE … SELECT, whose rows follow in its transaction."""
     if words[:2] != ["CREATE", "TABLE"] or not sql.rstrip().upper().endswith("TRANSACTION"):
         return False
-    return [t.word for t in _tokens(sql, len(sql))[-2:]] == ["START", "TRANSACTION"]  # not a comment that ends so
+    return [t.word for t in tokens_of(sql, len(sql))[-2:]] == ["START", "TRANSACTION"]  # not a comment that ends so
 
 
 def _control(words: list[str]) -> StatementKind | None:
@@ -195,11 +156,11 @@ def _control(words: list[str]) -> StatementKind | None:
 
 def savepoint_name(sql: str) -> str:
     """Return the name in a SAVEPOINT, RELEASE SAVEPOINT or ROLLBACK TO statement, as names are compared."""
-    tokens = _tokens(sql, 10)
+    tokens = tokens_of(sql, 10)
     return as_compared(tokens[-1].name) if tokens else ""
 
 
-def _definition(tokens: list[_Token], words: list[str]) -> Statement:
+def _definition(tokens: list[Token], words: list[str]) -> Statement:
     verb = words[0]
     if verb not in ("CREATE", "ALTER", "DROP", "RENAME"):
         return Statement(StatementKind.DEFINITION)
@@ -212,16 +173,18 @@ def _definition(tokens: list[_Token], words: list[str]) -> Statement:
         at += 1
         while at < len(words) and words[at] in _FILLER:
             at += 1
-        database, table, after = _qualified(tokens, at)
+        database, table, after = qualified(tokens, at)
         objects = (ObjectName(database, table), *_further_tables(tokens, after, verb))
         moves = lasting and (verb != "ALTER" or len(objects) > 1)
-        statement = Statement(StatementKind.DEFINITION, objects=objects, empties=empties, moves=moves)
+        query = query_at(tokens, after) if verb == "CREATE" else None
+        fills = query is not None and (lasting or may_call(tokens, query))
+        statement = Statement(StatementKind.DEFINITION, objects=objects, empties=empties, moves=moves, fills=fills)
         if verb in _MANY_TABLES and any(t.text == "," for t in tokens[after:]):
             return statement
         unlogged = verb == "ALTER" and _is_unlogged(tokens, words, after)
         return replace(statement, database=database, table=table, unlogged=unlogged)
     if "INDEX" in words[at : at + 3] and "ON" in words:
-        database, table, _ = _qualified(tokens, words.index("ON") + 1)
+        database, table, _ = qualified(tokens, words.index("ON") + 1)
         return Statement(StatementKind.DEFINITION, database, table, objects=(ObjectName(database, table),))
     if words[at : at + 1] in (["DATABASE"], ["SCHEMA"]):
         at += 1
@@ -233,7 +196,7 @@ def _definition(tokens: list[_Token], words: list[str]) -> Statement:
     return Statement(StatementKind.DEFINITION)
 
 
-def _is_unlogged(tokens: list[_Token], words: list[str], at: int) -> bool:
+def _is_unlogged(tokens: list[Token], words: list[str], at: int) -> bool:
     """Tell whether one of the changes that ALTER TABLE lists behind its table is one that no row event tells."""
     at += (words[at : at + 1] == ["NOWAIT"]) + 2 * (words[at : at + 1] == ["WAIT"])
     depth = 0
@@ -245,7 +208,7 @@ def _is_unlogged(tokens: list[_Token], words: list[str], at: int) -> bool:
     return False
 
 
-def _further_tables(tokens: list[_Token], at: int, verb: str) -> Iterator[ObjectName]:
+def _further_tables(tokens: list[Token], at: int, verb: str) -> Iterator[ObjectName]:
     """Yield the tables that DROP and RENAME list, those that tables are renamed to, and one that a partition becomes.
 
     That is one that is exchanged with it, or converted to it or from it.
@@ -260,11 +223,15 @@ def _further_tables(tokens: list[_Token], at: int, verb: str) -> Iterator[Object
         if verb in _MANY_TABLES and (token.text == "," or token.word == "TO"):
             name_at = place + 1
         elif verb == "ALTER" and token.word == "RENAME" and following[:1] not in (["COLUMN"], ["INDEX"], ["KEY"]):
-            name_at = place + 1 + (following[:1] in (["TO"], ["AS"]) or tokens[place + 1 : place + 2] == [_EQUALS])
+            name_at = (
+                place
+                + 1
+                + (following[:1] in (["TO"], ["AS"]) or [t.text for t in tokens[place + 1 : place + 2]] == ["="])
+            )
         elif verb == "ALTER" and token.word in ("WITH", "TO", "CONVERT") and following[:1] == ["TABLE"]:
             name_at = place + 2
         if name_at:
-            database, table, _ = _qualified(tokens, name_at)
+            database, table, _ = qualified(tokens, name_at)
             yield ObjectName(database, table)
 
 

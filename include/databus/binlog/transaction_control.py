@@ -8,6 +8,7 @@ import numpy.typing as npt
 from databus.binlog.events import STATEMENT_TYPES, EventType, parse_header, refuse
 from databus.binlog.gtids import parse_mariadb_gtid, parse_tagged_gtid
 from databus.binlog.kernels import walk as w
+from databus.binlog.statement_values import StatementValues
 from databus.binlog.statements import QueryEvent, Statement, StatementKind, classify, parse_query, savepoint_name
 from databus.binlog.table_bindings import TableBindings
 from databus.binlog.taken_back import TakenBack
@@ -30,6 +31,7 @@ class TransactionControl:
         by_statement: statements of the stretch that change rows, where they are passed.
         tagged: index of a transaction of the stretch → its GTID, where that has a tag.
         taken_back: rows events of the open transaction that still count.
+        values: values that wait for their statement.
     """
 
     def __init__(self, place: WalkPlace, tables: TableBindings, *, prepared: bool, passes_statements: bool) -> None:
@@ -49,6 +51,7 @@ class TransactionControl:
         self.xa: list[XaEvent] = []
         self.tagged: dict[int, str] = {}
         self.taken_back = TakenBack()
+        self.values = StatementValues(place)
         self._undecided = -1
 
     def start(self, transactions: Ints, rows: Ints) -> None:
@@ -92,10 +95,13 @@ class TransactionControl:
     def query(self, body: bytes, event: bytes) -> None:
         """Do what a statement does to the open transaction, or to definitions."""
         query = parse_query(body)
-        statement = classify(query.statement)
         state = self._state
-        inside = state[w.S_PHASE] == w.INSIDE
+        inside = bool(state[w.S_PHASE] == w.INSIDE)
+        statement = classify(query.statement, query.sql_mode, inside=inside)
         kind = statement.kind
+        if kind is not StatementKind.DEFINITION and not (kind is StatementKind.ROWS and self._passes_statements):
+            self.values.refuse()
+        self.values.end()
         if kind is StatementKind.NOTHING:
             return
         if kind is StatementKind.SAVEPOINT:
@@ -113,18 +119,38 @@ class TransactionControl:
             self._rollback_to(query.statement)
         elif kind is StatementKind.XA:
             self._second_phase(query.statement, event)
+        elif kind is StatementKind.ROWS or statement.fills:
+            self._by_statement(statement, query, event)
         elif kind in (StatementKind.TRUNCATE, StatementKind.DEFINITION):
             self._define(statement, query, event)
-        elif kind is StatementKind.ROWS and inside and self._passes_statements:
-            self._tell(query.statement)
         else:
             raise refuse_statement(kind, query.statement, str(self._place))
+
+    def _by_statement(self, statement: Statement, query: QueryEvent, event: bytes) -> None:
+        """Tell a statement that changes rows; outside BEGIN it is a transaction of its own."""
+        if not self._passes_statements:
+            raise refuse_statement(StatementKind.ROWS, query.statement, str(self._place))
+        if self._state[w.S_PHASE] == w.OUTSIDE:
+            self._begin(event)
+            self._state[w.S_PHASE] = w.ANNOUNCED
+        self._tell(query.statement)
+        if statement.fills:
+            self._define(statement, query, event)
+        elif self._state[w.S_PHASE] == w.ANNOUNCED:
+            self._close(event)
+
+    def value(self, kind: int, body: bytes) -> None:
+        """Take a value for the statement that follows, whatever that does: it may only make a temporary table."""
+        if self._state[w.S_PHASE] == w.OUTSIDE:
+            raise refuse(kind, str(self._place))
+        self.values.take(kind, body)
 
     def of_statement(self, kind: int) -> bool:
         """Take note of an event that belongs to a statement logged as it was said; False where it is refused."""
         if not self._passes_statements or kind not in STATEMENT_TYPES or self._state[w.S_PHASE] != w.INSIDE:
             return False
         if kind == EventType.EXECUTE_LOAD_QUERY:
+            self.values.end()
             self._tell("LOAD DATA")
         return True
 

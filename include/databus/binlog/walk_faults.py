@@ -7,7 +7,10 @@ from databus.binlog.kernels import walk as w
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import Transactions
 from databus.binlog.walk import RowsByStatement
+from databus.binlog.xa import CommitPlace
+from databus.core.backfill import piece_of
 from databus.core.errors import DecodeError
+from databus.core.offsets import PreparedTransaction
 
 _SHOWN = 80
 """Characters of a statement in a message."""
@@ -71,14 +74,55 @@ def rows_by_statement(found: RowsByStatement, log: Transactions, flow: str) -> D
         log: transactions, among which is that of the statement.
         flow: whose range it is, for what is to be done; "" for none.
     """
-    at = found.transaction
-    file, gtid = log.file, log.gtid[at].as_py()
-    error = refuse_statement(StatementKind.ROWS, found.sql, f"{file}:{found.pos}")
-    name = f"transaction {gtid}, " if gtid else ""
-    return DecodeError(
-        f"{error.message} ({name}{file}:{log.start_pos[at]} to {file}:{log.end_pos[at]})",
-        hint="What came before it is delivered; whether it wrote a table of the flow, its text alone tells. Set "
+    error = refuse_statement(StatementKind.ROWS, found.sql, f"{log.file}:{found.pos}")
+    place = CommitPlace.of(log, found.transaction)
+    return _passable(f"{error.message} ({_named(place)})", place, flow)
+
+
+def prepared_by_statement(
+    found: RowsByStatement, prepared: PreparedTransaction, commit: CommitPlace, flow: str
+) -> DecodeError:
+    """Return the error for an XA COMMIT that a range cannot pass: no row event tells what it commits.
+
+    Args:
+        found: a statement of the prepared transaction.
+        prepared: where that lies.
+        commit: where it is committed.
+        flow: as of `rows_by_statement`.
+    """
+    error = refuse_statement(StatementKind.ROWS, found.sql, f"{prepared.file}:{found.pos}")
+    return _passable(
+        f"{commit.file}:{commit.start_pos}: XA COMMIT {prepared.xid} commits what is logged by statement: "
+        f"{error.message} ({_named(commit)})",
+        commit,
+        flow,
+    )
+
+
+def _passable(message: str, place: CommitPlace, flow: str) -> DecodeError:
+    error = DecodeError(message, hint=_way_on(place, flow))
+    error.behind = f"{place.file}:{place.end_pos}"
+    return error
+
+
+def _named(place: CommitPlace) -> str:
+    name = f"transaction {place.gtid}, " if place.gtid else ""
+    return f"{name}{place.file}:{place.start_pos} to {place.file}:{place.end_pos}"
+
+
+def _way_on(place: CommitPlace, flow: str) -> str:
+    """Return what is to be done; a backfill's piece has a range of its own, so nobody skips anything in it."""
+    piece = piece_of(flow)
+    if piece is not None:
+        return (
+            f"No backfill can pass it. Replay two ranges beside the live outputs, one that ends at {place.file}:"
+            f"{place.start_pos} and one that begins at {place.file}:{place.end_pos} (`databus backfill {piece[0]} "
+            "--from … --to … --mode replay --suffix …`); whether it wrote a table of the flow, its text alone tells: "
+            "set the sinks right if it did."
+        )
+    return (
+        "What came before it is delivered; whether it wrote a table of the flow, its text alone tells. Set "
         "binlog_format=ROW for every session (SHOW VARIABLES LIKE 'binlog_format'), set the sinks right if it did, "
-        f"then go on behind it: `databus checkpoint skip {flow or 'FLOW'} {file}:{log.end_pos[at]} --reason … "
-        "--execute`.",
+        f"then go on behind it: `databus checkpoint skip {flow or 'FLOW'} {place.file}:{place.end_pos} --reason … "
+        "--execute`."
     )

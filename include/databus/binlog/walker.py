@@ -18,6 +18,7 @@ from databus.binlog.events import (
     HEADER_BYTES,
     PASSED_OVER_TYPES,
     ROWS_TYPES,
+    VALUE_TYPES,
     EventType,
     FormatDescription,
     is_ignorable,
@@ -73,6 +74,10 @@ def _classes() -> Bytes:
 
 
 _CLASSES = _classes()
+_CLASSES_BEHIND_VALUES = np.where(
+    np.isin(_CLASSES, (w.C_GTID, w.C_MARIADB_GTID, w.C_QUERY, w.C_XID, w.C_TABLE_MAP, w.C_ROWS)), w.C_ASK, _CLASSES
+).astype(np.uint8)
+"""Where values wait for their statement, each event that begins, fills or ends a transaction is looked at."""
 
 
 @dataclass
@@ -176,7 +181,7 @@ class Walker:
                 buffer,
                 len(buffer),
                 self.format.checksum_bytes,
-                _CLASSES,
+                _CLASSES_BEHIND_VALUES if self._control.values.waiting else _CLASSES,
                 self._state,
                 self.counts,
                 transactions,
@@ -297,8 +302,12 @@ class Walker:
 
     def _answer(self, kind: int, body: bytes, event: bytes, log_format: FormatDescription) -> None:
         control = self._control
+        if control.values.waiting and not is_ignorable(parse_header(event)):
+            control.values.require_statement(kind)
         try:
-            if kind == EventType.TABLE_MAP:
+            if kind in VALUE_TYPES:
+                control.value(kind, body)
+            elif kind == EventType.TABLE_MAP:
                 self._tables.bind(body, log_format.flavor)
             elif kind == EventType.QUERY:
                 control.query(body, event)

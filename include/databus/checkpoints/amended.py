@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from databus.checkpoints.accepted import without_outputs
+from databus.checkpoints.split_transitions import Joining, Standing, joined
 from databus.core.amendments import Amendment
 from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
 from databus.core.errors import CheckpointConflictError
@@ -41,19 +42,8 @@ def check_amendment(
             have closed, the move goes nowhere or in the wrong direction or onto an earlier timeline, or a forward move
             names no gap.
     """
-    if behind:
-        raise CheckpointConflictError(
-            f"flow {flow}: cannot {amendment.action} while sinks stand behind the others: {', '.join(behind)}",
-            hint=f"Run the flow until they have caught up (`databus checkpoint show {flow}` tells where they stand).",
-        )
-    closed = amendment.closed
-    if (pending.hash if pending else None) != (closed.hash if closed else None):
-        found = f"batch {pending.batch} (plan {pending.hash})" if pending else "no plan"
-        raise CheckpointConflictError(
-            f"flow {flow}: {amendment.action} to {amendment.offset}: {found} is in flight, "
-            f"not {f'batch {closed.batch} (plan {closed.hash})' if closed else 'none'}",
-            hint="Preview the change again.",
-        )
+    require_all_joined(flow, amendment.action, behind)
+    _require_closed(flow, amendment, pending)
     require_timeline(flow, amendment.offset, stored.offset)
     direction = amendment.offset.compare(stored.offset)
     wrong = {"rewind": Ordering.AFTER, "skip": Ordering.BEFORE}.get(amendment.action)
@@ -63,8 +53,70 @@ def check_amendment(
             f"which lies {direction.value if direction is not Ordering.EQUAL else 'at the same place'}",
             hint="rewind goes back, skip goes forward; restore does either.",
         )
+    if direction is Ordering.AFTER:
+        _require_gap(flow, amendment, stored)
+
+
+def check_sink_amendment(flow: str, sink: str, amendment: Amendment, own: Standing, flow_at: Checkpoint) -> None:
+    """Refuse to move a sink that is behind by hand but forward, up to where the flow stands at most.
+
+    Raises:
+        CheckpointConflictError: it is not behind, another plan of it is in flight than the one that it has closed, the
+            move goes elsewhere, or names no gap.
+    """
+    stored, pending = require_behind(flow, sink, own[0]), own[1]
+    _require_closed(flow, amendment, pending)
+    require_timeline(flow, amendment.offset, stored.offset)
+    direction, upto = amendment.offset.compare(stored.offset), amendment.offset.compare(flow_at.offset)
+    forward = direction is Ordering.AFTER and upto is Ordering.BEFORE
+    if not forward and upto is not Ordering.EQUAL:
+        raise CheckpointConflictError(
+            f"flow {flow}: sink {sink} cannot go from {stored.offset} to {amendment.offset}: the flow stands at "
+            f"{flow_at.offset}",
+            hint="A sink that is behind goes forward, up to where the flow stands.",
+        )
+    if direction is not Ordering.EQUAL:
+        _require_gap(flow, amendment, stored)
+
+
+def require_behind(flow: str, sink: str, stored: Checkpoint | None) -> Checkpoint:
+    """Return the checkpoint of a sink that is behind.
+
+    Raises:
+        CheckpointConflictError: it goes with the flow.
+    """
+    if stored is None:
+        raise CheckpointConflictError(
+            f"flow {flow}: sink {sink} is not behind", hint=f"See `databus checkpoint show {flow}`."
+        )
+    return stored
+
+
+def is_caught_up(own: Standing, flow_at: Standing) -> bool:
+    """Tell whether a sink that is behind stands where the flow stands: an amendment takes it along.
+
+    Its plan in flight, if any, is the flow's, which the amendment closes at every sink.
+    """
+    (sink_at, sink_plan), (stored, pending) = own, flow_at
+    if sink_at is None or stored is None or sink_at.offset.compare(stored.offset) is not Ordering.EQUAL:
+        return False
+    return sink_plan is None or (pending is not None and sink_plan.hash == pending.hash)
+
+
+def _require_closed(flow: str, amendment: Amendment, pending: Plan | None) -> None:
+    closed = amendment.closed
+    if (pending.hash if pending else None) != (closed.hash if closed else None):
+        found = f"batch {pending.batch} (plan {pending.hash})" if pending else "no plan"
+        raise CheckpointConflictError(
+            f"flow {flow}: {amendment.action} to {amendment.offset}: {found} is in flight, "
+            f"not {f'batch {closed.batch} (plan {closed.hash})' if closed else 'none'}",
+            hint="Preview the change again.",
+        )
+
+
+def _require_gap(flow: str, amendment: Amendment, stored: Checkpoint) -> None:
     gap = amendment.gap
-    if direction is Ordering.AFTER and (
+    if (
         gap is None
         or gap.start.compare(stored.offset) is not Ordering.EQUAL
         or gap.end.compare(amendment.offset) is not Ordering.EQUAL
@@ -72,6 +124,20 @@ def check_amendment(
         raise CheckpointConflictError(
             f"flow {flow}: {amendment.action} from {stored.offset} to {amendment.offset} passes over a range "
             "that no gap names"
+        )
+
+
+def require_all_joined(flow: str, action: str, behind: Sequence[str]) -> None:
+    """Refuse to move a flow while sinks stand behind it: they would pass over, or miss, what it does not move again.
+
+    Raises:
+        CheckpointConflictError: one does.
+    """
+    if behind:
+        raise CheckpointConflictError(
+            f"flow {flow}: cannot {action} while sinks stand behind the others: {', '.join(behind)}",
+            hint=f"Run the flow until they have caught up (`databus checkpoint show {flow}` tells where they stand). "
+            f"One that never will gives up what it lacks: `databus checkpoint skip {flow} --sink {behind[0]}`.",
         )
 
 
@@ -87,6 +153,15 @@ def require_timeline(flow: str, offset: Offset, stored: Offset) -> None:
             "sinks that order rows by version would refuse every row from there on as older than what they hold",
             hint=f"Name the place by `databus checkpoint rewind {flow}` or `restore`, which keep the timeline.",
         )
+
+
+def taken_along(
+    flow: str, stored: Checkpoint, own: Mapping[str, Checkpoint | None], by: Joining
+) -> Iterator[tuple[str, Checkpoint]]:
+    """Yield each sink that has caught up, and the flow's checkpoint with it and those before."""
+    for sink, sink_at in own.items():
+        stored = joined(flow, sink, (stored, None), (sink_at, None), by)
+        yield sink, stored
 
 
 def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch, now: datetime) -> Checkpoint:

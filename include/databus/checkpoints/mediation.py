@@ -15,6 +15,8 @@ from databus.checkpoints.flow_state import FlowState
 from databus.checkpoints.layout import FlowPaths, Layout
 from databus.checkpoints.rounds import MOST_ROUNDS, rounds
 from databus.checkpoints.session import Node, ZooKeeperSession
+from databus.checkpoints.split_transitions import Joining
+from databus.checkpoints.splits import joining
 from databus.checkpoints.transaction import Operation, check, create, delete, set_data
 from databus.core.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.checkpoint import Checkpoint
@@ -42,6 +44,7 @@ class ZooKeeperMediation:
     _paths: Callable[[str], FlowPaths]
     _read: Callable[..., FlowState]
     sinks_behind: Callable[[str], Sequence[str]]
+    _left: dict[tuple[str, str], FlowState]
     _send: Callable[[str, Sequence[Operation], str], Exception | None]
     _trim: Callable[[str, int, Exception | None], list[Operation]]
     _gave_up: Callable[..., CheckpointError]
@@ -126,15 +129,25 @@ class ZooKeeperMediation:
             previous, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
             if amended.is_amended(previous, amendment, lease.epoch):
                 return previous
-            amended.check_amendment(flow, amendment, previous, state.plan, self.sinks_behind(flow))
+            sinks = {sink: self._nodes.state(flow, paths.of_sink(sink), sync=True) for sink in self.sinks_behind(flow)}
+            stands = previous, state.plan
+            behind = [n for n, own in sinks.items() if not amended.is_caught_up((own.checkpoint, own.plan), stands)]
+            amended.check_amendment(flow, amendment, *stands, behind)
             if node is None:
                 raise CheckpointConflictError(f"flow {flow}: no checkpoint is stored")
-            checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, self._clock.now())
-            number = state.history_number + 1
+            by = Joining(lease.epoch, amendment.who, self._clock.now())
+            joins: list[Operation] = []
+            number, at = state.history_number, {sink: own.checkpoint for sink, own in sinks.items()}
+            for sink, previous in amended.taken_along(flow, previous, at, by):  # noqa: B020 - as it grows
+                number += 1
+                joins += joining(sinks[sink], paths, (sink, number), previous)
+            checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, by.now)
+            number += 1
             entry = entries.amendment_entry(number, previous, checkpoint, amendment)
             gap = self._gap_write(flow, amendment.gap)[1] if amendment.gap else None
             operations = [
                 check(paths.epoch, state.epoch_version),
+                *joins,
                 *state.writes(paths, state.stored(checkpoint, number)),
                 *([delete(paths.plan, state.plan_node.version)] if state.plan_node else []),
                 create(paths.history_entry(number), encode(entry.to_json())),
@@ -146,6 +159,46 @@ class ZooKeeperMediation:
                 return checkpoint
             lost.append(cause)
         raise self._gave_up(f"flow {flow}: the {amendment.action}", lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
+
+    def amend_sink(self, flow: str, lease: Lease, sink: str, amendment: Amendment) -> Checkpoint:
+        """Move a sink that is behind forward by hand in one atomic step (see `CheckpointStore.amend_sink`).
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+            CheckpointConflictError: the amendment does not fit what is stored, or the sink is not behind.
+            CheckpointUnavailableError: no answer: the sink's next `load` tells whether it was applied.
+        """
+        paths = self._layout.flow(flow)
+        own = paths.of_sink(sink)
+        if amendment.gap is not None:
+            self._session.ensure(paths.gaps)
+        lost: list[Exception] = []
+        for state in self._looks(flow):
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            alone = self._nodes.state(flow, own, sync=True)
+            previous = amended.require_behind(flow, sink, alone.checkpoint)
+            if amended.is_amended(previous, amendment, lease.epoch):
+                return previous
+            flow_at = amended.require_started(flow, state.checkpoint)
+            amended.check_sink_amendment(flow, sink, amendment, (previous, alone.plan), flow_at)
+            checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, self._clock.now())
+            number = alone.history_number + 1
+            entry = entries.amendment_entry(number, previous, checkpoint, amendment)
+            gap = self._gap_write(flow, amendment.gap)[1] if amendment.gap else None
+            operations = [
+                check(paths.epoch, state.epoch_version),
+                *alone.writes(own, alone.stored(checkpoint, number)),
+                *([delete(own.plan, alone.plan_node.version)] if alone.plan_node else []),
+                create(own.history_entry(number), encode(entry.to_json())),
+                *([gap] if gap else []),
+            ]
+            self._left.clear()
+            what = f"the {amendment.action} of sink {sink} of flow {flow}"
+            cause = self._nodes.send(paths, operations, what)
+            if cause is None:
+                return checkpoint
+            lost.append(cause)
+        raise self._gave_up(f"flow {flow}: the {amendment.action} of sink {sink}", lost) from lost[-1]
 
     def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
         """Know outputs as they are now, in checkpoint and plan in flight (see `CheckpointStore.accept_outputs`).

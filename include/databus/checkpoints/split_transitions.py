@@ -30,7 +30,8 @@ def detached(
     own = {sink: stored.slots[sink]} if sink in stored.slots else {}
     ids, names = _of(sink, stored.output_ids), _of(sink, stored.output_names)
     first = _of(sink, stored.first)
-    checkpoint = replace(stored, epoch=epoch, counts={}, slots=own, output_ids=ids, output_names=names, first=first)
+    mine = replace(stored, slots=own, output_ids=ids, output_names=names, first=first)
+    checkpoint = replace(mine, epoch=epoch, counts={}, detached=stored.batch)
     return checkpoint, pending if pending is not None and sink in pending.sinks else None
 
 

@@ -12,7 +12,7 @@ from databus.checkpoints.flow_state import FlowState
 from databus.checkpoints.layout import FlowPaths
 from databus.checkpoints.options import ZooKeeperOptions
 from databus.checkpoints.session import ZooKeeperSession
-from databus.checkpoints.transaction import Operation, RefusedError, check, create
+from databus.checkpoints.transaction import Operation, RefusedError, check, create, delete
 from databus.checkpoints.transitions import check_epoch
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
@@ -92,16 +92,9 @@ class ZooKeeperSplits:
             stands = (flows.checkpoint, flows.plan), (sinks.checkpoint, sinks.plan)
             joined = transitions.joined(flow, sink, *stands, transitions.Joining(lease.epoch, who, self._clock.now()))
             wanted.append(joined)
-            number, own_number = flows.history_number + 1, sinks.history_number + 1
-            why = f"sink {sink} caught up"
-            entry = entries.entry(number, "join", why, joined.offset, joined)
-            own_entry = entries.entry(own_number, "join", why, joined.offset, joined)
-            return joined, [
-                *flows.writes(paths, flows.stored(joined, number)),
-                create(paths.history_entry(number), encode(entry.to_json())),
-                *sinks.deletes(own),
-                create(own.history_entry(own_number), encode(own_entry.to_json())),
-            ]
+            number = flows.history_number + 1
+            writes = flows.writes(paths, flows.stored(joined, number))
+            return joined, [*writes, *joining(sinks, paths, (sink, number), joined)]
 
         return self._rounds(paths, flow, lease, own, look, f"the joining of sink {sink}")
 
@@ -145,3 +138,23 @@ def _version(state: FlowState, what: str) -> int:
     if node is None:
         raise AssertionError(f"{what} was found a line before")
     return node.version
+
+
+def joining(sinks: FlowState, paths: FlowPaths, said: tuple[str, int], joined: Checkpoint) -> list[Operation]:
+    """Return what lets a sink go with its flow again, beside the write of the flow's checkpoint.
+
+    Args:
+        sinks: what the sink has of its own; its plan in flight, if any, is one that the flow closes.
+        paths: the flow's paths.
+        said: the sink, and the number of the entry of the flow's history.
+        joined: the flow's checkpoint with the sink.
+    """
+    sink, number = said
+    own, own_number, why = paths.of_sink(sink), sinks.history_number + 1, f"sink {sink} caught up"
+    entry, own_entry = (entries.entry(n, "join", why, joined.offset, joined) for n in (number, own_number))
+    return [
+        create(paths.history_entry(number), encode(entry.to_json())),
+        *sinks.deletes(own),
+        *([delete(own.plan, sinks.plan_node.version)] if sinks.plan_node else []),
+        create(own.history_entry(own_number), encode(own_entry.to_json())),
+    ]

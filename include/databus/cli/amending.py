@@ -11,7 +11,7 @@ import typer
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, Format, show_one, show_rows
 from databus.core.amendments import Action
-from databus.ops import mediation
+from databus.ops import giving_up, mediation
 from databus.ops.moves import Move
 from databus.ops.targets import Target
 
@@ -52,6 +52,10 @@ def skip(  # noqa: PLR0913, PLR0917 - one parameter per option
             "--new-log", help="Onto the log that replaced the flow's (RESET MASTER): its beginning, or PLACE."
         ),
     ] = False,
+    sink: Annotated[
+        str,
+        typer.Option("--sink", help="Only a sink that is behind, to PLACE or, without one, to where the flow stands."),
+    ] = "",
     reason: Reason = "",
     execute: Execute = False,
     accept: Accept = False,
@@ -59,6 +63,10 @@ def skip(  # noqa: PLR0913, PLR0917 - one parameter per option
     output: Output = Format.TABLE,
 ) -> None:
     """Go forward: what lies between is never moved, and named as a gap."""
+    if sink:
+        target = Target(place, past_gap=past_gap, new_log=new_log) if place or past_gap or new_log else None
+        _give_up(flow, sink, target, (reason, execute, accept), (dags, output))
+        return
     _move(flow, ("skip", Target(place, past_gap=past_gap, new_log=new_log)), (reason, execute, accept), dags, output)
 
 
@@ -131,6 +139,24 @@ def _move(flow: str, wanted: tuple[Action, Target], said: tuple[str, bool, bool]
         who = mediation.Said(operator(), reason, accept)
         move, _ = mediation.execute(spec, services, action, target, who)
         _show(move, output, done=True)
+
+
+def _give_up(
+    flow: str, sink: str, target: Target | None, said: tuple[str, bool, bool], how: tuple[Any, Format]
+) -> None:
+    (reason, execute, accept), (dags, output) = said, how
+    with opened(flow, dags, places={"PLACE": target.place if target else ""}) as (spec, services):
+        if execute:
+            who = mediation.Said(operator(), reason, accept)
+            found = giving_up.execute(spec, services, sink, target, who)
+        else:
+            found = giving_up.preview(spec, services, sink, target)
+        facts = {**found.to_json(), "done": execute}
+        if output is Format.TABLE:
+            del facts["to_offset"]
+        show_one(facts, output)
+        if not execute:
+            nothing_done()
 
 
 def _show(move: Move, output: Format, *, done: bool) -> None:

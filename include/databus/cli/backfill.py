@@ -20,6 +20,7 @@ from databus.core.backfill import Mode, aim_of
 from databus.core.errors import BackfillRangeError
 from databus.ops.backfill import Run, Wanted, preview, run_backfill
 from databus.ops.backfill_status import BackfillState, state_of, status
+from databus.ops.delivered import delivered_in
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain, drain_on_signals
 from databus.runtime.engine import classic_session, connect_session
@@ -50,6 +51,10 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
     accept: Annotated[
         bool, typer.Option("--accept", help="Also where a sink would refuse it, or its markers have expired.")
     ] = False,
+    past_statements: Annotated[
+        bool,
+        typer.Option("--past-statements", help="Pass over transactions that are logged by statement, and name them."),
+    ] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only say what would be done.")] = False,
     show: Annotated[bool, typer.Option("--status", help="List all backfills of the flow, by their ledgers.")] = False,
     spark: Annotated[str, typer.Option("--spark", help="Spark master or sc:// address.")] = "local[2]",
@@ -68,10 +73,15 @@ def backfill(  # noqa: PLR0913, PLR0917 - one parameter per option
         if not start or not end:
             raise BackfillRangeError(f"flow {flow}: a backfill needs --from and --to", hint=f"Each is {_PLACE}.")
         aim = aim_of(mode, suffix, name, into_live=into_live)
-        wanted = Wanted(start, end, aim, in_order, accept)
+        wanted = Wanted(start, end, aim, in_order, accept, past_statements)
         if not execute:
             planned = preview(spec, services, wanted, operator())
             show_one(_shown(state_of(spec, services, planned).to_json(), output), output)
+            topics = [sink.sink_name for sink in spec.sinks if sink.kind == "kafka"]
+            if planned.aim.mode is Mode.REPLAY and not planned.aim.suffix and topics:
+                rows = delivered_in(spec, services, planned.range)
+                again = f"up to {counted(rows, 'row')} of this range again, behind newer ones"
+                ERR.print(f"The live topics of sink {', '.join(topics)} get {again}.", style="yellow", soft_wrap=True)
             ERR.print("Nothing was done: add --execute.", style="dim")
             return
 
@@ -101,8 +111,9 @@ def _shown(found: dict[str, Any], output: Format) -> dict[str, Any]:
 def _piece(found: dict[str, Any]) -> str:
     stands = f"stands at {told(found['stands'], 'stands')}" if found["stands"] else "not begun"
     rows = f", {counted(found['rows']['read'], 'row')} read" if found["stands"] else ""
+    passed = "".join(f"; passed over, logged by statement: {told(gap)}" for gap in found.get("passed", ()))
     problems = "".join(f"; {problem}" for problem in found["problems"])
-    return f"{told(found['range'])}: {'done' if found['done'] else stands}{rows}{problems}"
+    return f"{told(found['range'])}: {'done' if found['done'] else stands}{rows}{passed}{problems}"
 
 
 def _row(found: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,9 @@ _BREAK = re.compile(r"(?<=,)(?!\d{3}(?!\d))|(?<= )")
 _TIED = "\N{NO-BREAK SPACE}"
 """Stands between a name and its number, until lines are cut."""
 
+_WORD = re.compile(r"(?:`[^`]*`|\S)+")
+"""A word of advice; a command in backticks is one, with the dot or comma behind it."""
+
 
 def told(value: Any, name: str = "") -> str:
     """Return a value on one line, as a field of that name shows it; "-" for none."""
@@ -84,6 +87,20 @@ def wrapped(text: str, width: int) -> list[str]:
             line += part
         lines.append(line.rstrip())
     return [line.replace(_TIED, " ") for line in lines]
+
+
+def advised(text: str, width: int) -> list[str]:
+    """Cut advice into lines of so many characters; a command in it stands on one line, however long, to be copied."""
+    lines: list[str] = []
+    for given in text.splitlines():
+        line = ""
+        for word in _WORD.findall(given):
+            if line and cell_len(line) + 1 + cell_len(word) > width:
+                lines.append(line)
+                line = ""
+            line = f"{line} {word}" if line else word
+        lines.append(line)
+    return lines
 
 
 def widths(needed: Sequence[int], wanted: Sequence[int], room: int) -> list[int]:

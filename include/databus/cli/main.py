@@ -12,7 +12,7 @@ import typer
 
 from databus.cli.exits import MEANINGS, exit_code
 from databus.cli.lazy_commands import LazyCommands
-from databus.cli.output import ERR
+from databus.cli.output import ERR, print_advice
 from databus.core.errors import DatabusError
 
 
@@ -78,6 +78,8 @@ def _root(
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", force=True)
     logging.getLogger("kazoo").setLevel(logging.ERROR if not debug else logging.DEBUG)
+    # It warns of each request without an answer, with a traceback: our errors tell it.
+    logging.getLogger("opensearch").setLevel(logging.NOTSET if verbose or debug else logging.ERROR)
     _state["debug"] = debug
 
 
@@ -99,7 +101,7 @@ def main(command: Sequence[str] = ()) -> None:
             raise
         ERR.print(f"error: {error.message}", style="red", markup=False)
         if error.hint:
-            ERR.print(f"  {error.hint}", markup=False)
+            print_advice(error.hint)
         ERR.print(f"  ({error.code})", style="dim", markup=False)
         sys.exit(exit_code(error))
 

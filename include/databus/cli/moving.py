@@ -14,6 +14,7 @@ from databus.cli.exits import exit_code_of_rows
 from databus.cli.options import Dags, FlowName, Output, opened
 from databus.cli.output import ERR, Format, show_one
 from databus.cli.places import place
+from databus.core.amounts import counted
 from databus.core.errors import FlowPausedError
 from databus.ops.mirror_loops import findings_beside
 from databus.ops.preflight import refuse_what_is_not_there, require_passed
@@ -90,7 +91,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
             try:
                 result = run_flow(spec, services, session, identity, WindowControl(limits, drain, moved))
             except FlowPausedError as paused:  # what a person wanted is no failure
-                ERR.print(f"{paused.message}. {paused.hint}", markup=False)
+                ERR.print(f"{paused.message}. {paused.hint}", markup=False, soft_wrap=True)
                 show_one({"flow": flow, "batches": 0, "paused": paused.message}, output)
                 return
         show_one(result.summary(), output)
@@ -100,8 +101,9 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 def _told(result: WindowResult) -> int:
     """Say on stderr what is not well with a window; return the exit code."""
     refused = sum(counts.rejected for counts in result.sinks.values())
-    told = [f"sink {sink} refused {of.rejected} rows" for sink, of in result.sinks.items() if of.rejected]
-    told += [f"{result.quarantined} rows are held back"] if result.quarantined else []
+    told = [f"sink {sink} refused {counted(of.rejected, 'row')}" for sink, of in result.sinks.items() if of.rejected]
+    held = result.quarantined
+    told += [f"{counted(held, 'row')} {'is' if held == 1 else 'are'} held back"] if held else []
     if told:
         told.append(f"`databus quarantine list {result.flow}` shows them")
     told += [f"a gap was passed over: {lost.why}" for lost in result.lost]

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from databus.cli.cells import longest, told, told_lines, widths, wrapped
+from databus.cli.cells import advised, longest, told, told_lines, widths, wrapped
 
 
 class Format(enum.StrEnum):
@@ -145,6 +145,12 @@ def _print_lines(console: Console, record: Mapping[str, Any]) -> None:
         for line in (cut for part in told_lines(value, name) for cut in wrapped(part, room)):
             console.print(Text(f"{said:<{indent}} ", style="bold") + _styled(line, line), soft_wrap=True)
             said = ""
+
+
+def print_advice(text: str) -> None:
+    """Print what a person can do, on stderr; the commands in it are on lines of their own length, to be copied."""
+    for line in advised(text, max(ERR.width - 2, _NARROW)):
+        ERR.print(f"  {line}", markup=False, soft_wrap=True)
 
 
 def _dump(value: Any, form: Format, *, to_stderr: bool) -> None:

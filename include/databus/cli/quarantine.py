@@ -14,7 +14,7 @@ from databus import __version__
 from databus.cli.amending import Accept, Execute, Reason, operator
 from databus.cli.exits import exit_code_of_rows
 from databus.cli.options import Dags, FlowName, Output, opened
-from databus.cli.output import ERR, OUT, Format, show_one, show_rows
+from databus.cli.output import ERR, OUT, Format, print_advice, show_one, show_rows
 from databus.core.amounts import counted
 from databus.core.counts import SinkCounts, by_sink
 from databus.core.errors import ConfigError, ReplaysRefusedError
@@ -22,6 +22,8 @@ from databus.ops import quarantine
 from databus.ops.mediation import Said
 from databus.ops.quarantine_replay import replay_rows
 from databus.ops.replay_outcome import ReplayResult
+from databus.ops.replay_preview import refusals
+from databus.ops.replay_refusals import Refused
 from databus.records.held_rows import HeldState, Selection
 from databus.runtime.context import RunIdentity
 from databus.runtime.engine import classic_session, connect_session
@@ -117,7 +119,9 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     with opened(flow, dags) as (spec, services):
         quarantine.require_known(spec, services, wanted)
         if not execute:
-            _preview([row.to_json() for row in quarantine.select(spec, services, wanted)], flow, output)
+            held = quarantine.select(spec, services, wanted)
+            _preview([row.to_json() for row in held], flow, output)
+            _warn_of(refusals(spec, services, held))
             return
         said = Said(operator(), reason, accept, "a replay of rows held back")
         identity = RunIdentity(f"replay:{socket.gethostname()}:{os.getpid()}", "", __version__)
@@ -130,6 +134,15 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
             raise
     _show_replays(done, output)
     raise typer.Exit(exit_code_of_rows(missing=sum(r.held for r in done)))
+
+
+def _warn_of(refused: Sequence[Refused]) -> None:
+    """Say on stderr which rows of a preview would be refused as things are."""
+    for one in refused:
+        rows = f"batch {one.batch} ({counted(one.rows, 'row')})"
+        ERR.print(f"{rows} would be refused: {one.error.message}", style="yellow", markup=False, soft_wrap=True)
+    for hint in dict.fromkeys(one.error.hint for one in refused):
+        print_advice(hint)
 
 
 def _show_replays(done: Sequence[ReplayResult], output: Format) -> None:

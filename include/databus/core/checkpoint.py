@@ -17,6 +17,7 @@ CHECKPOINT = Form(
     "offset batch epoch run_id plan_hash counts watermark updated_at slots bytes pace replay_until history",
     "output_ids output_names closed_until",
     "outputs first",
+    "detached",
 )
 """`history` is the number of the history entry that was written with it, `outputs` the digest of what it knows of
 outputs where that is stored beside it (`checkpoints/stored_outputs.py`); version 2 held it itself."""
@@ -63,6 +64,8 @@ class Checkpoint:
             rows up to there; None once the flow has come as far, and left out of JSON then.
         first: sink → outputs whose first batch is still to come, although what was left of a batch that was given up
             may stand there: the next plans name them as new until one of them has written to them.
+        detached: of a sink that is behind: the flow's last batch when it left; None of a flow, and of sinks that left
+            before it was kept.
     """
 
     offset: Offset
@@ -81,6 +84,7 @@ class Checkpoint:
     output_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     closed_until: Offset | None = None
     first: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    detached: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
@@ -104,6 +108,7 @@ class Checkpoint:
                 "pace": dict(self.pace),
                 "replay_until": self.replay_until.to_json() if self.replay_until else None,
                 **{name: value for name, value in known.items() if value},
+                **({} if self.detached is None else {"detached": self.detached}),
             }
         )
 
@@ -143,6 +148,7 @@ class Checkpoint:
             data.get("output_names", {}),
             offset_from_json(data["closed_until"]) if "closed_until" in data else None,
             {sink: tuple(outputs) for sink, outputs in data.get("first", {}).items()},
+            data.get("detached"),
         )
 
 

@@ -141,7 +141,19 @@ class CheckpointStore(Protocol):
         ...
 
     def amend(self, flow: str, lease: Lease, amendment: Amendment) -> Checkpoint:
-        """Move the checkpoint by hand in one atomic step: plan deleted, history appended, gap named; idempotent."""
+        """Move the checkpoint by hand in one atomic step: plan deleted, history appended, gap named; idempotent.
+
+        A sink that is behind goes with the flow again where it stands at its place, with no plan in flight but the
+        flow's; any other refuses the move.
+        """
+        ...
+
+    def amend_sink(self, flow: str, lease: Lease, sink: str, amendment: Amendment) -> Checkpoint:
+        """Move a sink that is behind forward by hand, up to where the flow stands at most, in one atomic step.
+
+        Its plan is deleted, its own history appended, the gap named among the flow's; the same again changes nothing.
+        Returns the sink's checkpoint. It stays behind until it is joined.
+        """
         ...
 
     def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:

@@ -203,6 +203,8 @@ class DecodeError(SourceError):
 
     code = "source_decode"
     default_hint = "The checkpoint has not moved. Report the position; `databus peek` shows what precedes it."
+    behind: str = ""
+    """FILE:POS behind a transaction whose rows are in no row event, which a person may pass; "" of all else."""
 
 
 class SchemaUnknownError(DecodeError):
@@ -263,6 +265,17 @@ class SinkSettingError(SinkError):
     """The sink's settings or objects (topic, index) do not allow what the flow wants."""
 
     code = "sink_setting"
+
+
+class SinkKeyChangedError(SinkSettingError):
+    """A definition of a table makes other ids than those under which a sink holds its rows.
+
+    Attributes:
+        definition: `schema_id` of the definition, in the plan that was refused; -1 where it is of none.
+    """
+
+    code = "sink_key_changed"
+    definition: int = -1
 
 
 class SinkOutputChangedError(SinkError):

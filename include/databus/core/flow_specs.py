@@ -259,8 +259,13 @@ class SinkSpec(Spec):
         """Connect. Heavy imports happen here, not at construction."""
         raise NotImplementedError
 
+    @property
+    def unreserved_with(self) -> str:
+        """Option with which the sink keeps no names for itself; "" where there is none."""
+        return ""
+
     def reserved_columns(self) -> frozenset[str]:
-        """Return names of members that the sink adds to a row's columns, so that no column may have them."""
+        """Return names that the sink keeps for itself, so that no column of a row may have them."""
         return frozenset()
 
     def may_stop(self, pinned: SinkPlan) -> bool:  # noqa: ARG002 - most kinds refuse no row

@@ -55,6 +55,8 @@ class SourcePlan:
         unlogged: statements in the range that change rows without row events.
         passed: why the range is passed over unread by the source's own policy; "" for a range to read.
         lost: what the log does not hold any more of a range that was planned before; the rest is read.
+        rows_before: of each table's schema, how many rows lie before a transaction boundary in front of its first one:
+            a range of so many ends before rows of this schema. Empty where a source does not tell.
     """
 
     range: OffsetRange
@@ -72,6 +74,7 @@ class SourcePlan:
     named: tuple[tuple[str, TableSchema], ...] = ()
     renamed: tuple[RenamedTable, ...] = ()
     columns_renamed: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    rows_before: tuple[int, ...] = ()
 
     @property
     def passes_over(self) -> LostRange | None:

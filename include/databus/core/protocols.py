@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from databus.core.amendments import SinkEffect
 from databus.core.batching import Batching
+from databus.core.checked_batches import BatchPlan, CheckedBatch
 from databus.core.checkpoint import HistoryEntry
 from databus.core.findings import Finding
 from databus.core.known_outputs import ChangedOutput, KnownOutputs
@@ -394,7 +395,7 @@ class Sink(Protocol):
         """Say what a move of the flow's checkpoint, back or forward, does to this sink's readers; changes nothing.
 
         Args:
-            outputs: names in receipts of what was written in the range that is passed.
+            outputs: names, in receipts or of ids, of what was written in the range that is passed.
             back: whether the move goes back.
         """
         ...
@@ -523,28 +524,29 @@ class Recorder(Protocol):
         """
         ...
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], plan_hash: str = "") -> None:
         """Store rows held back, before the commit that counts them; upserts by event id and stage.
 
         Args:
             flow: flow name.
             batch: batch number.
             rows: the rows.
+            plan_hash: hash of the batch's plan; "" leaves what is stored, for rows that a replay holds back again.
 
         Raises:
             RecordingError: they could not be stored; the batch fails, because a row must not vanish.
         """
         ...
 
-    def checked_batches(self, flow: str) -> Mapping[int, OffsetRange | None]:
-        """Return the batches of which a check holds rows, and the range that each one's report tells, None without.
+    def checked_batches(self, flow: str, after: int) -> Sequence[CheckedBatch]:
+        """Return the batches behind a number of which a check holds rows.
 
         Raises:
             RecordingError: they could not be read.
         """
         ...
 
-    def held_by_checks(self, flow: str, batches: Collection[int]) -> frozenset[str]:
+    def held_by_checks(self, flow: str, batches: Collection[BatchPlan]) -> frozenset[str]:
         """Return the event ids of rows that a check held in some batches, whatever became of them since.
 
         Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import sysconfig
@@ -93,6 +94,9 @@ def config_error(model: type[BaseModel], error: ValidationError) -> ConfigError:
             problems.append(f"unknown option {where!r}")
         elif item["type"] == "missing":
             problems.append(f"missing option {where!r}")
+        elif item["type"] == "tuple_type" and isinstance(item["input"], str):
+            given = json.dumps(item["input"], ensure_ascii=False)
+            problems.append(f"{where} is one text, and a tuple of them is wanted: {where}=({given},)")
         else:
             said = item["msg"].removeprefix("Value error, ")
             problems.append(f"{where}: {said}" if where else said)

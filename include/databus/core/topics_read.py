@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,8 +10,9 @@ from typing import Any, Protocol
 
 from databus.core.offsets import KafkaOffsets
 from databus.core.stored_form import Form
+from databus.core.stored_json import canonical_json
 
-TOPICS_READ = Form("topics read", "batch at unread told")
+TOPICS_READ = Form("topics read", "batch at unread told", "place")
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,14 @@ class TopicsRead:
         at: when.
         unread: topics with records that were not moved, also those that are gone.
         told: topic that is gone, with all its records moved, and told → its life (`life_of`).
+        place: where the flow stood (`place_of`); "" where an earlier databus wrote it.
     """
 
     batch: int
     at: datetime
     unread: frozenset[str] = frozenset()
     told: Mapping[str, str] = field(default_factory=dict)
+    place: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
@@ -37,6 +41,7 @@ class TopicsRead:
                 "at": self.at.isoformat(),
                 "unread": sorted(self.unread),
                 "told": dict(sorted(self.told.items())),
+                **({"place": self.place} if self.place else {}),
             }
         )
 
@@ -49,7 +54,7 @@ class TopicsRead:
         """
         data = TOPICS_READ.read(data)
         at = datetime.fromisoformat(data["at"])
-        return cls(data["batch"], at, frozenset(data["unread"]), dict(data["told"]))
+        return cls(data["batch"], at, frozenset(data["unread"]), dict(data["told"]), data.get("place", ""))
 
 
 class TopicsReadStore(Protocol):
@@ -62,6 +67,12 @@ class TopicsReadStore(Protocol):
     def keep(self, flow: str, read: TopicsRead) -> None:
         """Replace it; the last of two that do so at once stands. Raises CheckpointError."""
         ...
+
+
+def place_of(standing: KafkaOffsets) -> str:
+    """Return a short name of a place: equal for equal places alone."""
+    places = [[topic, partition, *at] for (topic, partition), at in sorted(standing.places().items())]
+    return hashlib.sha256(canonical_json(places)).hexdigest()[:16]
 
 
 def life_of(standing: KafkaOffsets, topic: str) -> str:

@@ -122,6 +122,7 @@ def _checkpoint(found: Adoption, services: Services, by: tuple[Epoch, str], pend
         output_ids=before.output_ids if before else {},
         output_names=before.output_names if before else {},
         first=still_first(before.first if before else {}, first_of(pending), {}),
+        detached=before.detached if before else None,
     )
 
 

@@ -16,16 +16,20 @@ from databus.core.errors import (
     BackfillRangeError,
     BackfillWaitsError,
     CheckpointError,
+    DecodeError,
     LeaseBusyError,
     SinkSettingError,
 )
 from databus.core.flow import Flow
 from databus.core.offset_ranges import later
 from databus.core.offsets import BinlogOffset, OffsetRange, Ordering
+from databus.core.replaced_logs import is_of_former_log
 from databus.ops.backfill_missing import missing_pieces
-from databus.ops.backfill_places import asked_before, moment, require_places
+from databus.ops.backfill_passing import pass_by_statement
+from databus.ops.backfill_places import asked_before, is_same, moment, require_places
 from databus.ops.backfill_range import Places, standing
 from databus.ops.backfill_status import BackfillState, piece_state, state_of
+from databus.ops.decode_errors import naming_flow
 from databus.ops.ends import Ends, opened_ends
 from databus.ops.mirror_duties import throttled
 from databus.ops.place_words import place_word
@@ -53,6 +57,7 @@ class Wanted:
         in_order: whether it waits until earlier ranges of the same aim are done.
         consents: whether the user agrees to what a sink would refuse, and to rows that come once more where markers
             have expired and nothing tells whether they came.
+        passes: whether transactions that are logged by statement are passed where no skip of the flow decided on them.
     """
 
     start: str
@@ -60,6 +65,7 @@ class Wanted:
     aim: Aim
     in_order: bool = False
     consents: bool = False
+    passes: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,7 @@ def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> Ba
         BackfillIncompleteError: it was drained, or something else ended it early; it goes on where it stands.
         BackfillWaitsError: in order, another range is being moved just now.
         BackfillOpenError: in order, an earlier range was asked for, is not done, and nobody moves it.
+        DecodeError: it has come to a transaction that is logged by statement, on which nobody has decided.
         MarkerDivergedError: it stood still in mid-batch until its markers had expired, and the user did not consent.
         DatabusError: as `take_up` and `run_window`.
     """
@@ -133,7 +140,7 @@ def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> Ba
             if run.drain.requested:
                 break
             if not piece_state(flow, services, backfill, number).done:
-                _move(flow, services, (backfill, number), run, accept=wanted.consents)
+                _move(flow, services, (backfill, number), run, wanted)
     state = state_of(flow, services, backfill)
     if not state.done:
         raise BackfillIncompleteError(
@@ -145,15 +152,23 @@ def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> Ba
     return state
 
 
-def _move(flow: Flow, services: Services, which: tuple[Backfill, int], run: Run, *, accept: bool) -> None:
+def _move(flow: Flow, services: Services, which: tuple[Backfill, int], run: Run, wanted: Wanted) -> None:
     backfill, number = which
     piece = backfill.pieces[number]
     log.info(
         "flow %s: backfill %s, piece %d of %d: %s", flow.name, backfill.id, number + 1, len(backfill.pieces), piece
     )
     limits = WindowLimits(float("inf"), until_caught_up=True, lease_wait_s=run.lease_wait_s, hands_over=False)
-    with piece_session(flow, services, (run.spark(), run.identity), which, accept=accept) as session:
-        run_window(session, throttled(flow, WindowControl(limits, run.drain)))
+    while True:
+        try:
+            with (
+                naming_flow(flow),
+                piece_session(flow, services, (run.spark(), run.identity), which, accept=wanted.consents) as session,
+            ):
+                run_window(session, throttled(flow, WindowControl(limits, run.drain)))
+                return
+        except DecodeError as error:
+            pass_by_statement(flow, services, which, error, (run.identity.run_id, wanted.passes))
 
 
 def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tuple[str, Lease | None]) -> Backfill:
@@ -170,7 +185,7 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
         places = Places(flow, services, source, checkpoint, store.boundaries(flow.name, *moments), lease)
         span = places.range(wanted.start, wanted.end)
         known = store.backfill(flow.name, backfill_id(wanted.aim, span))
-        known = known or next((backfill for backfill in asked if _is_same(backfill, wanted.aim, span)), None)
+        known = known or next((backfill for backfill in asked if is_same(backfill, wanted.aim, span)), None)
     if known is not None:
         require_places(flow, services, source, checkpoint, known)
         return known
@@ -192,12 +207,6 @@ def _planned(flow: Flow, services: Services, ends: Ends, wanted: Wanted, by: tup
     if pieces and not wanted.aim.suffix:
         _require_consent(flow, services, ends, wanted)
     return backfill
-
-
-def _is_same(known: Backfill, aim: Aim, span: OffsetRange) -> bool:
-    """Tell whether a backfill is that of a range, which a former server's places may name as well."""
-    ends = ((known.range.start, span.start), (known.range.end, span.end))
-    return known.aim == aim and all(one.compare(other) is Ordering.EQUAL for one, other in ends)
 
 
 def _require_aim(flow: Flow, aim: Aim) -> None:
@@ -226,7 +235,10 @@ def _require_consent(flow: Flow, services: Services, ends: Ends, wanted: Wanted)
 
 @contextmanager
 def _in_order(flow: Flow, services: Services, backfill: Backfill, run: Run) -> Iterator[None]:
-    """Let one range be moved at a time, and none before an earlier one of its aim that was asked for is done."""
+    """Let one range be moved at a time, and none before an earlier one of its aim that was asked for is done.
+
+    One of a log that was replaced since is not waited for.
+    """
     wait_s = run.lease_wait_s if run.order_wait_s is None else run.order_wait_s
     with ExitStack() as stack:
         try:
@@ -236,7 +248,7 @@ def _in_order(flow: Flow, services: Services, backfill: Backfill, run: Run) -> I
         store, mode = _store(services), f"{backfill.aim.mode}-"
         finished = store.finished(flow.name)  # their ledgers were read once, and need not be again
         for other in store.backfills(flow.name, lambda one: one.startswith(mode) and one not in finished):
-            if other.aim == backfill.aim and _is_earlier(other, backfill):
+            if other.aim == backfill.aim and _is_earlier(other, backfill) and not _is_lost(other, backfill):
                 _require_done(flow, services, backfill, state_of(flow, services, other), run)
                 store.note_finished(flow.name, other.id)
         yield
@@ -246,6 +258,11 @@ def _is_earlier(other: Backfill, backfill: Backfill) -> bool:
     """Tell whether a range lies before another, or may: GTIDs do not order all places of two servers."""
     order = other.range.end.compare(backfill.range.start)
     return order in _NOT_AFTER or (order is Ordering.DIVERGED and isinstance(backfill.range.start, BinlogOffset))
+
+
+def _is_lost(other: Backfill, backfill: Backfill) -> bool:
+    """Tell whether a range was of a log that another one replaced since: nobody can move what is left of it."""
+    return is_of_former_log(other.range.end, backfill.range.start)
 
 
 def _require_done(flow: Flow, services: Services, backfill: Backfill, earlier: BackfillState, run: Run) -> None:

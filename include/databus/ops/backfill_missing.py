@@ -11,7 +11,7 @@ from databus.core.errors import BackfillOpenError
 from databus.core.flow import Flow
 from databus.core.ledger import SpanState
 from databus.core.offset_ranges import overlap, without
-from databus.core.offsets import Offset, OffsetRange
+from databus.core.offsets import BinlogOffset, Offset, OffsetRange
 from databus.ops.backfill_places import moment
 from databus.ops.backfill_status import PieceState, piece_state
 from databus.ops.ledger_range import spans_over
@@ -59,7 +59,7 @@ def _refuse_open(flow: Flow, taken: Sequence[_Taken], left: Sequence[OffsetRange
     for other, _, piece in taken:
         if piece is None or piece.done or not any(overlap(piece.range, one) for one in left):
             continue
-        start, end = (_again(*place) for place in zip(other.wanted, (other.range.start, other.range.end), strict=True))
+        start, end = again(other)
         raise BackfillOpenError(
             f"flow {flow.name}: of this range {piece.range} was taken up by backfill {other.id} {other.range} (from "
             f"{other.wanted[0]} to {other.wanted[1]}, asked for by {other.who}), which is not done: it stands at "
@@ -69,6 +69,19 @@ def _refuse_open(flow: Flow, taken: Sequence[_Taken], left: Sequence[OffsetRange
         )
 
 
+def again(backfill: Backfill) -> tuple[str, str]:
+    """Return the words, for a shell, that ask for the same range later on."""
+    start, end = zip(backfill.wanted, (backfill.range.start, backfill.range.end), strict=True)
+    return _again(*start), _again(*end)
+
+
 def _again(word: str, place: Offset) -> str:
-    """Return a word that means the same place later on: the place of a time is fixed, that of "latest" is not."""
-    return shlex.quote(word if moment(word) is not None else json.dumps(place.to_json()))
+    """Return a word that means the same place later on: the place of a time is fixed, that of "latest" is not.
+
+    FILE:POS is of the first server and its first log; of what followed them it may be another place.
+    """
+    if moment(word) is not None:
+        return shlex.quote(word)
+    if isinstance(place, BinlogOffset) and not (place.timeline or place.generation):
+        return str(place)
+    return shlex.quote(json.dumps(place.to_json()))

@@ -11,7 +11,7 @@ from databus.core.checkpoint import Checkpoint
 from databus.core.errors import SinkSettingError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.ledger import SpanState
-from databus.core.offsets import BinlogOffset, Offset, Ordering
+from databus.core.offsets import BinlogOffset, Offset, OffsetRange, Ordering
 from databus.ops.backfill_status import piece_state
 from databus.ops.ledger import read_ledger
 from databus.runtime.backfill import locating
@@ -112,6 +112,12 @@ def _delivered_before(
             yield name, former[-1]
         elif name == flow.name and ledger.start is not None:
             yield name, ledger.start  # nothing is known of before
+
+
+def is_same(known: Backfill, aim: Aim, span: OffsetRange) -> bool:
+    """Tell whether a backfill is that of a range, which a former server's places may name as well."""
+    ends = ((known.range.start, span.start), (known.range.end, span.end))
+    return known.aim == aim and all(one.compare(other) is Ordering.EQUAL for one, other in ends)
 
 
 def moment(text: str) -> datetime | None:

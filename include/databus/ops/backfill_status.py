@@ -30,6 +30,7 @@ class PieceState:
         in_flight: whether a batch is planned and not committed.
         behind: sinks that do not stand there yet.
         problems: what does not add up in its ledger.
+        passed: what of its range was passed over, because it is logged by statement.
     """
 
     name: str
@@ -42,6 +43,7 @@ class PieceState:
     in_flight: bool
     behind: tuple[str, ...]
     problems: tuple[str, ...]
+    passed: tuple[OffsetRange, ...] = ()
 
     @property
     def done(self) -> bool:
@@ -63,6 +65,7 @@ class PieceState:
             "in_flight": self.in_flight,
             "sinks_behind": list(self.behind),
             "problems": list(self.problems),
+            **({"passed": [gap.to_json() for gap in self.passed]} if self.passed else {}),
         }
 
 
@@ -170,6 +173,8 @@ def piece_state(flow: Flow, services: Services, backfill: Backfill, number: int)
     size = sum(span.bytes or 0 for span in ledger.spans)
     behind = tuple(services.store.sinks_behind(name))
     batches = state.checkpoint.batch if state.checkpoint else 0
+    passed = tuple(OffsetRange(gap.start, gap.end) for gap in ledger.gaps)
     return PieceState(
-        name, wanted, stands, total, ledger.sinks, size, batches, state.plan is not None, behind, tuple(problems)
-    )
+        name, wanted, stands, total, ledger.sinks, size, batches, state.plan is not None, behind, tuple(problems),
+        passed,
+    )  # fmt: skip

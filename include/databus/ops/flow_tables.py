@@ -14,7 +14,7 @@ from difflib import get_close_matches
 
 from databus.binlog.capture import is_name
 from databus.core.amounts import counted
-from databus.core.errors import DatabusError, TransformError
+from databus.core.errors import DatabusError, SinkSettingError, TransformError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import TransformSpec
@@ -39,7 +39,7 @@ from databus.rows.hidden import Hidden
 from databus.rows.hidden_loss import HiddenLoss
 from databus.rows.selection import EVERY_TABLE, matches
 from databus.runtime.context import Services
-from databus.runtime.routing import reserved_in, route_of, takes
+from databus.runtime.routing import outputs_of, reserved_in, route_of, takes
 from databus.runtime.written_tables import written_tables
 from databus.transforms.rename import RenameColumns
 
@@ -118,7 +118,7 @@ class _Comparison:
 
     def findings(self) -> Iterator[Finding]:
         found = [*self._missing(), *self._partly_shown(), *self._row_filters(), *self._columns(), *self._keys()]
-        found += [*self._reserved(), *self._lost()]
+        found += [*self._reserved(), *self._lost(), *self._outputs()]
         yield from found
         if all(f.level is Level.OK for f in found):
             count = len(self._now.captured)
@@ -286,6 +286,17 @@ class _Comparison:
                 HiddenLoss(self._hidden, self._remembered).require((table,))
             except TransformError as error:
                 yield Finding.of(f"{self._now.place}: table {table.full_name}", error, Level.WARN)
+
+    def _outputs(self) -> Iterator[Finding]:
+        """Name tables for whose rows a sink has no output of a valid name; the batch that comes to them is refused."""
+        level = Level.WARN if self._accepted else Level.ERROR
+        for spec in self._flow.sinks:
+            for table, route in outputs_of(self._flow, spec, self._now.captured):
+                try:
+                    spec.output_of(table, route, self._flow.name)
+                except SinkSettingError as error:
+                    finding = Finding.of(f"sink {spec.sink_name}", error, level)
+                    yield replace(finding, message=error.message.removeprefix(f"flow {self._flow.name}: "))
 
     def _of_table(self, table: TableSchema, subject: str, message: str, hint: str, code: str, wanted: str) -> Finding:
         """Return a finding about one table; a warning where both the table and what is asked of it were found once."""

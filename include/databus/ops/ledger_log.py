@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from databus.core.counts import STATEMENTS
 from databus.core.errors import (
+    DecodeError,
     OffsetInvalidError,
     OffsetPurgedError,
     SchemaUnknownError,
@@ -23,6 +24,8 @@ from databus.runtime.context import Services
 from databus.runtime.look import look
 
 _NOT_THERE = (OffsetPurgedError, SourceDivergedError, SchemaUnknownError)
+_NAMED = 5
+"""Gaps that are told one by one, the newest."""
 
 
 def log_evidence(flow: Flow, services: Services, spans: Sequence[Span], other: frozenset[int]) -> Evidence:
@@ -53,6 +56,11 @@ def log_evidence(flow: Flow, services: Services, spans: Sequence[Span], other: f
                 found, compacted = _differences(source, span)
             except _NOT_THERE as error:
                 left_out.setdefault(f"not read again, {error.code}", []).append(span.batch)
+            except DecodeError as error:
+                if span.batch in other:
+                    left_out.setdefault(f"not read again by this version, {error.message}", []).append(span.batch)
+                else:
+                    problems.append(f"batch {span.batch} ({span.start}, {span.end}]: {error.message}")
             except OffsetInvalidError as error:
                 problems.append(f"batch {span.batch}: {error.message}")
             else:
@@ -68,7 +76,14 @@ def log_evidence(flow: Flow, services: Services, spans: Sequence[Span], other: f
                     same.append(span.batch)
     told = [f"batches {_ranges(same)} read again: {len(same)} equal"] if same else []
     told += [f"batches {_ranges(batches)}: {reason}" for reason, batches in sorted(left_out.items())]
+    told += _passed_over([s for s in spans if s.state is SpanState.GAP])
     return Evidence("log", tuple(told), tuple(problems))
+
+
+def _passed_over(gaps: Sequence[Span]) -> list[str]:
+    """Say of named gaps that nothing was moved there which could be compared."""
+    told = [f"({gap.start}, {gap.end}] was passed over, not moved: {gap.cause}" for gap in gaps[-_NAMED:]]
+    return told + ([f"{len(gaps) - _NAMED} earlier ranges were passed over as well"] if len(gaps) > _NAMED else [])
 
 
 def _differences(source: Source, span: Span) -> tuple[list[str], bool]:

@@ -75,8 +75,10 @@ def _verify(flow: Flow, services: Services, last: int | None, code_version: str)
         held = LedgerReports(records).held_by_batch(flow.name)
         checked = LedgerReports(records).held_by_batch(flow.name, CHECK)
     # Before histories: what is in flight here is either committed there, or was not when they were read.
-    in_flight = [services.store.of_sink(spec.sink_name).pending_plan(flow.name) for spec in flow.sinks]
-    alone = {spec.sink_name: own_history(flow, services, spec.sink_name) for spec in flow.sinks}
+    # Sinks that were taken out of the flow had batches of their own, too, and reports of them.
+    sinks = dict.fromkeys([*(spec.sink_name for spec in flow.sinks), *(s for r in reports for s, _ in r.receipts)])
+    in_flight = [services.store.of_sink(sink).pending_plan(flow.name) for sink in sinks]
+    alone = {sink: own_history(flow, services, sink) for sink in sinks}
     evidence = [
         _history(state),
         _pages(state),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from databus.checkpoints.amended import check_amendment, require_started
 from databus.core.amendments import Action, Amendment, Pause
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
@@ -14,7 +15,7 @@ from databus.core.gaps import PURGED, SKIPPED, Gap
 from databus.core.plan import Plan
 from databus.core.replaced_logs import REPLACED, ReplaceableSource
 from databus.ops.ends import Ends, opened_ends
-from databus.ops.moves import Move, look
+from databus.ops.moves import Move, lacking, look
 from databus.ops.targets import Target
 from databus.runtime.context import Services
 from databus.runtime.takeover import Claimed, take_over
@@ -57,6 +58,7 @@ def execute(flow: Flow, services: Services, action: Action, target: Target, said
 
     Raises:
         LeaseBusyError: a run holds the flow.
+        CheckpointConflictError: a sink stands behind the others; nothing was closed.
         SinkSettingError: a sink refuses the move, and the user did not consent.
         MarkerDivergedError: a sink's marker has nothing to do with the plan in flight.
         MarkersAheadError: sinks hold batches that ZooKeeper does not know.
@@ -70,14 +72,14 @@ def execute(flow: Flow, services: Services, action: Action, target: Target, said
             take_over(Claimed(flow, services.settings, services.store, ends.sinks, lease))
             move = look(flow, services, ends, action, target)
             _require_consent(move, said)
-            slots = _closed(flow, ends, move.pending)
+            made = _amendment(services, action, target, said, move)
+            # What the store will refuse is refused before anything is closed for it: runs could not go on then.
+            standing = require_started(flow.name, services.store.load(flow.name))
+            behind = lacking(flow.name, services.store, (standing, move.pending))
+            check_amendment(flow.name, made, standing, move.pending, behind)
+            made = replace(made, slots=_closed(flow, ends, move.pending))
             if target.new_log and isinstance(ends.source, ReplaceableSource):
                 ends.source.forget_former_log(move.start)
-            now = services.clock.now()
-            cause = PURGED if target.past_gap else REPLACED if target.new_log else action
-            gap = None if move.back else Gap(0, move.start, move.end, cause, SKIPPED, said.who, said.why, now)
-            gone = {name: {output.output: output.found for output in found} for name, found in move.changed.items()}
-            made = Amendment(action, said.who, said.why, move.end, move.pending, slots, gap, gone)
             amended = services.store.amend(flow.name, lease, made)
     finally:
         lease.release()
@@ -119,6 +121,14 @@ def _require_consent(move: Move, said: Said) -> None:
             hint="Give --accept if its readers can bear it, or fill a new topic by a flow of another name.",
             code="sink_refuses_move",
         )
+
+
+def _amendment(services: Services, action: Action, target: Target, said: Said, move: Move) -> Amendment:
+    now = services.clock.now()
+    cause = PURGED if target.past_gap else REPLACED if target.new_log else action
+    gap = None if move.back else Gap(0, move.start, move.end, cause, SKIPPED, said.who, said.why, now)
+    gone = {name: {output.output: output.found for output in found} for name, found in move.changed.items()}
+    return Amendment(action, said.who, said.why, move.end, move.pending, {}, gap, gone)
 
 
 def _closed(flow: Flow, ends: Ends, pending: Plan | None) -> dict[str, tuple[int, ...]]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from databus.checkpoints.amended import is_caught_up, require_all_joined
+from databus.checkpoints.split_transitions import Standing
 from databus.core.amendments import Action, SinkEffect
 from databus.core.amounts import counted
 from databus.core.checkpoint import Checkpoint, HistoryEntry
-from databus.core.errors import CheckpointConflictError, DatabusError, OffsetPurgedError
+from databus.core.checkpoint_store import CheckpointStore
+from databus.core.errors import CheckpointConflictError, DatabusError, OffsetPurgedError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.known_outputs import ChangedOutput
-from databus.core.offsets import Offset, Ordering
+from databus.core.offset_ranges import later, overlap
+from databus.core.offsets import Offset, OffsetRange, Ordering
 from databus.core.plan import Plan
 from databus.core.protocols import PinningSink, Sink, Source
 from databus.ops.ends import Ends
@@ -34,7 +38,8 @@ class Passed:
         rows: rows they read, by table.
         outputs: sink → outputs they wrote to.
         written: sink → records they wrote.
-        complete: whether the history reaches back over all of it.
+        complete: whether the history tells of all of it.
+        skipped: whether the flow was moved forward over a part of it.
     """
 
     batches: int
@@ -42,6 +47,7 @@ class Passed:
     outputs: Mapping[str, tuple[str, ...]]
     written: Mapping[str, int]
     complete: bool
+    skipped: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,8 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
     """Resolve a target and say what going there does; changes nothing.
 
     Raises:
-        CheckpointConflictError: the flow has not run yet, or the place does not lie in the action's direction.
+        CheckpointConflictError: the flow has not run yet, a sink stands behind the others, or the place does not lie in
+            the action's direction.
         ConfigError, SourceError: the target is no place of the source's log.
     """
     checkpoint, pending = services.store.load(flow.name), services.store.pending_plan(flow.name)
@@ -113,12 +120,7 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
             f"flow {flow.name} has no checkpoint yet, so there is nothing to change",
             hint="Its first run begins where `start` of its source says.",
         )
-    if target.new_log and (behind := services.store.sinks_behind(flow.name)):
-        raise CheckpointConflictError(
-            f"flow {flow.name}: cannot go onto a new log while sinks stand behind the others: {', '.join(behind)}",
-            hint="Their rows were in the former log, which nothing can read any more. Nothing was moved or deleted. "
-            "See docs/runbooks/log-replaced.md.",
-        )
+    _require_all_joined(flow, services, action, target, (checkpoint, pending))
     end = resolve(flow, services, ends.source, checkpoint, target)
     order = end.compare(checkpoint.offset)
     back = order is Ordering.BEFORE
@@ -129,7 +131,7 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
             f"flow {flow.name}: cannot {action} to {end}, which {lies}",
             hint=f"rewind goes back, skip goes forward; see `databus checkpoint show {flow.name}`.",
         )
-    passed = passed_over(services.store.history(flow.name, ALL_HISTORY), checkpoint.offset, end) if back else _NOTHING
+    passed = _passed(services.store.history(flow.name, ALL_HISTORY), checkpoint, end) if back else _NOTHING
     half = tuple(
         name for name, sink in ends.sinks.items() if pending and name in pending.sinks and sink.wrote_any_of(pending)
     )
@@ -150,6 +152,25 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
     )
 
 
+def lacking(flow: str, store: CheckpointStore, stands: Standing) -> list[str]:
+    """Return the sinks that are behind and keep a flow from being moved: they do not stand where it stands."""
+    behind = {name: store.of_sink(name) for name in store.sinks_behind(flow)}
+    return [name for name, own in behind.items() if not is_caught_up((own.load(flow), own.pending_plan(flow)), stands)]
+
+
+def _require_all_joined(flow: Flow, services: Services, action: Action, target: Target, stands: Standing) -> None:
+    """Refuse to move a flow of which sinks stand behind, before markers are closed or anything is deleted for it."""
+    behind = lacking(flow.name, services.store, stands)
+    if behind and target.new_log:
+        raise CheckpointConflictError(
+            f"flow {flow.name}: cannot go onto a new log while sinks stand behind the others: {', '.join(behind)}",
+            hint="Their rows were in the former log, which nothing can read any more. Nothing was moved or deleted. "
+            f"`databus checkpoint skip {flow.name} --sink {behind[0]}` gives them up, then repeat this. "
+            "See docs/runbooks/log-replaced.md.",
+        )
+    require_all_joined(flow.name, action, behind)
+
+
 def changed_of(
     sinks: Mapping[str, Sink], checkpoint: Checkpoint, pending: Plan | None
 ) -> dict[str, tuple[ChangedOutput, ...]]:
@@ -168,24 +189,61 @@ def changed_of(
 
 
 def passed_over(history: Sequence[HistoryEntry], start: Offset, end: Offset) -> Passed:
-    """Sum up the committed batches between `start` and an earlier `end`, along the way that led to `start`."""
+    """Sum up what was committed between `start` and an earlier `end`, along the way that led to `start`.
+
+    Moves forward are part of that way. A batch that was gone back behind counts where such a move then passed it over.
+    """
     batches, rows, written = 0, dict[str, int](), dict[str, int]()
     outputs: dict[str, dict[str, None]] = {}
-    place: Offset | None = start
+    jumped: list[OffsetRange] = []
+    place, known = start, True
     for entry in history:  # newest first
-        if place is None or place.compare(end) is not Ordering.AFTER:
-            break
-        if entry.action != "commit" or entry.offset.compare(place) is not Ordering.EQUAL:
+        on_way = not _reached(place, end) and entry.offset.compare(place) is Ordering.EQUAL
+        if on_way and entry.action == "start":
+            place = end  # nothing before it was ever moved
+        before, committed = entry.previous, entry.action == "commit"
+        if before is None or not (committed or entry.offset.compare(before) is Ordering.AFTER):
             continue
-        batches, place = batches + 1, entry.previous
-        for table, counts in entry.counts.items():
-            rows[table] = rows.get(table, 0) + counts.read
+        if committed and (on_way or _in_any(jumped, OffsetRange(before, entry.offset))):
+            batches += 1
+            for table, counts in entry.counts.items():
+                rows[table] = rows.get(table, 0) + counts.read
+            for receipt in entry.receipts:
+                sink = str(receipt["sink"])
+                written[sink] = written.get(sink, 0) + int(receipt["written"])
+                outputs.setdefault(sink, {}).update(dict.fromkeys(receipt.get("outputs", {})))
+        elif on_way:
+            jumped.append(OffsetRange(later(before, end), entry.offset))
+            known = known and entry.action != "adopt"  # then the sinks hold its rows, and no entry counts them
+        if on_way:
+            place = before
+    named = {sink: tuple(names) for sink, names in outputs.items()}
+    return Passed(batches, rows, named, written, known and _reached(place, end), skipped=bool(jumped))
+
+
+def _reached(place: Offset, end: Offset) -> bool:
+    return place.compare(end) in {Ordering.BEFORE, Ordering.EQUAL}
+
+
+def _in_any(jumped: Sequence[OffsetRange], moved: OffsetRange) -> bool:
+    try:
+        return any(overlap(one, moved) for one in jumped)
+    except SourceDivergedError:
+        return True  # nothing tells that it does not
+
+
+def _passed(history: Sequence[HistoryEntry], checkpoint: Checkpoint, end: Offset) -> Passed:
+    """Return what a move back passes; where the history does not tell all of it, any known output may have got rows."""
+    passed = passed_over(history, checkpoint.offset, end)
+    if passed.complete:
+        return passed
+    outputs = {sink: dict.fromkeys(names) for sink, names in passed.outputs.items()}
+    for entry in history:
         for receipt in entry.receipts:
-            sink = str(receipt["sink"])
-            written[sink] = written.get(sink, 0) + int(receipt["written"])
-            outputs.setdefault(sink, {}).update(dict.fromkeys(receipt.get("outputs", {})))
-    complete = place is not None and place.compare(end) is not Ordering.AFTER
-    return Passed(batches, rows, {sink: tuple(names) for sink, names in outputs.items()}, written, complete)
+            outputs.setdefault(str(receipt["sink"]), {}).update(dict.fromkeys(receipt.get("outputs", {})))
+    for sink, ids in checkpoint.output_ids.items():
+        outputs.setdefault(sink, {}).update(dict.fromkeys(ids))
+    return replace(passed, outputs={sink: tuple(names) for sink, names in outputs.items()})
 
 
 _NOTHING = Passed(0, {}, {}, {}, complete=True)
@@ -195,9 +253,10 @@ def _effect(name: str, ends: Ends, passed: Passed, *, back: bool) -> SinkEffect:
     effect = ends.sinks[name].effect_of(passed.outputs.get(name, ()), back=back)
     if not back:
         return effect
-    more = "" if passed.complete else " and more (history was trimmed)"
+    more = "" if passed.complete else " and more (the history does not tell all of it)"
     count = f"up to {counted(passed.written.get(name, 0), 'record')}{more}"
-    return SinkEffect(name, f"{count} again: {effect.effect}", effect.refused)
+    first = ", and what was skipped for the first time" if passed.skipped else ""
+    return SinkEffect(name, f"{count} again{first}: {effect.effect}", effect.refused)
 
 
 def _bytes(source: Source, start: Offset, end: Offset) -> int | None:

@@ -45,7 +45,9 @@ def preflight(flow: Flow, services: Services) -> list[Finding]:
         if spec.sink_name in behind:
             found.append(_behind(flow, services, spec.sink_name))
         of_sinks.append(found)
-    return [*findings, *_dead_sinks_stop_only_themselves(of_sinks)]
+    parts = {spec.sink_name for spec in flow.sinks}
+    removed = [_removed(flow, services, name) for name in behind if name not in parts]
+    return [*findings, *_dead_sinks_stop_only_themselves(of_sinks), *removed]
 
 
 def _of_source(flow: Flow, services: Services, source: Source, start: Offset | None) -> list[Finding]:
@@ -124,6 +126,15 @@ def _behind(flow: Flow, services: Services, sink: str) -> Finding:
     checkpoint = services.store.of_sink(sink).load(flow.name)
     text = f"fell behind, stands at {checkpoint.offset if checkpoint else '?'}"
     return Finding(f"sink {sink}", Level.WARN, text, "It catches up by itself once it answers.", "sink_behind")
+
+
+def _removed(flow: Flow, services: Services, sink: str) -> Finding:
+    found = _behind(flow, services, sink)
+    hint = (
+        "Lag and the log that is kept are counted from there, and no amendment is taken. Put it back, or give up what "
+        f"it lacks: `databus checkpoint skip {flow.name} --sink {sink}`."
+    )
+    return replace(found, message=f"{found.message}, and is no part of the flow any more", hint=hint)
 
 
 def _dead_sinks_stop_only_themselves(of_sinks: Sequence[Sequence[Finding]]) -> list[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -22,12 +22,13 @@ from databus.core.flow_specs import FlowContext
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import Plan
 from databus.core.protocols import Sink
+from databus.core.receipts import CHECK
 from databus.core.stored_json import canonical_json
 from databus.ops.mediation import Said
 from databus.ops.quarantine import held_rows, replays_of
 from databus.ops.replay_closing import settled, told
 from databus.ops.replay_entries import in_replays, stages_of
-from databus.ops.replay_outcome import ReplayResult, origin_of, outcome, result_of, tally
+from databus.ops.replay_outcome import ReplayResult, beside, origin_of, outcome, result_of, tally
 from databus.ops.replay_range import BatchRanges
 from databus.ops.replay_refusals import (
     Refused,
@@ -37,12 +38,14 @@ from databus.ops.replay_refusals import (
     require_none,
     require_passed,
 )
-from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
+from databus.ops.replay_rewound import RewoundRows
+from databus.records.held_rows import OTHERWISE, HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.closing import close_for_good, close_unwritten, open_again
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 from databus.runtime.forgotten import recall
 from databus.runtime.look import looking
 from databus.runtime.replay import ROWS_GONE, Replayed, pinned_sinks, reopened, replay
+from databus.runtime.routing import route_named, takes
 
 if TYPE_CHECKING:
     from databus.core.checkpoint_store import Lease
@@ -73,7 +76,8 @@ def replay_rows(
         PlanChangedError: an unfinished replay was begun under another definition of the flow, and partly written.
         ConfigError: the range that held a row back is not known any more.
         OffsetPurgedError, SourceDivergedError: the log that holds the rows is gone.
-        CheckpointConflictError: a sink that is to get rows is behind, and has yet to pass their batch's range.
+        CheckpointConflictError: a sink that is to get rows is behind, and has yet to pass their batch's range; or it is
+            not known whether the flow moved rows again behind a rewind, and the user did not consent.
         ReplaysRefusedError: that is so of some batches; rows of the others were replayed, or there are several reasons.
         SinkSettingError: a topic is compacted, and the user did not consent.
     """
@@ -88,15 +92,16 @@ def replay_rows(
             looking(opened) as session,
             held_rows(flow, services) as rows,
         ):
-            work, refused = _Replays(session, services, lease, rows, said), list[Refused]()
+            work = _Replays(session, services, lease, rows, said)
             done = work.finish()
-            for origin, batch in in_replays(rows.select(replace(wanted, state=HeldState.HELD))):
+            held, refused = work.without_rewound(rows.select(replace(wanted, state=HeldState.HELD)))
+            for origin, batch in in_replays(held):
                 try:
                     done.append(work.begin(origin, batch))
                 except DatabusError as error:
                     if not work.is_refusal(error, origin):
                         raise
-                    log.warning("flow %s: rows of batch %d are not replayed: %s", flow.name, origin, error)
+                    log.info("flow %s: rows of batch %d are not replayed: %s", flow.name, origin, error)
                     refused.append(Refused(origin, len(batch), error))
             require_none(flow.name, done, refused)
             return done
@@ -134,6 +139,11 @@ class _Replays:
             if not self._is_gone(error, marked.range):
                 raise
             return [self._close(pending, marked, taken, error)]
+
+    def without_rewound(self, held: Sequence[HeldRow]) -> tuple[list[HeldRow], list[Refused]]:
+        """Return the rows to replay, and those refused, for the flow may have moved them again behind a rewind."""
+        now = self.services.clock.now()
+        return RewoundRows(self._flow.name, self.services.store, self._ranges, self.said, now).left(held)
 
     def begin(self, origin: int, taken: Sequence[HeldRow]) -> ReplayResult:
         """Replay rows that one batch had held back."""
@@ -187,7 +197,7 @@ class _Replays:
         """Close a replay whose rows cannot be read any more: the markers tell what became of them."""
         with self._sinks(plan) as sinks:
             closed = close_for_good(sinks, marked, self.lease)
-        states, held = settled(taken, plan.batch, sinks, closed)
+        states, held = settled(taken, plan.batch, self._sinks_of(taken, sinks), closed)
         said, origin = (self.said.who, self.said.why, self.services.clock.now()), origin_of(taken)
         self.session.recorder.quarantine(self._flow.name, origin, held)
         self.rows.settle(plan.batch, origin, states, said)
@@ -199,6 +209,12 @@ class _Replays:
         )  # fmt: skip
         return result
 
+    def _sinks_of(self, taken: Sequence[HeldRow], names: Collection[str]) -> dict[str, list[str]]:
+        """Return table → those of some sinks that take its rows."""
+        specs = [self.session.sink_spec(name) for name in sorted(names)]
+        routes = {row.table: route_named(self._flow, row.table) for row in taken}
+        return {table: [spec.sink_name for spec in specs if takes(spec, route)] for table, route in routes.items()}
+
     def _run(self, plan: Plan, marked: Plan, taken: Sequence[HeldRow]) -> ReplayResult:
         """Replay rows: `marked` is the plan over the range that they come from, which writers get."""
         wanted, answered = stages_of(taken)
@@ -209,7 +225,12 @@ class _Replays:
         origin = origin_of(taken)
         self.session.recorder.quarantine(self._flow.name, origin, again)
         unanswered = {row.identity: HeldState.HELD for row in taken if row.identity not in states}
-        self.rows.settle(plan.batch, origin, {**states, **unanswered}, (self.said.who, self.said.why, now))
+        said = (self.said.who, self.said.why, now)
+        self.rows.settle(plan.batch, origin, {**states, **unanswered}, said)
+        events = tuple({event_id for event_id, stage in states if stage == CHECK})
+        if events:
+            others = beside(self.rows.select(Selection(event_ids=events)), states, done)
+            self.rows.settle(OTHERWISE, origin, {row.identity: HeldState.REPLAYED for row in others}, said)
         self._commit(plan, done)
         result = result_of(plan.batch, origin, tally(states, again), done.receipts)
         level = logging.WARNING if result.held else logging.INFO
@@ -294,7 +315,8 @@ class _Replays:
 
     @property
     def _ranges(self) -> BatchRanges:
-        return BatchRanges(self._flow.name, self.services.store, self.rows)
+        sinks = [spec.sink_name for spec in self._flow.sinks]
+        return BatchRanges(self._flow.name, self.services.store, self.rows, sinks)
 
     @property
     def _flow(self) -> Flow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 from databus.core.receipts import CHECK, RejectedRow
 from databus.records.held_rows import HeldRow, HeldState, Identity
@@ -13,26 +13,28 @@ _CLOSED = ", replay "
 
 
 def settled(
-    taken: Sequence[HeldRow], number: int, sinks: Collection[str], closed: ClosedForGood
+    taken: Sequence[HeldRow], number: int, sinks: Mapping[str, Sequence[str]], closed: ClosedForGood
 ) -> tuple[dict[Identity, HeldState], list[RejectedRow]]:
     """Return what became of each row, and the entries of those that sinks lack still, or may.
 
     A row is replayed where every sink that it was for holds all of the replay. What a check had held and some sinks
-    hold is held for the others alone from now on, by an entry of each.
+    hold is held for the others alone from now on, by an entry of each. What no sink takes is discarded.
 
     Args:
         taken: the rows.
         number: number of the replay.
-        sinks: the sinks that it was for.
+        sinks: table → sinks that take its rows, of those that it was for.
         closed: what they hold of it.
     """
     states: dict[Identity, HeldState] = {}
     held: list[RejectedRow] = []
     for row in taken:
-        meant = sorted(sinks) if row.stage == CHECK else [row.stage]
+        meant = sinks[row.table] if row.stage == CHECK else [row.stage]
         lacking = [name for name in meant if name not in closed.whole]
         apart = row.stage == CHECK and len(lacking) < len(meant)
         states[row.identity] = HeldState.REPLAYED if apart or not lacking else HeldState.HELD
+        if not meant:
+            states[row.identity] = HeldState.DISCARDED
         unsure = [name for name in lacking if name in closed.partly]
         if apart:
             held += [_entry(row, name, _cause(row, number, closed, [name])) for name in lacking]

@@ -79,6 +79,25 @@ def outcome(taken: Sequence[HeldRow], done: Replayed) -> tuple[dict[Identity, He
     return states, list(again.values())
 
 
+def beside(found: Sequence[HeldRow], states: Mapping[Identity, HeldState], done: Replayed) -> list[HeldRow]:
+    """Return the entries of sinks which a replay of the check's entry has answered: these sinks have the row now.
+
+    A closing that was cut off, and whose log came back, leaves such entries: the replay is finished without them.
+
+    Args:
+        found: held entries on the events of the replay.
+        states: what became of the entries that it took up.
+        done: the replay.
+    """
+    known = {(row.event_id, row.stage) for row in done.rejected} | states.keys()
+    whole = {event_id for (event_id, stage), state in states.items() if stage == CHECK and state is HeldState.REPLAYED}
+    return [
+        row
+        for row in found
+        if row.identity not in known and row.event_id in whole & done.taken.get(row.stage, frozenset())
+    ]
+
+
 def tally(states: Mapping[Identity, HeldState], again: Sequence[RejectedRow]) -> Counter[HeldState]:
     """Count rows by what became of them; one that a check had held and a sink refuses now is held, by a new entry."""
     new = {row.event_id for row in again if states.get((row.event_id, row.stage)) != HeldState.HELD}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from databus.core.checkpoint_store import CheckpointStore
@@ -27,11 +27,13 @@ class BatchRanges:
         flow: flow name.
         store: checkpoint store.
         rows: the flow's quarantine.
+        sinks: names of the flow's sinks: batches of one that was behind stand in its own history alone.
     """
 
     flow: str
     store: CheckpointStore
     rows: HeldRows
+    sinks: Sequence[str] = ()
 
     def of(self, batch: int) -> OffsetRange:
         """Return the range of a batch, without the partitions that it did not move where there are many.
@@ -48,6 +50,16 @@ class BatchRanges:
             hint=f"`databus quarantine export {self.flow}` gives the rows; write them by hand, then discard them.",
             code=RANGE_UNKNOWN,
         )
+
+    def surely(self, batch: int, plan_hash: str) -> OffsetRange | None:
+        """Return the range of the very batch that held a row, None where that is not known.
+
+        Numbers are given again where a flow is begun anew: without the plan, of several reports none is sure.
+        """
+        reported = self.rows.batch_ranges(batch)
+        if not plan_hash:
+            return next(iter(reported.values())) if len(reported) == 1 else None
+        return reported.get(plan_hash) or next(self._committed(batch, plan_hash), None)
 
     def as_written(self, plan: Plan, batch: int, sinks: Mapping[str, Sink]) -> OffsetRange:
         """Return the range of a batch in that of its forms which markers of a replay's plan hold.
@@ -78,7 +90,14 @@ class BatchRanges:
         reported = self.rows.batch_range(batch)
         if reported is not None:
             yield reported
-        for entry in self.store.history(self.flow, ALL_HISTORY):
-            if entry.action == "commit" and entry.batch == batch and entry.previous is not None:
-                whole = OffsetRange(entry.previous, entry.offset)
-                yield from (moved_part(whole), whole)
+        for whole in self._committed(batch):
+            yield from (moved_part(whole), whole)
+
+    def _committed(self, batch: int, plan_hash: str = "") -> Iterator[OffsetRange]:
+        """Yield the ranges of commits of a batch, of one plan where it is given."""
+        for store in (self.store, *(self.store.of_sink(name) for name in self.sinks)):
+            for entry in store.history(self.flow, ALL_HISTORY):
+                if entry.action != "commit" or entry.batch != batch or entry.previous is None:
+                    continue
+                if not plan_hash or entry.plan_hash == plan_hash:
+                    yield OffsetRange(entry.previous, entry.offset)

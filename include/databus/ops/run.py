@@ -7,6 +7,7 @@ from typing import Any
 
 from databus.core.flow import Flow
 from databus.core.lag import duration_text
+from databus.ops.decode_errors import naming_flow
 from databus.ops.mirror_duties import with_duties
 from databus.ops.preflight import require_tables
 from databus.runtime.context import RunIdentity, Services, open_session
@@ -22,6 +23,7 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
 
     Raises:
         ConfigError: a table or column that the flow asks for is not there, see `require_tables`.
+        DecodeError: a part of the log is not understood; names flow and server.
         DatabusError: see `run_window`.
     """
     with (
@@ -29,7 +31,8 @@ def run_flow(flow: Flow, services: Services, spark: Any, identity: RunIdentity, 
         open_session(flow, services, spark, identity) as session,
     ):
         missing = require_tables(flow, services, session.source, hands_over=flow.mode == "live")
-        result = run_window(session, steered, missing)
+        with naming_flow(flow):
+            result = run_window(session, steered, missing)
         at_the_end()
         lag = session.source.lag(result.checkpoint.offset)
         result.lag_bytes, result.lag_s = lag.bytes, lag.seconds

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
+from databus.core.checked_batches import BatchPlan, CheckedBatch
 from databus.core.checkpoint import HistoryEntry
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
-from databus.core.offsets import OffsetRange
 from databus.core.protocols import Recorder
 from databus.core.receipts import RejectedRow
 from databus.core.report import BatchReport
@@ -88,11 +88,11 @@ class _LateRecorder:
     def page(self, flow: str, entries: Sequence[HistoryEntry]) -> int:
         return self.opened.page(flow, entries)
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
-        self.opened.quarantine(flow, batch, rows)
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], plan_hash: str = "") -> None:
+        self.opened.quarantine(flow, batch, rows, plan_hash=plan_hash)
 
-    def checked_batches(self, flow: str) -> Mapping[int, OffsetRange | None]:
-        return self.opened.checked_batches(flow)
+    def checked_batches(self, flow: str, after: int) -> Sequence[CheckedBatch]:
+        return self.opened.checked_batches(flow, after)
 
-    def held_by_checks(self, flow: str, batches: Collection[int]) -> frozenset[str]:
+    def held_by_checks(self, flow: str, batches: Collection[BatchPlan]) -> frozenset[str]:
         return self.opened.held_by_checks(flow, batches)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import cast
 
 from databus.core.amounts import counted
-from databus.core.backfill import FailoverSource
+from databus.core.backfill import FailoverSource, piece_of
 from databus.core.checkpoint import Checkpoint, HistoryEntry
 from databus.core.errors import ConfigError, OffsetInvalidError, OffsetPurgedError, SourceDivergedError
 from databus.core.flow import Flow
@@ -132,18 +132,18 @@ def batches_back(flow: str, history: Sequence[HistoryEntry], place: Offset, coun
     Raises:
         ConfigError: the history does not hold as many.
     """
-    for done in range(count):
-        entry = next(
-            (e for e in history if e.action == "commit" and e.offset.compare(place) is Ordering.EQUAL and e.previous),
-            None,
+    done = 0
+    for entry in history:
+        if done == count or entry.previous is None:
+            break
+        moved = entry.action == "commit" or entry.offset.compare(entry.previous) is Ordering.AFTER
+        if moved and entry.offset.compare(place) is Ordering.EQUAL:
+            done, place = done + (entry.action == "commit"), entry.previous
+    if done < count:
+        raise ConfigError(
+            f"flow {flow}: {counted(count, 'batch', 'batches')} back is asked for, and {done} led to its place",
+            hint=f"See `databus checkpoint history {flow}`; older places can be named by time or position.",
         )
-        if entry is None or entry.previous is None:
-            raise ConfigError(
-                f"flow {flow}: {counted(count, 'batch', 'batches')} back is asked for, and {done} led to its place",
-                hint=f"See `databus checkpoint history {flow}`; older places can be named by time or position.",
-            )
-        place = entry.previous
-        history = [e for e in history if e.number < entry.number]
     return place
 
 
@@ -217,8 +217,10 @@ def looked(flow: Flow, services: Services, source: Source, checkpoint: Checkpoin
 
 def _start(flow: Flow, services: Services, place: str) -> Offset:
     """Resolve what the flow's source understands as `start`."""
-    spec = flow.to_json()
+    spec, piece = flow.to_json(), piece_of(flow.name)
     spec["source"] = {**spec["source"], "start": place}
+    if piece is not None:  # a piece's name is no flow's
+        spec["name"] = piece[0]
     chosen = flow_from_json(spec).source
     opened = chosen.open(services.connections, FlowContext(flow.name, services.settings, services.server_ids))
     try:

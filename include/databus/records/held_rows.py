@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from databus.core.offsets import OffsetRange, offset_from_json
 from databus.records import tables as t
+from databus.records.ledger_pages import LedgerPages
 from databus.records.store import RecordStore
 
 _CHUNK_ROWS = 300
@@ -19,6 +20,10 @@ _CHUNK_ROWS = 300
 
 _CHUNK_IDS = 10_000
 """Ids per statement, and rows per page: a person may name more rows than SQLite (32,766) takes parameters."""
+
+OTHERWISE = 0
+"""Stands for the number of a replay where a row came to its sinks otherwise: by the flow itself behind a rewind, or, to
+a sink that had refused it, by the replay of the check's entry."""
 
 Identity = tuple[str, str]
 """(event id, stage) of a row."""
@@ -47,11 +52,12 @@ class HeldRow:
         payload: what was held, as JSON text.
         held_at: when it was last held back.
         state: what became of it.
-        replay: number of the last replay that took it up, None when none did.
+        replay: number of the last replay that took it up, None when none did, `OTHERWISE` where it came so.
         origin: number of the batch whose range that replay reads.
         who: who replayed or discarded it, "" while nobody did.
         why: reason, "" without.
         at: when, None while nobody did.
+        plan_hash: hash of the plan of that batch, "" in entries from before it was kept.
     """
 
     event_id: str
@@ -69,6 +75,7 @@ class HeldRow:
     who: str
     why: str
     at: datetime | None
+    plan_hash: str = ""
 
     @property
     def identity(self) -> Identity:
@@ -81,7 +88,7 @@ class HeldRow:
             **{name: getattr(self, name) for name in ("event_id", "stage", "batch", "table", "key", "cause")},
             "position": self.position,
             "state": str(self.state),
-            "replay": self.replay,
+            "replay": self.replay or None,
             "who": self.who or None,
             "why": self.why or None,
             "held_at": self.held_at.isoformat(),
@@ -233,12 +240,25 @@ class HeldRows:
         self._decide([row.identity for row in rows], HeldState.DISCARDED, said, None, None)
 
     def batch_range(self, batch: int) -> OffsetRange | None:
-        """Return the range of a stored batch report, None when there is none."""
+        """Return the range of a stored batch report, the newest of that number, None when there is none."""
+        return next(iter(self.batch_ranges(batch).values()), None)
+
+    def batch_ranges(self, batch: int) -> dict[str, OffsetRange]:
+        """Return the ranges of reports of a batch by the hash of its plan, newest first.
+
+        There are several where the flow was begun anew.
+        """
         b = t.batches.c
-        wanted = sa.select(b.range_start, b.range_end).where((b.flow == self._flow) & (b.batch == batch))
+        mine = (b.flow == self._flow) & (b.batch == batch)
+        wanted = sa.select(b.plan_hash, b.range_start, b.range_end).where(mine).order_by(b.id.desc())
         with self._store.transaction() as connection:
-            found = connection.execute(wanted.order_by(b.id.desc()).limit(1)).first()
-        return OffsetRange(offset_from_json(found[0]), offset_from_json(found[1])) if found else None
+            found = connection.execute(wanted).all()
+        return {hash_: OffsetRange(offset_from_json(start), offset_from_json(end)) for hash_, start, end in found}
+
+    @property
+    def ledger(self) -> LedgerPages:
+        """Ledger pages in the same store."""
+        return LedgerPages(self._store)
 
     def _decide(
         self,
@@ -303,4 +323,5 @@ def _held(row: Any) -> HeldRow:
         who=row["who"] or "",
         why=row["why"] or "",
         at=row["at"],
+        plan_hash=row["plan_hash"] or "",
     )

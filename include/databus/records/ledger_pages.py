@@ -43,7 +43,7 @@ class LedgerPages:
     def paged(self, flow: str) -> int:
         """Return the number of the newest page of the flow's newest generation, 0 without any."""
         with self.store.transaction() as connection:
-            generation = _generation(connection, flow)
+            generation = newest_generation(connection, flow)
             return _newest(connection, flow, generation)
 
     def page(self, flow: str, entries: Sequence[HistoryEntry]) -> int:
@@ -63,7 +63,7 @@ class LedgerPages:
             return 0
         with self.store.transaction() as connection:
             self._lock(connection, flow)
-            generation = _generation(connection, flow)
+            generation = newest_generation(connection, flow)
             found = {page.number: page for page in _pages(connection, flow, generation, entries[0].number)}
             first = found.get(entries[0].number)
             if entries[0].action == "start" and first is not None and first.entry != entries[0]:
@@ -83,12 +83,12 @@ class LedgerPages:
     def pages(self, flow: str) -> list[Page]:
         """Return the pages of the flow's newest generation in ascending order of their numbers."""
         with self.store.transaction() as connection:
-            return list(_pages(connection, flow, _generation(connection, flow), 0))
+            return list(_pages(connection, flow, newest_generation(connection, flow), 0))
 
     def before(self, flow: str, number: int, last: int) -> list[Page]:
         """Return the newest pages of entries below a number, of the flow's newest generation, newest first."""
         with self.store.transaction() as connection:
-            generation, c = _generation(connection, flow), t.ledger.c
+            generation, c = newest_generation(connection, flow), t.ledger.c
             wanted = of_flow(flow, generation).where(c.number < number).order_by(c.number.desc()).limit(last)
             rows = connection.execute(wanted).all()
             return list(whole(connection, flow, generation, rows[::-1]))[::-1]
@@ -103,7 +103,7 @@ class LedgerPages:
         """Return generation and number of the last page that was written before a time and is not of the newest."""
         c = t.ledger.c
         with self.store.transaction() as connection:
-            generation = _generation(connection, flow)
+            generation = newest_generation(connection, flow)
             mine = (c.flow == flow) & (c.generation == generation)
             newest = sa.select(c.number).where(mine).order_by(c.number.desc()).offset(max(newest_kept, 1)).limit(1)
             number = connection.execute(newest).scalar_one_or_none()
@@ -151,7 +151,7 @@ class LedgerPages:
     def newest(self, flow: str) -> Page | None:
         """Return the newest page of the flow's newest generation, None without any."""
         with self.store.transaction() as connection:
-            generation = _generation(connection, flow)
+            generation = newest_generation(connection, flow)
             return next(_pages(connection, flow, generation, _newest(connection, flow, generation)), None)
 
     def _lock(self, connection: sa.Connection, flow: str) -> None:
@@ -196,7 +196,8 @@ class LedgerPages:
             )
 
 
-def _generation(connection: sa.Connection, flow: str) -> int:
+def newest_generation(connection: sa.Connection, flow: str) -> int:
+    """Return the number of a flow's newest generation, which begins where its history does; 1 without any page."""
     found = connection.execute(sa.select(sa.func.max(t.ledger.c.generation)).where(t.ledger.c.flow == flow))
     return found.scalar_one() or 1
 

@@ -11,14 +11,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from databus.core.checked_batches import BatchPlan, CheckedBatch
 from databus.core.checkpoint import HistoryEntry
 from databus.core.column_lineage import TableLineage
 from databus.core.offset_ranges import moved_part
-from databus.core.offsets import OffsetRange, offset_from_json
 from databus.core.protocols import Clock
-from databus.core.receipts import CHECK, RejectedRow
+from databus.core.receipts import RejectedRow
 from databus.core.report import BatchReport
 from databus.records import tables as t
+from databus.records.checked_batches import CheckedBatches
 from databus.records.held_rows import HeldState
 from databus.records.ledger_pages import LedgerPages
 from databus.records.ranges import ranges_of_batch
@@ -44,6 +45,7 @@ class SqlRecorder:
         self.store = store
         self._clock = clock
         self._pages = LedgerPages(store, clock)
+        self._checked = CheckedBatches(store)
 
     @classmethod
     def open(cls, url: str, clock: Clock | None = None) -> SqlRecorder:
@@ -69,10 +71,11 @@ class SqlRecorder:
                 told.put(report)
             told.flush()
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], plan_hash: str = "") -> None:
         """Store rows held back, one entry per flow, event and stage; a row held back again updates its entry.
 
-        What a replay made of an entry is over once another batch than the one it replayed holds the row back again.
+        What a replay made of an entry is over once another batch than the one it replayed holds the row back again. An
+        entry keeps the hash of the plan that held it where none is given.
 
         Raises:
             RecordingError: they could not be stored.
@@ -81,35 +84,24 @@ class SqlRecorder:
             return
         now = self._now()
         # One statement may not update an entry twice.
-        entries = {(row.event_id, row.stage): _quarantine_row(flow, batch, row, now) for row in rows}
+        entries = {(row.event_id, row.stage): _quarantine_row(flow, batch, plan_hash, row, now) for row in rows}
         values = list(entries.values())
         key = ("flow", "event_id", "stage")
-        update = [name for name in values[0] if name not in (*key, "first_held_at")]
+        kept = (*key, "first_held_at", *(() if plan_hash else ("plan_hash",)))
+        update = [name for name in values[0] if name not in kept]
         with self.store.transaction() as connection:
             for first in range(0, len(values), _CHUNK_ROWS):
                 chunk = values[first : first + _CHUNK_ROWS]
                 connection.execute(self.store.upsert(t.quarantine, chunk, key, update))
                 _hold_again(connection, flow, batch, [(row["event_id"], row["stage"]) for row in chunk], now)
 
-    def checked_batches(self, flow: str) -> Mapping[int, OffsetRange | None]:
-        """Return the batches of which a check holds rows, and what range a report tells. Raises RecordingError."""
-        q, b = t.quarantine.c, t.batches.c
-        batches = sa.select(q.batch).where((q.flow == flow) & (q.stage == CHECK)).distinct()
-        told = sa.select(b.batch, b.range_start, b.range_end).where((b.flow == flow) & b.batch.in_(batches))
-        with self.store.transaction() as connection:
-            found: dict[int, OffsetRange | None] = dict.fromkeys(connection.execute(batches).scalars())
-            for batch, start, end in connection.execute(told.order_by(b.id)):
-                found[batch] = OffsetRange(offset_from_json(start), offset_from_json(end))
-        return found
+    def checked_batches(self, flow: str, after: int) -> Sequence[CheckedBatch]:
+        """Return the batches behind a number of which a check holds rows. Raises RecordingError."""
+        return self._checked.after(flow, after)
 
-    def held_by_checks(self, flow: str, batches: Collection[int]) -> frozenset[str]:
+    def held_by_checks(self, flow: str, batches: Collection[BatchPlan]) -> frozenset[str]:
         """Return the event ids of rows that a check held in some batches. Raises RecordingError."""
-        q, wanted, found = t.quarantine.c, sorted(batches), set[str]()
-        with self.store.transaction() as connection:
-            for first in range(0, len(wanted), _CHUNK_ROWS):
-                mine = (q.flow == flow) & (q.stage == CHECK) & q.batch.in_(wanted[first : first + _CHUNK_ROWS])
-                found.update(connection.execute(sa.select(q.event_id).where(mine)).scalars())
-        return frozenset(found)
+        return self._checked.rows_of(flow, batches)
 
     def paged(self, flow: str) -> int:
         """Return the number of the flow's newest ledger page, 0 without any. Raises RecordingError."""
@@ -283,7 +275,7 @@ def _ranges(report: BatchReport) -> list[dict[str, Any]]:
     return ranges_of_batch(moved.start.to_json(), moved.end.to_json(), [r.outputs for r in report.receipts])
 
 
-def _quarantine_row(flow: str, batch: int, row: RejectedRow, now: datetime) -> dict[str, Any]:
+def _quarantine_row(flow: str, batch: int, plan_hash: str, row: RejectedRow, now: datetime) -> dict[str, Any]:
     return {
         "flow": flow,
         "event_id": row.event_id,
@@ -294,6 +286,7 @@ def _quarantine_row(flow: str, batch: int, row: RejectedRow, now: datetime) -> d
         "cause": row.cause,
         "position": row.position,
         "payload": row.payload,
+        "plan_hash": plan_hash or None,
         "first_held_at": now,
         "last_held_at": now,
     }

@@ -119,6 +119,7 @@ quarantine = sa.Table(
     sa.Column("cause", sa.Text, nullable=False),
     sa.Column("position", sa.Text, nullable=False),
     sa.Column("payload", sa.Text, nullable=False),
+    sa.Column("plan_hash", sa.String(64)),  # of that batch's plan; NULL in entries from before it was kept
     sa.Column("first_held_at", UtcDateTime, nullable=False),
     sa.Column("last_held_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("flow", "event_id", "stage"),

@@ -63,6 +63,15 @@ class AttachedOnlyStore(PatientStore):
         self.require_attached(flow, f"its checkpoint cannot be moved ({amendment.action})")
         return self.moved_to(super().amend(flow, lease, amendment))
 
+    def amend_sink(self, flow: str, lease: Lease, sink: str, amendment: Amendment) -> Checkpoint:
+        """Move a sink that is behind by hand.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, f"sink {sink} cannot be moved ({amendment.action})")
+        return super().amend_sink(flow, lease, sink, amendment)
+
     def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
         """Know outputs as they are now.
 

@@ -78,7 +78,7 @@ def move_batch(
         moved = _move_nothing(session, batch, times) if batch.source.empty else _move(session, batch, times)
     with times.stage("record"):
         if moved.rejected:
-            session.recorder.quarantine(session.flow.name, batch.plan.batch, moved.rejected)
+            session.recorder.quarantine(session.flow.name, batch.plan.batch, moved.rejected, plan_hash=batch.plan.hash)
     with times.stage("commit"):
         committed = commit(
             session, lease, batch, moved.tables, moved.receipts, _next_pace(session, batch, moved, times)

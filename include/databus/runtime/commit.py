@@ -61,6 +61,7 @@ def commit(
             {name: batch.plan.sinks[name].first for name in session.sinks},
             _written(receipts),
         ),
+        detached=batch.previous.detached,
     )
     session.store.commit(lease, batch.plan, checkpoint, [r.to_json() for r in receipts], counts)
     return checkpoint

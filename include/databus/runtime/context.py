@@ -25,6 +25,7 @@ from databus.core.topics_read import TopicsReadStore
 from databus.core.wanted import AcceptedWants
 from databus.runtime.changed_keys import ChangedKeys
 from databus.runtime.column_lineage import ColumnLineage
+from databus.runtime.flow_commits import FlowCommits
 from databus.runtime.held_by_flow import HeldByFlow
 from databus.runtime.hidden_columns import HiddenMemory
 from databus.runtime.recorder_breaker import RecorderBreaker
@@ -79,6 +80,7 @@ class FlowSession:
         backfills: knows what was asked for of the flow's past; None where nothing is backfilled.
         hidden: remembers which columns transforms hid; None where nobody asks.
         raw_store: what `store` asks, where that outlasts ZooKeeper's absence for this one flow; None where it does not.
+        commits: the flow's own commits, once a sink that is behind has asked for them.
     """
 
     flow: Flow
@@ -105,6 +107,7 @@ class FlowSession:
     backfills: BackfillStore | None = None
     hidden: HiddenMemory | None = None
     raw_store: CheckpointStore | None = None
+    commits: FlowCommits | None = None
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __post_init__(self) -> None:
@@ -131,7 +134,9 @@ class FlowSession:
     def of_sink(self, name: str, source: Source) -> FlowSession:
         """Return a view that moves rows to one sink that is behind, by its own plan and checkpoint."""
         store, sinks = self.store.of_sink(name), {name: self.every_sink[name]}
-        passed = HeldByFlow(self.flow.name, self.store, store, self.recorder)
+        if self.commits is None or self.commits.store is not self.store:
+            self.commits = FlowCommits(self.flow.name, self.store)
+        passed = HeldByFlow(self.flow.name, self.commits, store, self.recorder)
         return replace(self, sinks=sinks, store=store, source=source, split=True, passed=passed)
 
     def interrupt_orphans(self) -> None:

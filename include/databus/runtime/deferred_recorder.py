@@ -8,11 +8,11 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from databus.core.checked_batches import BatchPlan, CheckedBatch
 from databus.core.checkpoint import HistoryEntry
-from databus.core.offsets import OffsetRange
 from databus.core.protocols import Recorder
 from databus.core.receipts import RejectedRow
 from databus.core.report import BatchReport
@@ -65,15 +65,15 @@ class DeferredRecorder:
         self._stored()
         return self._recorder.page(flow, entries)
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], plan_hash: str = "") -> None:
         """Store rows held back; they are stored when this returns."""
-        self._recorder.quarantine(flow, batch, rows)
+        self._recorder.quarantine(flow, batch, rows, plan_hash=plan_hash)
 
-    def checked_batches(self, flow: str) -> Mapping[int, OffsetRange | None]:
+    def checked_batches(self, flow: str, after: int) -> Sequence[CheckedBatch]:
         """Return batches of which a check holds rows; of one whose report waits still without its range."""
-        return self._recorder.checked_batches(flow)
+        return self._recorder.checked_batches(flow, after)
 
-    def held_by_checks(self, flow: str, batches: Collection[int]) -> frozenset[str]:
+    def held_by_checks(self, flow: str, batches: Collection[BatchPlan]) -> frozenset[str]:
         """Return rows that a check held: they are stored before their batch is committed."""
         return self._recorder.held_by_checks(flow, batches)
 

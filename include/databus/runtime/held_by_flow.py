@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from databus.core.checked_batches import BatchPlan, CheckedBatch
 from databus.core.checkpoint_store import CheckpointStore
 from databus.core.errors import SourceDivergedError
 from databus.core.events import RowState
@@ -13,6 +14,7 @@ from databus.core.offset_ranges import overlap
 from databus.core.offsets import OffsetRange
 from databus.core.protocols import Recorder
 from databus.runtime.check import STATE
+from databus.runtime.flow_commits import FlowCommits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,13 +31,13 @@ class HeldByFlow:
 
     Attributes:
         flow: flow name.
-        flows: the flow's checkpoint store.
+        commits: the flow's own.
         own: the view of the sink.
         recorder: knows the quarantine.
     """
 
     flow: str
-    flows: CheckpointStore
+    commits: FlowCommits
     own: CheckpointStore
     recorder: Recorder
 
@@ -49,18 +51,31 @@ class HeldByFlow:
             RecordingError: the quarantine does not answer; the sink cannot go on without it.
             CheckpointUnavailableError: no answer.
         """
-        found = self.recorder.checked_batches(self.flow)
-        if not found:
-            return frozenset()
-        since = next((e.batch for e in self.own.history(self.flow, _ALL_HISTORY) if e.action == "detach"), 0)
-        ranges = {batch: told for batch, told in found.items() if batch > since}
-        if None in ranges.values():
-            # Reports may lag behind the commit; what neither they nor the history tell was not committed.
-            for entry in self.flows.history(self.flow, _ALL_HISTORY):
-                if entry.action == "commit" and entry.previous is not None and entry.batch in ranges:
-                    ranges[entry.batch] = ranges[entry.batch] or OffsetRange(entry.previous, entry.offset)
-        batches = [batch for batch, told in ranges.items() if told is not None and _may_overlap(told, moved)]
+        found = self.recorder.checked_batches(self.flow, self._since())
+        if any(not checked.paged or checked.range is None for checked in found):
+            # Reports and pages may lag behind the commit; what neither they nor the history tell was not committed.
+            told = self.commits.behind(self.recorder.paged(self.flow))
+            found = [checked for batch in found if (checked := _committed(batch, told)) is not None]
+        batches = {batch.plan for batch in found if batch.range is not None and _may_overlap(batch.range, moved)}
         return self.recorder.held_by_checks(self.flow, batches) if batches else frozenset()
+
+    def _since(self) -> int:
+        """Return the flow's last batch when the sink left: a rewind may have brought what was held until then."""
+        own = self.own.load(self.flow)
+        if own is not None and own.detached is not None:
+            return own.detached
+        # Sinks that left under an earlier databus have it in their history alone, until that is trimmed.
+        return next((e.batch for e in self.own.history(self.flow, _ALL_HISTORY) if e.action == "detach"), 0)
+
+
+def _committed(found: CheckedBatch, told: Mapping[BatchPlan, OffsetRange]) -> CheckedBatch | None:
+    """Return a batch with its range; None for one that was not committed, or in an earlier life of the flow."""
+    number, plan_hash = found.plan
+    if not plan_hash:  # entries from before plans were kept: the number has to do
+        known = (moved for (batch, _), moved in told.items() if batch == number)
+        return replace(found, range=found.range or next(known, None))
+    moved = told.get(found.plan)
+    return replace(found, range=found.range or moved) if moved is not None or found.paged else None
 
 
 def held_still(spark: Any, checked: DataFrame, event_ids: Collection[str]) -> DataFrame:

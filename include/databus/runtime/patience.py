@@ -128,6 +128,10 @@ class PatientStore:
         """Move the checkpoint by hand; the same again changes nothing."""
         return self._patience(lambda: self._store.amend(flow, lease, amendment))
 
+    def amend_sink(self, flow: str, lease: Lease, sink: str, amendment: Amendment) -> Checkpoint:
+        """Move a sink that is behind by hand; the same again changes nothing."""
+        return self._patience(lambda: self._store.amend_sink(flow, lease, sink, amendment))
+
     def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
         """Know outputs as they are now; safe to repeat."""
         return self._patience(lambda: self._store.accept_outputs(flow, lease, accepted))

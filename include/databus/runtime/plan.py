@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 
 from databus.core.checkpoint import Checkpoint, merged_slots
 from databus.core.checkpoint_store import Lease
-from databus.core.errors import CheckpointConflictError, DatabusError, OffsetPurgedError, PlanChangedError
+from databus.core.errors import (
+    CheckpointConflictError,
+    DatabusError,
+    OffsetPurgedError,
+    PlanChangedError,
+    SinkKeyChangedError,
+)
 from databus.core.known_outputs import known_outputs
 from databus.core.marks import MarkedSink
 from databus.core.offset_ranges import later, overlap, unreached, with_lives_of
@@ -17,6 +23,7 @@ from databus.core.offsets import OffsetRange
 from databus.core.plan import LostRange, Plan, SinkPlan, SourcePlan
 from databus.core.protocols import PinningSink, Sink
 from databus.core.resuming import resumed
+from databus.runtime.another_key import before_another_key
 from databus.runtime.closing import close_unwritten, open_again
 from databus.runtime.context import FlowSession
 from databus.runtime.forgotten import recall_piece
@@ -97,9 +104,14 @@ def next_plan(
         )
     if proposed.passed:
         _note(session, lease, LostRange(proposed.range, proposed.passed))
+    while True:
+        try:
+            plan = _new_plan(session, (checkpoint, marks), proposed, batch, pending)
+            break
+        except SinkKeyChangedError as refused:
+            proposed = before_another_key(session.source, after, proposed, refused, patience)
     if session.passed is None:
-        session.keys.tell(session.flow.name, proposed)
-    plan = _new_plan(session, (checkpoint, marks), proposed, batch, pending)
+        session.keys.tell(session.flow, proposed)
     until = unreached(proposed.range.end, *ends)
     plan = replace(plan, mode=_mode(session, checkpoint, proposed), closed_until=until)
     session.store.write_plan(lease, plan)

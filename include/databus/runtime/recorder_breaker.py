@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
+from databus.core.checked_batches import BatchPlan, CheckedBatch
 from databus.core.checkpoint import HistoryEntry
 from databus.core.errors import RecordingError
-from databus.core.offsets import OffsetRange
 from databus.core.protocols import Recorder
 from databus.core.receipts import RejectedRow
 from databus.core.report import BatchReport
@@ -48,15 +48,15 @@ class RecorderBreaker:
         """Write ledger pages (see `Recorder.page`)."""
         return self._try(lambda: self._recorder.page(flow, entries))
 
-    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow]) -> None:
+    def quarantine(self, flow: str, batch: int, rows: Sequence[RejectedRow], plan_hash: str = "") -> None:
         """Store held rows (see `Recorder.quarantine`)."""
-        self._recorder.quarantine(flow, batch, rows)
+        self._recorder.quarantine(flow, batch, rows, plan_hash=plan_hash)
 
-    def checked_batches(self, flow: str) -> Mapping[int, OffsetRange | None]:
+    def checked_batches(self, flow: str, after: int) -> Sequence[CheckedBatch]:
         """Return batches of which a check holds rows (see `Recorder.checked_batches`)."""
-        return self._recorder.checked_batches(flow)
+        return self._recorder.checked_batches(flow, after)
 
-    def held_by_checks(self, flow: str, batches: Collection[int]) -> frozenset[str]:
+    def held_by_checks(self, flow: str, batches: Collection[BatchPlan]) -> frozenset[str]:
         """Return rows that a check held (see `Recorder.held_by_checks`)."""
         return self._recorder.held_by_checks(flow, batches)
 

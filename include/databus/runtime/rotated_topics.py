@@ -12,7 +12,7 @@ from databus.core.errors import DatabusError
 from databus.core.flow import Flow
 from databus.core.offsets import KafkaOffsets, Offset
 from databus.core.protocols import Clock, RotatingSource
-from databus.core.topics_read import TopicsRead, TopicsReadStore, life_of
+from databus.core.topics_read import TopicsRead, TopicsReadStore, life_of, place_of
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +34,14 @@ class RotatedTopics:
 
     def __init__(self, flow: Flow, source: RotatingSource, kept: TopicsReadStore, clock: Clock):
         self._flow, self._source, self._kept, self._clock = flow, source, kept, clock
-        self._batch: int | None = None
+        self._begun: Checkpoint | None = None
         self._stored: TopicsRead | None = None
         self._now: dict[str, datetime] = {}
         self._missed: dict[str, int | None] = {}
 
     def stands(self, checkpoint: Checkpoint | None) -> None:
         """Take over where the flow stands before it moves anything."""
-        self._batch, self._stored = checkpoint.batch if checkpoint else None, None
+        self._begun, self._stored = checkpoint, None
 
     def left_of(self, missing: Sequence[str], standing: Offset | None) -> tuple[str, ...]:
         """Return what is missed of names, patterns and topics without any, and what this run tells.
@@ -88,7 +88,7 @@ class RotatedTopics:
             carried = {topic for topic in stored.unread if topic not in seen and topic in standing.positions}
             told = {topic: life for topic, life in stored.told.items() if life == life_of(standing, topic)}
             unread = frozenset((behind | carried | {*self._missed}) - {*self._now})
-            found = TopicsRead(checkpoint.batch, self._clock.now(), unread, told)
+            found = TopicsRead(checkpoint.batch, self._clock.now(), unread, told, place_of(standing))
             if replace(found, at=stored.at) != stored:
                 self._keep(found)
         except DatabusError as error:
@@ -101,6 +101,7 @@ class RotatedTopics:
         if not rotated:
             return tuple(missing)
         stored, seen = self._read(), self._source.unread(standing)
+        unmoved = self._is_where_it_was(stored)
         over: set[str] = set()
         for name in rotated:
             left = seen.get(name)
@@ -111,7 +112,7 @@ class RotatedTopics:
                 over.add(name)
             elif left == 0:
                 self._now[name] = self._clock.now()
-            elif left is None and stored.batch == self._batch and name not in stored.unread:
+            elif left is None and unmoved and name not in stored.unread:
                 self._now[name] = stored.at
             else:
                 self._missed[name] = left
@@ -120,6 +121,15 @@ class RotatedTopics:
         if found != stored:
             self._keep(found)
         return tuple(name for name in missing if name not in over)
+
+    def _is_where_it_was(self, stored: TopicsRead) -> bool:
+        """Tell whether this run began where the flow stood when that was written down; a rewind keeps the batch."""
+        begun = self._begun
+        if begun is None or begun.batch != stored.batch or not isinstance(begun.offset, KafkaOffsets):
+            return False
+        if not stored.place:  # an earlier databus wrote it; what a person has moved names no plan
+            return bool(begun.plan_hash)
+        return stored.place == place_of(begun.offset)
 
     def _read(self) -> TopicsRead:
         if self._stored is None:

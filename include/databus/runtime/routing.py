@@ -16,9 +16,14 @@ from databus.core.tables import TableSchema
 
 def route_of(flow: Flow, table: TableSchema) -> str:
     """Return the route of a table's rows: `database.table` unless a transform sets another."""
-    route = table.full_name
+    return route_named(flow, table.full_name)
+
+
+def route_named(flow: Flow, name: str) -> str:
+    """Return the route of the rows of a table by its name, `database.table`."""
+    route = name
     for transform in flow.transforms:
-        route = transform.route(table.full_name, route)
+        route = transform.route(name, route)
     return route
 
 
@@ -48,12 +53,14 @@ def reserved_in(flow: Flow, spec: SinkSpec, tables: Sequence[TableSchema]) -> It
     for table, _ in outputs_of(flow, spec, tables):
         names = sorted(reserved.intersection(column.name for column in table.columns))
         if names:
-            what = "column" if len(names) == 1 else "columns"
+            one = len(names) == 1
+            what, those, them = ("column", "that name", "it") if one else ("columns", "those names", "them")
+            other = f"; {spec.unreserved_with} of the sink takes {them} as {'it is' if one else 'they are'}"
             yield SinkSettingError(
-                f"table {table.full_name} has the {what} {', '.join(names)}, and sink {spec.sink_name} gives that name "
-                "to a member of its own: a record would have it twice, or mean something else",
+                f"table {table.full_name} has the {what} {', '.join(names)}, and sink {spec.sink_name} keeps {those} "
+                f"for members of its own: a row would have {them} twice, mean something else, or be refused",
                 hint=f"Put RenameColumns or DropColumns for {', '.join(names)} of {table.full_name} into the flow's "
-                'transforms; a Kafka sink can have envelope="debezium" instead.',
+                f"transforms{other if spec.unreserved_with else ''}.",
                 code="sink_reserved_column",
             )
 

@@ -11,6 +11,8 @@ from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
 from databus.core.errors import (
     CheckpointUnavailableError,
+    DatabusError,
+    OffsetPurgedError,
     PlanChangedError,
     RecordingError,
     SinkError,
@@ -86,7 +88,11 @@ class SinksBehind:
         for name in store.sinks_behind(flow):
             checkpoint = store.of_sink(name).load(flow)
             if name not in self.session.every_sink:
-                log.error("flow %s: sink %s is behind at %s, and no more part of the flow", flow, name, checkpoint)
+                log.error(
+                    "flow %s: sink %s is behind at %s, and no more part of the flow → Put it back, or give up what it "
+                    "lacks: `databus checkpoint skip %s --sink %s`.",
+                    flow, name, checkpoint.offset if checkpoint else "?", flow, name,
+                )  # fmt: skip
             elif checkpoint is not None:
                 log.warning("flow %s: sink %s is behind: it stands at %s", flow, name, checkpoint.offset)
                 self._behind[name] = _Behind(checkpoint, self._probe(name))
@@ -140,6 +146,31 @@ class SinksBehind:
         for name in list(self._behind):
             if not is_detached(self.session):
                 checkpoint = self._turn(name, checkpoint)
+        return checkpoint
+
+    def catch_up(self, checkpoint: Checkpoint, stopped: DatabusError) -> Checkpoint:
+        """Give turns until each sink has come as far as it can, where the flow itself cannot go on.
+
+        What they fail with is logged: the window ends with what has stopped the flow.
+
+        Args:
+            checkpoint: the flow's.
+            stopped: what it cannot pass.
+
+        Returns:
+            The flow's checkpoint, which a joining has changed.
+        """
+        flow = self.session.flow.name
+        if self._behind:
+            log.error("flow %s: stops, once its sinks that are behind have caught up: %s", flow, stopped)
+        try:
+            while self._behind and not self.over() and not self.idle():
+                stood = self.offsets()
+                checkpoint = self.turn(checkpoint)
+                if self.offsets() == stood:
+                    break
+        except DatabusError as error:
+            log.warning("flow %s: sinks that are behind do not catch up: %s", flow, error)
         return checkpoint
 
     def idle(self) -> bool:
@@ -227,6 +258,11 @@ class SinksBehind:
                 log.warning("flow %s: sink %s is away again, asked in %.0f s: %s", flow, name, pause_s, error)
                 sink.probe = self._probe(name, pause_s)
                 return None
+            if isinstance(error, OffsetPurgedError):  # not the flow's own gap
+                error.hint = (
+                    f"The flow goes on without sink {name}: `databus checkpoint skip {flow} --sink {name} --past-gap` "
+                    "lets it catch up behind what is gone. See docs/runbooks/sink_behind.md."
+                )
             log.error("flow %s: sink %s cannot catch up: %s", flow, name, error)
             sink.error = error
             return None

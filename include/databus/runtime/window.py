@@ -15,8 +15,11 @@ from databus.core.errors import (
     FlowPausedError,
     LeaseBusyError,
     OffsetPurgedError,
+    QualityGateError,
     SinkError,
+    SourceError,
     StaleEpochError,
+    TransformError,
 )
 from databus.core.offset_ranges import counted_as
 from databus.core.offsets import Offset, Ordering
@@ -144,14 +147,11 @@ class _Window:
                 stood, result.checkpoint = result.checkpoint, behind.turn(result.checkpoint)
                 settled = settled and stood is result.checkpoint
                 try:
-                    moved = move_batch(behind.joined, lease, result.checkpoint, settled=settled)
+                    moved = self._move_joined(behind, lease, settled=settled)
                 except SinkError as error:
                     self._looked, settled = True, False
                     behind.endure(error, result.checkpoint, self.control.drain.wait)
                     continue
-                finally:
-                    if session.live is not None:
-                        session.live.turns.give_back()
                 # Under this claim only this window plans: once a batch was looked for, none is left unfinished.
                 self._looked = settled = True
                 behind.went_well()
@@ -176,6 +176,20 @@ class _Window:
                     _page_out(session)
                 behind.require_well()
         return not self.lost
+
+    def _move_joined(
+        self, behind: SinksBehind, lease: Lease, *, settled: bool
+    ) -> tuple[BatchReport, Checkpoint] | None:
+        """Move a batch to the joined sinks; what the flow cannot pass ends the window once the others caught up."""
+        try:
+            return move_batch(behind.joined, lease, self.result.checkpoint, settled=settled)
+        except (SourceError, TransformError, QualityGateError) as error:
+            if not error.retryable:  # a person has to pass it, which is refused while a sink is behind
+                self.result.checkpoint = behind.catch_up(self.result.checkpoint, error)
+            raise
+        finally:
+            if self.session.live is not None:
+                self.session.live.turns.give_back()
 
     def _note_head(self) -> None:
         source = self.session.source

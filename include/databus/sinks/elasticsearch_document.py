@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 MAX_ID_BYTES = 512
 """Longest `_id` the servers take, in bytes of UTF-8."""
 
+METADATA_FIELDS = frozenset(
+    (
+        *("_id", "_index", "_source", "_routing", "_seq_no", "_version"),
+        *("_field_names", "_ignored", "_nested_path", "_data_stream_timestamp"),
+    )
+)
+"""Fields of their own that both kinds of server refuse in every document, whatever its value or the mapping."""
+
 DELETED_FIELD = "__deleted"
 """Field that marks a soft-deleted document; the name that Debezium's delete.tombstone.handling.mode=rewrite uses."""
 

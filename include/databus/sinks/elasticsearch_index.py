@@ -39,10 +39,19 @@ def index_name(template: str, *, flow: str, database: str, table: str, route: st
     else:
         return name
     raise SinkSettingError(
-        f"index template {template!r} gives {name!r} for table {database}.{table} (route {route!r}), which {problem}",
+        f"flow {flow}: index template {template!r} gives {name!r} for table {database}.{table} (route {route!r}), "
+        f"which {problem}",
         hint="Set the sink's index, or a Route, so that names begin with a letter and hold none of "
         + " ".join(sorted(_FORBIDDEN)),
     )
+
+
+def _apart(table: str, other: str) -> str:
+    """Return what keeps rows of two tables of one index apart."""
+    ids = 'et ids="table_key" (keys with the table\'s name), or ids="key" when the tables never share a key.'
+    if table.lower() != other.lower():
+        return f"Put {{database}} and {{table}} into the index template, or s{ids}"
+    return f"Names of indices have no case, so {{database}} and {{table}} do not keep them apart. S{ids}"
 
 
 @dataclass
@@ -52,7 +61,12 @@ class Standing:
     Attributes:
         owner: the table it was made for; None where tables share it, or something else made it.
         key: names of the owner's key columns; empty where they are not known.
-        keys: further key columns of which ids were made: columns got other names, or a person accepted the change.
+        keys: further key columns of which ids were made: columns got other names, or another key was accepted.
+        forms: of `key` and of each of `keys`, how the columns' values are written; empty, or shorter, where that is
+            not known.
+        former: how many of `key` and `keys`, from the first, are not of the present ids, but of those before the last
+            other key that was accepted; 0 where an earlier databus wrote them.
+        since: version from which these are another key; 0 without any.
         emptied: table → greatest version of a statement that emptied it.
         tables: those that are known to write to it, where neither owner nor ids tell.
         typed: whether its mapping was made of a table's columns.
@@ -68,6 +82,9 @@ class Standing:
     fields: Mapping[str, Any] = field(default_factory=dict)
     dynamic: str = ""
     keys: tuple[tuple[str, ...], ...] = ()
+    former: int = 0
+    since: int = 0
+    forms: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass
@@ -101,6 +118,7 @@ class Indices:
         table: str,
         key: Callable[[], Sequence[str]] = tuple,
         fields: Mapping[str, Any] | None = None,
+        forms: Sequence[str] = (),
     ) -> None:
         """Make the index when it is missing; asks the server once per index.
 
@@ -109,6 +127,7 @@ class Indices:
             table: `database.table`.
             key: names the table's key columns, for an index that is made.
             fields: field → mapping of an index that is made.
+            forms: how the key's values are written, for an index that is made; empty where that is not known.
 
         Raises:
             SinkSettingError: the index belongs to another table, or the server refuses to make it.
@@ -116,7 +135,7 @@ class Indices:
             SinkAccessError: rights are missing.
         """
         if index not in self._known:
-            self._known[index] = self._read(index) or self._create(index, table, key(), fields or {})
+            self._known[index] = self._read(index) or self._create(index, table, (key(), forms), fields or {})
         self._require_own(index, table)
         if self.listing and table not in self._known[index].tables and (index, table) not in self.unlisted:
             self._enrol(index, table)
@@ -214,8 +233,16 @@ class Indices:
         self._known.setdefault(index, Standing()).emptied[table] = version
 
     def fields_before(self, index: str) -> set[str]:
-        """Return the fields that an index had before this plan, where they are looked at; `ensure` was called."""
-        return set() if index in self.made else set(self._known[index].fields)
+        """Return the fields that an index had before this plan; `ensure` was called.
+
+        Raises:
+            SinkUnavailableError: no answer.
+        """
+        if index in self.made:
+            return set()
+        if not self.typing and (found := self._read(index, whole=True)) is not None:
+            return set(found.fields)
+        return set(self._known[index].fields)
 
     def write_down(self, index: str, change: Callable[[dict[str, Any]], dict[str, Any]], what: str) -> bool:
         """Change what we keep in the `_meta` of an index of one table; return False where the login may not.
@@ -296,17 +323,16 @@ class Indices:
             raise SinkSettingError(
                 f"{self.place}: rows of {known.owner} and of {table} go to one index {index!r}, "
                 "where equal keys would overwrite each other",
-                hint='Put {database} and {table} into the index template, or set ids="table_key" (keys with the '
-                'table\'s name), or ids="key" when the tables never share a key.',
+                hint=_apart(known.owner, table),
                 code="sink_index_shared",
             )
 
-    def _read(self, index: str) -> Standing | None:
+    def _read(self, index: str, *, whole: bool = False) -> Standing | None:
         from opensearchpy.exceptions import OpenSearchException
 
         try:
             # 404 is an expected answer: asked for this way the client does not log it as a failure.
-            wanted = "*.mappings" if self.typing else f"*.mappings._meta,{tables.PATHS}"
+            wanted = "*.mappings" if self.typing or whole else f"*.mappings._meta,{tables.PATHS}"
             params = {"filter_path": f"{wanted},status", "ignore": 404}
             found = self.client.indices.get_mapping(index=index, params=params)
         except OpenSearchException as error:
@@ -320,6 +346,8 @@ class Indices:
                 standing.owner, standing.key = ours.get("table"), tuple(ours.get("key", ()))
                 standing.tables = frozenset(ours.get("tables", ()))
                 standing.keys = tuple(tuple(each) for each in ours.get("keys", ()))
+                standing.forms = tuple(tuple(each) for each in ours.get("forms", ()))
+                standing.former, standing.since = int(ours.get("former", 0)), int(ours.get("since", 0))
                 standing.emptied, standing.typed = dict(ours.get("emptied", {})), bool(ours.get("typed"))
             said = tables.IndexTables.of(mappings.get("properties", {}))
             standing.tables |= said.writers
@@ -329,11 +357,16 @@ class Indices:
             standing.dynamic = standing.dynamic or str(mappings.get("dynamic", ""))
         return standing
 
-    def _create(self, index: str, table: str, key: Sequence[str], fields: Mapping[str, Any]) -> Standing:
+    def _create(
+        self, index: str, table: str, of_key: tuple[Sequence[str], Sequence[str]], fields: Mapping[str, Any]
+    ) -> Standing:
         from opensearchpy.exceptions import OpenSearchException, RequestError
 
         mappings, settings = dict(self.body.get("mappings", {})), dict(self.body.get("settings", {}))
+        key, forms = of_key
         meta: dict[str, Any] = {} if self.shared else {"table": table, "key": list(key)}
+        if forms and not self.shared:
+            meta["forms"] = [list(forms)]
         if self.listing:
             meta["tables"] = [table]
         if fields:
@@ -357,7 +390,7 @@ class Indices:
                     "%s: index %r is not made with types of the columns of %s, but with the server's choice: %s",
                     self.place, index, table, reason_of(error.info),
                 )  # fmt: skip
-                return self._create(index, table, key, {})
+                return self._create(index, table, of_key, {})
             raise SinkSettingError(
                 f"{self.place}: index {index!r} cannot be created: {reason_of(error.info)}",
                 hint="Check the sink's mapping and settings.",
@@ -368,7 +401,8 @@ class Indices:
         self.made.add(index)
         present = {**taken, **mappings.get("properties", {})}
         listed = frozenset([table]) if self.listing else frozenset[str]()
-        return Standing(table, tuple(key), {}, listed, bool(fields), present, str(mappings.get("dynamic", "")))
+        said = str(mappings.get("dynamic", ""))
+        return Standing(table, tuple(key), {}, listed, bool(fields), present, said, forms=(tuple(forms),))
 
 
 def create_body(

@@ -12,6 +12,7 @@ from databus.core.errors import SinkUnavailableError
 from databus.core.events import Op
 from databus.core.evidence import Evidence, SinkClaim
 from databus.core.findings import Finding
+from databus.core.key_forms import key_forms
 from databus.core.offsets import BinlogOffset, KafkaOffsets
 from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder
@@ -22,7 +23,7 @@ from databus.sinks.elasticsearch_client import connect, silent_refusal, where
 from databus.sinks.elasticsearch_document import ids_may_meet
 from databus.sinks.elasticsearch_evidence import evidence
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
-from databus.sinks.elasticsearch_key import require_key
+from databus.sinks.elasticsearch_key import IndexKeys
 from databus.sinks.elasticsearch_mapping import fields_of
 from databus.sinks.elasticsearch_preflight import index_pattern, probe
 from databus.sinks.elasticsearch_refusals import NeverWritten, Stopping
@@ -102,10 +103,12 @@ class ElasticsearchSink:
                 raise ids_meet(spec.sink_name, table.full_name)
             index = index_name(spec.index, flow=self._flow, database=table.database, table=table.table, route=route)
             targets.setdefault(index, []).append(table)
+        source = {table.schema_id: table for table in plan.tables}
         for index, tables in targets.items():
             fields = fields_of(tables, spec.mapping) if typing else {}
             for table in tables:
-                indices.ensure(index, table.full_name, partial(tuple, table.primary_key), fields)
+                forms = key_forms(source.get(table.schema_id, table))
+                indices.ensure(index, table.full_name, partial(tuple, table.primary_key), fields, forms)
             self._require_keys(indices, index, tables, plan)
             indices.extend(index, fields, self._told)
         slots = 1 if plan.statements and spec.on_truncate != "ignore" else spec.slots
@@ -188,12 +191,13 @@ class ElasticsearchSink:
         """
         if isinstance(plan.range.end, KafkaOffsets):
             return
+        keys = IndexKeys(indices, self.spec.on_key_change, plan.range)
         source = {table.schema_id: table for table in plan.tables}
         earlier: dict[str, set[str]] = {}
         for written in sorted(tables, key=lambda each: each.schema_id):
             table = source.get(written.schema_id, written)
-            known = earlier.setdefault(table.full_name, indices.fields_before(index))
-            require_key(indices, index, table, known, self.spec.on_key_change)
+            known = earlier.setdefault(table.full_name, set())
+            keys.require(index, table, known)
             known |= {column.name for column in table.columns}
 
     def _never_written_of(self, indices: Indices, names: Sequence[str]) -> tuple[str, ...]:

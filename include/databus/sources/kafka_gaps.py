@@ -29,9 +29,9 @@ from databus.sources.kafka_topics import KafkaTopics
 
 _CHOICES = (
     "Nothing was moved. Choose: `databus checkpoint skip {flow} --past-gap --reason … --execute` passes over the range "
-    'knowingly and names it as a gap; on_gap="earliest" or "latest" of the source does so by itself from now on. '
-    "Raise retention.ms of the topic above the longest pause of the flow."
+    'knowingly and names it as a gap; on_gap="earliest" or "latest" of the source does so by itself from now on.'
 )
+_KEEP_LONGER = " Raise retention.ms of the topic above the longest pause of the flow."
 
 
 class KafkaGaps:
@@ -98,8 +98,9 @@ class KafkaGaps:
             missing: the gaps.
             what: what happened.
         """
+        longer = _KEEP_LONGER if any(gap.cause == RETENTION for gap in missing) else ""
         error = OffsetPurgedError(
-            f"{self._cluster.where}: {what}: {_named(missing)}", hint=_CHOICES.format(flow=self._flow)
+            f"{self._cluster.where}: {what}: {_named(missing)}", hint=_CHOICES.format(flow=self._flow) + longer
         )
         if told := [gap for gap in missing if gap.cause != DELETED]:
             error.missing = OffsetRange(start, replace(behind_gaps(start, state, told, "earliest"), passed=False))

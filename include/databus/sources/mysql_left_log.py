@@ -10,6 +10,7 @@ from databus.binlog.gtid_codec import decode_gtid_list
 from databus.binlog.log_walk import Stretch
 from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.offsets import BinlogOffset
+from databus.sources.replaced_log import begun
 
 GtidList = Mapping[tuple[int, int], int]
 """(domain, server id) → last sequence number."""
@@ -42,8 +43,8 @@ class LeftLog:
         """
         if offset.created_s and 0 < self.start.created_s < offset.created_s - _CLOCK_SLACK_S:
             return (
-                f"{self.start.file} was begun at {self.start.created_s} (seconds since 1970), before the file of that "
-                f"place, at {offset.created_s}"
+                f"{self.start.file} was begun at {begun(self.start.created_s)}, before the file of that place, at "
+                f"{begun(offset.created_s)}"
             )
         if not offset.gtids:
             return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from databus.binlog.delivered import Delivered
 from databus.binlog.log_walk import FileStart, Stretch
@@ -91,8 +92,13 @@ def check_created(place: str, offset: BinlogOffset, found: tuple[str, int], flow
     """
     file, created_s = found
     if file == offset.file and offset.created_s and created_s and offset.created_s != created_s:
-        why = f"{file} was begun at {created_s} (seconds since 1970), that one at {offset.created_s}"
+        why = f"{file} was begun at {begun(created_s)}, that one at {begun(offset.created_s)}"
         raise replaced(place, offset, why, flow)
+
+
+def begun(created_s: int) -> str:
+    """Return when a log file was begun as a text, UTC."""
+    return f"{datetime.fromtimestamp(created_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def beyond_head(offset: BinlogOffset, head: str) -> str:

@@ -66,7 +66,19 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
         named=named,
         renamed=renamed,
         columns_renamed=columns,
+        rows_before=_rows_before(index),
     )
+
+
+def _rows_before(index: RangeIndex) -> tuple[int, ...]:
+    """Return how many rows lie in segments before the first one of each schema; a statement ends a segment."""
+    before: dict[int, int] = {}
+    rows = 0
+    for segment in index.segments:
+        for schema in segment.rows:
+            before.setdefault(schema, rows)
+        rows += sum(segment.rows.values())
+    return tuple(before.get(table.schema_id, 0) for table in index.tables)
 
 
 def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[int, LoggedStatement]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from databus.checkpoints import amended, entries, transitions
 from databus.checkpoints.accepted import accepted_checkpoint, accepted_plan
 from databus.checkpoints.codec import check_size, decode_as, encode
+from databus.checkpoints.split_transitions import Joining
 from databus.core.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.checkpoint import Checkpoint
 from databus.core.checkpoint_store import Lease
@@ -31,6 +32,7 @@ class MemoryMediation:
     _plan: Callable[[str], Plan | None]
     _at: Callable[[str], MemoryFlow]
     sinks_behind: Callable[[str], Sequence[str]]
+    of_sink: Callable[[str], MemoryMediation]
     _put: Callable[[MemoryFlow, Checkpoint, HistoryEntry, str], None]
 
     def paused(self, flow: str) -> Pause | None:
@@ -75,11 +77,43 @@ class MemoryMediation:
             previous = amended.require_started(flow, self._load(flow))
             if amended.is_amended(previous, amendment, lease.epoch):
                 return previous
-            amended.check_amendment(flow, amendment, previous, self._plan(flow), self.sinks_behind(flow))
-            checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, self._clock.now())
+            views = {sink: self.of_sink(sink) for sink in self.sinks_behind(flow)}
+            own = {sink: (view._load(flow), view._plan(flow)) for sink, view in views.items()}  # noqa: SLF001
+            stands = previous, self._plan(flow)
+            behind = [sink for sink, standing in own.items() if not amended.is_caught_up(standing, stands)]
+            amended.check_amendment(flow, amendment, *stands, behind)
+            by = Joining(lease.epoch, amendment.who, self._clock.now())
+            at = {sink: standing[0] for sink, standing in own.items()}
+            for sink, previous in amended.taken_along(flow, previous, at, by):  # noqa: B020 - as it grows
+                alone = views[sink]._at(flow)  # noqa: SLF001
+                for kept in (state, alone):
+                    why = f"sink {sink} caught up"
+                    entry = entries.entry(kept.history_number + 1, "join", why, previous.offset, previous)
+                    self._put(kept, previous, entry, f"the joining of sink {sink}")
+                alone.checkpoint = alone.plan = None
+            checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, by.now)
             entry = entries.amendment_entry(state.history_number + 1, previous, checkpoint, amendment)
             self._put(state, checkpoint, entry, f"the {amendment.action}")
             state.plan = None
+            if amendment.gap is not None:
+                self._name(flow, amendment.gap)
+            return checkpoint
+
+    def amend_sink(self, flow: str, lease: Lease, sink: str, amendment: Amendment) -> Checkpoint:
+        """Move a sink that is behind forward by hand in one atomic step, or raise and change nothing."""
+        with self._server.changed:
+            transitions.check_epoch(flow, lease.epoch, self._server.flow(flow).epoch)
+            view = self.of_sink(sink)
+            alone, pending = view._at(flow), view._plan(flow)  # noqa: SLF001
+            previous = amended.require_behind(flow, sink, view._load(flow))  # noqa: SLF001
+            if amended.is_amended(previous, amendment, lease.epoch):
+                return previous
+            flow_at = amended.require_started(flow, self._load(flow))
+            amended.check_sink_amendment(flow, sink, amendment, (previous, pending), flow_at)
+            checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, self._clock.now())
+            entry = entries.amendment_entry(alone.history_number + 1, previous, checkpoint, amendment)
+            self._put(alone, checkpoint, entry, f"the {amendment.action} of sink {sink}")
+            alone.plan = None
             if amendment.gap is not None:
                 self._name(flow, amendment.gap)
             return checkpoint

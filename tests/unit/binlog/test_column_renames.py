@@ -50,6 +50,7 @@ def test_renames_are_read(changes: str, expected: Pairs, flavor: str) -> None:
 def test_mariadbs_own_forms() -> None:
     sql = "ALTER ONLINE IGNORE TABLE IF EXISTS t WAIT 3 RENAME COLUMN IF EXISTS a TO b, CHANGE COLUMN IF EXISTS c d INT"
     assert renames(sql, "mariadb") == (("a", "b"), ("c", "d"))
+    assert renames(f"SET STATEMENT max_statement_time=1 FOR {sql}", "mariadb") == (("a", "b"), ("c", "d"))
 
 
 def test_quotes_mean_what_the_session_says() -> None:

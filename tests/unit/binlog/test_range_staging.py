@@ -316,6 +316,73 @@ def test_rows_by_statement_before_a_given_end_are_refused(tmp_path: Path) -> Non
         stage(tmp_path, batches(log, 3), RangeBounds(end=end))
 
 
+USER_VAR = 14, struct.pack("<I1sBBII8sB", 1, b"a", 0, 2, 63, 8, bytes(8), 0)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 1000])
+@pytest.mark.parametrize("sql", ["CREATE TABLE other.z AS SELECT @a", "CREATE TABLE t (PRIMARY KEY (id)) TABLE u"])
+def test_a_range_stops_before_a_table_that_is_made_of_a_query_by_statement(tmp_path: Path, step: int, sql: str) -> None:
+    def log(before: int) -> tuple[Log, int, int]:
+        log = log_of(before)
+        begins = log.position
+        log.gtid().add(*USER_VAR).query(sql)
+        return log.transaction(9, "t", COLUMNS, [[number(9)]]), begins, log.ends[5 * before + 3] + 4
+
+    made, begins, _ = log(3)
+    index, store = stage(tmp_path, batches(made, step), RangeBounds())
+    assert index is not None
+    assert (index.range.end.to_json()["pos"], read(store, index)) == (begins, list(range(9)))
+    made, begins, ends = log(0)
+    with pytest.raises(DecodeError, match=r"CREATE TABLE .* changes rows by statement") as stopped:
+        stage(tmp_path / "stopped", batches(made, step), RangeBounds(flow="orders"))
+    assert f"{FILE}:{begins} to {FILE}:{ends})" in stopped.value.message
+    assert f"checkpoint skip orders {FILE}:{ends} " in stopped.value.hint
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 1000])
+def test_values_of_a_temporary_table_stop_nothing_and_are_read(tmp_path: Path, step: int) -> None:
+    log = log_of(1)
+    log.gtid().add(*USER_VAR).query("CREATE TEMPORARY TABLE other.x AS SELECT @a")
+    log.gtid().query("BEGIN").add(*USER_VAR).query("CREATE TEMPORARY TABLE other.y AS SELECT @a")
+    log.table_map(9, "t", COLUMNS).rows(30, 9, 1, [[number(3)]]).xid()
+    index, store = stage(tmp_path, batches(log, step), RangeBounds())
+    assert index is not None
+    assert (index.range.end.to_json()["pos"], read(store, index)) == (log.position, [0, 1, 2, 3])
+
+
+def test_a_delete_that_was_rolled_back_empties_nothing(tmp_path: Path) -> None:
+    log = log_of(2)
+    begins = log.position
+    log.gtid().query("BEGIN").query("DELETE FROM `shop`.`t`").query("ROLLBACK")
+    index, store = stage(tmp_path, batches(log, 3), RangeBounds())
+    assert index is not None
+    assert (index.range.end.to_json()["pos"], read(store, index)) == (begins, list(range(6)))
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 7, 1000])
+def test_rows_by_statement_behind_a_given_end_are_nothing_to_it(tmp_path: Path, step: int) -> None:
+    log, begins, _, _ = by_statement()
+    end = BinlogOffset(FILE, begins, "", "mysql", "uuid")
+    index, store = stage(tmp_path, batches(log, step), RangeBounds(end=end))
+    assert index is not None
+    assert (index.range.end.to_json()["pos"], read(store, index)) == (begins, list(range(9)))
+
+
+def test_one_on_a_partition_behind_a_given_end_is_nothing_to_it(tmp_path: Path) -> None:
+    log, begins, _ = partitioned()
+    end = BinlogOffset(FILE, begins, "", "mysql", "uuid")
+    index, _ = stage(tmp_path, batches(log, 1000), RangeBounds(end=end, stops=True))
+    assert index is not None
+    assert index.rows == 9
+
+
+def test_rows_by_statement_behind_a_given_end_can_be_passed_by_place(tmp_path: Path) -> None:
+    log, _, _, ends = by_statement()
+    with pytest.raises(DecodeError) as stopped:
+        stage(tmp_path, batches(log, 3), RangeBounds(end=BinlogOffset(FILE, log.position, "", "mysql", "uuid")))
+    assert (stopped.value.behind, stopped.value.code) == (f"{FILE}:{ends}", "source_decode")
+
+
 def test_a_walk_that_is_not_asked_to_pass_them_refuses_them() -> None:
     log, _, _, _ = by_statement()
     walk = LogWalk(CAPTURE, "start")

@@ -67,6 +67,12 @@ def followed(*statements: str, flavor: str = "mysql") -> Entry:
     return entry
 
 
+def test_settings_for_one_statement_hide_no_definition() -> None:
+    entry = followed("SET STATEMENT lock_wait_timeout = 5 FOR ALTER TABLE t ADD COLUMN n INT FIRST", flavor="mariadb")
+    assert entry.definition is not None
+    assert [c.name for c in entry.definition.columns] == ["n", "id", "v", "w"]
+
+
 def test_a_definition_completes_a_bare_table() -> None:
     definition = TableDefinition(
         "d", "t", (column("id", "int unsigned"), column("v", "varchar(10)", "utf8mb4"), column("u", "uuid")), ("id",)

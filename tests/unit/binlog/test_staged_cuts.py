@@ -18,7 +18,7 @@ from databus.core.offsets import BinlogOffset
 from databus.core.tables import TableSchema
 from databus.sources.staged_range import shared_out, source_plan
 from tests.unit.binlog.drawn_logs import COLUMNS, DrawnLog
-from tests.unit.binlog.log_encoder import Log
+from tests.unit.binlog.log_encoder import Log, int_col
 from tests.unit.binlog.test_range_staging import CAPTURE, FILE, batches, number, stage
 
 SELECTED = "CREATE TABLE `t` (`id` int) START TRANSACTION"
@@ -132,3 +132,20 @@ def test_kept_log_goes_on_across_an_xa_commit_wherever_the_receives_end(tmp_path
     kept.keep(Path(store.address(index, index.segments[0]).removeprefix("file://")).parent, index)
     chain = chain_from(kept.list(), BinlogOffset(FILE, 4, "", "mysql", "uuid"))
     assert [(s.start_pos, s.end_pos) for s in chain] == [(Log().position, commit), (commit, log.position)]
+
+
+@pytest.mark.parametrize("between", ["ALTER TABLE t CHANGE id n int", "nothing"])
+def test_a_range_of_the_rows_before_a_schema_ends_before_its_first_row(tmp_path: Path, between: str) -> None:
+    log = Log().transaction(8, "t", COLUMNS, [[number(1)], [number(2)]]).transaction(8, "t", COLUMNS, [[number(3)]])
+    if between != "nothing":
+        log.gtid().query(between)
+    log.transaction(9, "t", [int_col("n")], [[number(4)]])
+    index, store = stage(tmp_path / "all", batches(log, 1000), RangeBounds())
+    assert index is not None
+    plan = source_plan(index, store, CAPTURE)
+    assert (plan.rows, len(plan.tables)) == (4, 2)
+    assert plan.rows_before == ((0, 3) if between != "nothing" else (0, 0))
+    if between != "nothing":
+        cut, of_cut = stage(tmp_path / "cut", batches(log, 1000), RangeBounds(plan.rows_before[1]))
+        assert cut is not None
+        assert delivered(of_cut, cut) == ["1", "2", "3"]

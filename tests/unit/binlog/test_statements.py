@@ -166,6 +166,84 @@ def test_what_empties_a_table(sql: str, empties: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sql", "fills"),
+    [
+        ("CREATE TABLE t AS SELECT * FROM u", True),
+        ("create table if not exists `d`.`t` (primary key (id)) ignore select id from u", True),
+        ("CREATE OR REPLACE TABLE t SELECT 1", True),
+        ("CREATE /*M!100301 OR REPLACE */ TABLE t (a INT) ENGINE=InnoDB AS (SELECT 1)", True),
+        ("CREATE TABLE t (WITH c AS (SELECT 1 AS a) SELECT * FROM c)", True),
+        ("CREATE TABLE t TABLE u", True),
+        ("CREATE TABLE t (PRIMARY KEY (a)) TABLE u", True),
+        ("CREATE TABLE t VALUES ROW(1), ROW(2)", True),
+        ("CREATE TABLE t VALUES (1), (2)", True),
+        (f"CREATE TABLE t ({', '.join(f'c{n} INT' for n in range(300))}) SELECT 1", True),
+        ("CREATE TABLE t (a INT) COMMENT 'it\\'s' SELECT 1", True),
+        ("SET STATEMENT max_statement_time = 1, sort_buffer_size = 9 FOR CREATE TABLE t AS SELECT 1", True),
+        ("CREATE TEMPORARY TABLE t AS SELECT 1", False),
+        ("CREATE OR REPLACE TEMPORARY TABLE t AS SELECT 1", False),
+        ("CREATE TEMPORARY TABLE t (a INT, PRIMARY KEY (a)) AS SELECT count(*), IF(a IN (1, 2), 1, 2) FROM u", False),
+        ("CREATE TEMPORARY TABLE t AS SELECT CAST(a AS CHAR(9)) FROM (SELECT 1 AS a) u", False),
+        ("CREATE TEMPORARY TABLE t AS SELECT CONCAT('w(', a) FROM u", False),
+        ("CREATE TEMPORARY TABLE t AS SELECT booked(1)", True),
+        ("CREATE TEMPORARY TABLE t AS SELECT `count` (1)", True),
+        ("CREATE TEMPORARY TABLE t AS SELECT d.count(1)", True),
+        ("CREATE TEMPORARY TABLE t (a INT DEFAULT (booked(1)))", False),
+        ("CREATE TABLE t (a INT)", False),
+        ("CREATE TABLE `t` (\n  `select` int, `values` int\n) START TRANSACTION", False),
+        ('CREATE TABLE "select" ("table" INT)', False),
+        ("CREATE TABLE d.select (a INT COMMENT 'SELECT')", False),
+        ("CREATE TABLE t LIKE u", False),
+        ("CREATE TABLE t (a INT) /* SELECT 1 */ -- TABLE u", False),
+        ("CREATE TABLE t (a INT) WITH SYSTEM VERSIONING", False),
+        ("CREATE TABLE t (a INT, FULLTEXT KEY (a) WITH PARSER ngram) UNION = (u, v)", False),
+        ("CREATE TABLE t (a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (1))", False),
+        ("CREATE TABLE t (a INT) PARTITION BY LIST (a) (PARTITION p VALUES IN (1, 2))", False),
+        ("CREATE VIEW v AS SELECT 1", False),
+        ("CREATE PROCEDURE p() CREATE TABLE t AS SELECT 1", False),
+        ("CREATE TRIGGER r AFTER INSERT ON t FOR EACH ROW INSERT INTO u SELECT 1", False),
+        ("ALTER TABLE t ADD COLUMN a INT", False),
+    ],
+)
+def test_a_lasting_table_that_is_made_of_a_query(sql: str, fills: bool) -> None:
+    found = classify(sql)
+    assert (found.kind, found.fills) == (K.DEFINITION, fills)
+
+
+def test_a_backslash_ends_no_literal_where_the_session_says_so() -> None:
+    sql = "CREATE TABLE t (a INT) COMMENT 'C:\\' SELECT 'x' AS a"
+    assert classify(sql, sql_mode=1 << 20).fills
+    assert not classify("CREATE TABLE t (a INT) COMMENT 'it\\'s SELECT'").fills
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "table"),
+    [
+        ("SET STATEMENT max_statement_time = 100 FOR INSERT INTO t VALUES (7)", K.ROWS, ""),
+        ("SET STATEMENT sql_mode = CONCAT(@@sql_mode, SUBSTRING('x' FROM 1 FOR 1)) FOR UPDATE t SET a = 1", K.ROWS, ""),
+        ("/*!100100 SET STATEMENT sort_buffer_size = 9 FOR */ TRUNCATE TABLE t", K.TRUNCATE, "t"),
+        ("SET STATEMENT lock_wait_timeout = 1 FOR ALTER TABLE t ADD b INT", K.DEFINITION, "t"),
+        ("SET STATEMENT lock_wait_timeout = 1 FOR DROP TABLE t", K.DEFINITION, "t"),
+        ("SET PASSWORD FOR u = 'INSERT'", K.DEFINITION, ""),
+        ("ANALYZE INSERT INTO t VALUES (7)", K.ROWS, ""),
+        ("ANALYZE FORMAT=JSON UPDATE t SET a = 1", K.ROWS, ""),
+        ("SET STATEMENT sort_buffer_size = 9 FOR ANALYZE DELETE FROM t", K.ROWS, ""),
+        ("ANALYZE TABLE t", K.DEFINITION, ""),
+        ("ANALYZE NO_WRITE_TO_BINLOG TABLE t UPDATE HISTOGRAM ON a", K.DEFINITION, ""),
+    ],
+)
+def test_what_stands_before_a_statement_does_not_hide_it(sql: str, kind: StatementKind, table: str) -> None:
+    found = classify(sql)
+    assert (found.kind, found.table) == (kind, table)
+
+
+@pytest.mark.parametrize("sql", ["DELETE FROM t", "DELETE FROM `d`.`t`"])
+def test_a_delete_in_a_transaction_is_no_note_of_a_restart(sql: str) -> None:
+    assert classify(sql, inside=True).kind is K.ROWS
+    assert classify(sql, inside=True).empties is False
+
+
+@pytest.mark.parametrize(
     ("sql", "moves"),
     [
         ("CREATE TABLE IF NOT EXISTS t (a INT)", True),

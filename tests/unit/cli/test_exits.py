@@ -42,6 +42,7 @@ REFUSED = {"kafka": SinkCounts(10), "search": SinkCounts(7, 3)}
         (window(3, REFUSED), "rejected", exits.HELD, "sink search refused 3 rows; 3 rows are held back; `databus"),
         (window(0, REFUSED), "rejected", exits.HELD, "`databus quarantine list orders` shows them"),
         (window(2, WELL), "quarantined", exits.HELD, "NOT WELL: 2 rows are held back"),
+        (window(1, WELL), "quarantined", exits.HELD, "NOT WELL: 1 row is held back"),
         (over_a_gap(), "lost", exits.HELD, "a gap was passed over: retention took t[0]; `databus gaps orders` names"),
         (over_a_gap(2), "lost", exits.HELD, "2 rows are held back"),
         (window(behind={"search": "9"}), "ok", exits.UNREACHABLE, "sink search is behind, at 9"),

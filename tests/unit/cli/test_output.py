@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from databus.cli.cells import told, wrapped
-from databus.cli.output import ERR, OUT, Format, show_one, show_rows
+from databus.cli.cells import advised, told, wrapped
+from databus.cli.output import ERR, OUT, Format, print_advice, show_one, show_rows
 
 
 @pytest.mark.parametrize(
@@ -133,3 +133,19 @@ def test_a_place_with_a_short_topic_is_no_picture(capsys: pytest.CaptureFixture[
     OUT.print("offsets:a:0:1", markup=False)
     shown = capsys.readouterr()
     assert (shown.err, shown.out) == ("offsets:a:0:1\n", "offsets:a:0:1\n")
+
+
+def test_a_command_in_advice_stands_on_one_line_to_be_copied(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = "`databus checkpoint skip orders mysql-bin.000001:1296 --past-gap --reason … --execute`"
+    advice = f"Look first, then run {command}, or choose another way of going on from there. Wait."
+    assert advised(advice, 40) == [
+        "Look first, then run",
+        f"{command},",
+        "or choose another way of going on from",
+        "there. Wait.",
+    ]
+    monkeypatch.setattr(ERR, "width", 42)
+    print_advice(advice)
+    assert f"  {command},\n" in capsys.readouterr().err

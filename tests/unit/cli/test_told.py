@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -12,9 +14,14 @@ from databus.cli import main
 from databus.cli.main import app
 from databus.connections.chain import ChainedConnections
 from databus.core.amounts import counted
-from databus.core.errors import ConfigError, ConnectionMissingError
-from databus.core.offsets import BinlogOffset, KafkaOffsets
+from databus.core.counts import TableCounts
+from databus.core.errors import ConfigError, ConnectionMissingError, DecodeError
+from databus.core.ledger import Span, SpanState
+from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange
 from databus.core.refusals import Refusals
+from databus.ops import delivered
+from databus.ops.backfill_missing import _again
+from databus.ops.decode_errors import naming_flow
 from databus.ops.discovery import find_flow
 from databus.ops.mediation import Said
 from databus.ops.place_words import place_word, require_place
@@ -128,3 +135,46 @@ def test_alerts_of_the_other_flows_are_listed_beside_one_that_cannot_be_looked_a
     assert "no alerts that can be told" in done.stderr
     (tmp_path / "way.py").unlink()
     assert CliRunner().invoke(app, ["alerts", "list", "--dags", str(tmp_path)]).exit_code == 2
+
+
+def test_a_request_without_an_answer_is_told_by_our_errors_alone(tmp_path: Path) -> None:
+    library = logging.getLogger("opensearch")
+    try:
+        for words, warns in (([], False), (["--verbose"], True), (["--debug"], True)):
+            CliRunner().invoke(app, [*words, "flows", "list", "--dags", str(tmp_path)])
+            assert library.isEnabledFor(logging.WARNING) == warns
+    finally:
+        library.setLevel(logging.NOTSET)
+
+
+def test_an_error_of_decoding_names_flow_and_connection(tmp_path: Path) -> None:
+    (tmp_path / "flows.py").write_text(
+        "from databus import Flow, MysqlBinlog, Noop\n"
+        "flow = Flow(name='log', source=MysqlBinlog(conn_id='shop', tables=('a.b',)), sinks=(Noop(),))\n"
+    )
+    flow = find_flow("log", tmp_path).flow
+    for message in ("bin.000001:7: not understood", "flow log: shop: bin.000001:7: not understood"):
+        with pytest.raises(DecodeError) as refused, naming_flow(flow):
+            raise DecodeError(message)
+        assert refused.value.message == "flow log: shop: bin.000001:7: not understood"
+
+
+def test_a_replay_into_live_topics_tells_what_they_get_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def place(pos: int, server: str = "s") -> BinlogOffset:
+        return BinlogOffset("bin.000001", pos, server=server)
+
+    def span(start: BinlogOffset, end: BinlogOffset, rows: int) -> Span:
+        return Span(start, end, SpanState.DISPATCHED, 1, 1, tables={"a.b": TableCounts(rows, 0, 0, rows)})
+
+    spans = (span(place(4), place(100), 1), span(place(100), place(200), 20), span(place(200), place(300), 300))
+    nothing: Any = None
+    monkeypatch.setattr(delivered, "spans_over", lambda *_: spans)
+    assert delivered.delivered_in(nothing, nothing, OffsetRange(place(150), place(250))) == 320
+    assert delivered.delivered_in(nothing, nothing, OffsetRange(place(4), place(100))) == 1
+
+
+def test_a_backfill_that_is_to_be_run_again_is_named_by_places_that_can_be_read() -> None:
+    first, later = BinlogOffset("bin.000001", 4, server="s"), BinlogOffset("bin.000001", 4, server="s", generation=1)
+    assert _again("earliest", first) == "bin.000001:4"
+    assert _again("2026-11-01", first) == "2026-11-01"
+    assert '"generation": 1' in _again("latest", later)  # the first log may have such a place, too

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from databus import Elasticsearch, Kafka
+from databus import Elasticsearch, Kafka, MysqlBinlog
 from databus.core.batching import Batching
 from databus.core.errors import ConfigError
 from databus.core.flow import Flow
@@ -76,6 +76,12 @@ class TestBadOptions:
     def test_a_wrong_type_is_named_by_its_option(self) -> None:
         with pytest.raises(ConfigError, match=r"every: .*integer"):
             Lines(path="a", every="often")
+
+    def test_one_text_where_several_are_wanted_is_told_how_to_write_it(self) -> None:
+        with pytest.raises(ConfigError, match=r'tables is one text, and .*: tables=\("shop\.orders",\) '):
+            MysqlBinlog(conn_id="m", tables="shop.orders")
+        with pytest.raises(ConfigError, match="tables: Input should be a valid tuple"):
+            MysqlBinlog(conn_id="m", tables=7)
 
     def test_bounds_of_a_batch(self) -> None:
         for wrong in ({"max_rows": 0}, {"max_bytes": -1}, {"max_seconds": 0}):

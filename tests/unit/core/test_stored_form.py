@@ -105,6 +105,9 @@ class TestLowestVersion:
         waits = replace(before, first={"search": ("i",)})
         assert waits.to_json()["v"] == 3
         assert Checkpoint.from_json(waits.to_json()) == waits
+        for behind in (replace(before, detached=0), replace(waits, detached=7)):
+            assert behind.to_json()["v"] == 4
+            assert Checkpoint.from_json(behind.to_json()) == behind
 
     def test_of_a_history_entry(self) -> None:
         now, at = datetime(2026, 1, 1, tzinfo=UTC), BinlogOffset("bin.000001", 4)

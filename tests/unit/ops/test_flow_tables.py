@@ -496,3 +496,16 @@ def test_a_table_that_lost_a_hidden_column_is_told_before_a_batch_comes_to_its_r
     assert 'former=("shop.customers.email",)' in finding.hint
     mended = flow(DropColumns("email", former=("shop.customers.email",)))
     assert all(f.level is Level.OK for f in compare(mended, Told(lost), wants_of(mended), remembered).findings)
+
+
+def test_a_table_without_a_valid_name_of_an_index_is_told() -> None:
+    odd = replace(ORDERS, table="a:b")
+    search = Elasticsearch(conn_id="e", index="{table}")
+    spec = flow(sinks=(search,))
+    finding = only(spec, now(ORDERS, odd))
+    assert (finding.level, finding.subject, finding.code) == (Level.ERROR, "sink elasticsearch", "sink_setting")
+    assert finding.message.startswith("index template '{table}' gives 'a:b' for table shop.a:b")
+    assert only(spec, now(ORDERS, odd), wants_of(spec)).level is Level.WARN
+    assert not wrong(flow(Route({"shop.a:b": "ab"}), sinks=(search.model_copy(update={"index": "{route}"}),)), now(odd))
+    assert not wrong(flow(sinks=(search.model_copy(update={"routes": ("shop.orders",)}),)), now(ORDERS, odd))
+    assert not wrong(flow(), now(ORDERS, odd))

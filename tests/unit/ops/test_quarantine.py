@@ -23,7 +23,7 @@ from databus.ops.mirror_groups import require_known as require_groups
 from databus.ops.quarantine import discard, require_known
 from databus.ops.quarantine import tally as quarantine_tally
 from databus.ops.replay_entries import MAX_ROWS, in_replays, stages_of
-from databus.ops.replay_outcome import ReplayResult, outcome, tally
+from databus.ops.replay_outcome import ReplayResult, beside, outcome, tally
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
@@ -123,6 +123,18 @@ def test_a_replay_is_told_in_words() -> None:
     assert done.line() == (
         "replay 3 of rows of batch 7: 4 replayed, 1 held again, 0 discarded; kafka took 4, search took 0 and refused 1"
     )
+
+
+def test_a_replay_of_a_checks_entry_answers_for_sinks_that_take_the_row() -> None:
+    """A closing that was cut off leaves entries of sinks; the log came back, and the replay was finished."""
+    held = [entry("e1", "kafka"), entry("e1", "search"), entry("e2", "kafka"), entry("e3", "kafka")]
+    states = {("e1", "check"): HeldState.REPLAYED, ("e2", "check"): HeldState.HELD, ("e3", "kafka"): HeldState.REPLAYED}
+    ids = frozenset({"e1", "e2", "e3"})
+    done = Replayed(dict.fromkeys(ids, RowState.DISPATCHED), {"kafka": ids, "search": ids}, (), (), {})
+    assert beside(held, states, done) == held[:2]
+    refused = RejectedRow("e1", "shop.orders", None, "mapping", "search", "b.1:4", "{}")
+    assert beside(held, states, replace(done, rejected=(refused,))) == held[:1]
+    assert beside(held, states, replace(done, taken={"search": ids})) == held[1:2]
 
 
 def entry(event: str, stage: str, batch: int = 1) -> HeldRow:

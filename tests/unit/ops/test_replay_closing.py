@@ -15,7 +15,7 @@ from databus.runtime.closing import ClosedForGood
 from databus.runtime.replay import ROWS_GONE
 from tests.unit.ops.test_quarantine import entry
 
-SINKS = ("kafka", "search")
+SINKS = {"shop.orders": ["kafka", "search"]}
 
 
 def closed(*whole: str, **partly: str) -> ClosedForGood:
@@ -52,6 +52,14 @@ def test_markers_decide(stage: str, found: ClosedForGood, state: HeldState, held
     expected = {name: f"a cause, replay 4 could not be finished{why}" for name, why in held.items()}
     assert {one.stage: one.cause for one in again} == expected
     assert {(one.event_id, one.table, one.payload) for one in again} <= {("e1", "shop.orders", "{}")}
+
+
+def test_a_sink_that_does_not_take_the_table_lacks_nothing() -> None:
+    row = entry("e1", CHECK)
+    states, again = settled([row], 4, {"shop.orders": ["kafka"]}, closed("kafka"))
+    assert (states, again) == ({("e1", CHECK): HeldState.REPLAYED}, [])
+    states, again = settled([row], 4, {"shop.orders": []}, closed("kafka"))
+    assert (states, again) == ({("e1", CHECK): HeldState.DISCARDED}, [])
 
 
 def test_what_was_added_to_a_cause_does_not_grow() -> None:

@@ -40,6 +40,16 @@ def ranges(*, reported: bool) -> BatchRanges:
     return BatchRanges("flow", store, told)
 
 
+def test_of_a_batch_that_a_sink_made_alone_its_own_history_tells() -> None:
+    """A kill may have left it without a report, and nothing fills one in."""
+    nothing: Any = SimpleNamespace(batch_range=lambda _: None)
+    own, other = ranges(reported=False).store, SimpleNamespace(history=lambda *_: ())
+    store: Any = SimpleNamespace(history=lambda *_: (), of_sink=lambda name: own if name == "search" else other)
+    assert BatchRanges("flow", store, nothing, ("kafka", "search")).of(7) == moved_part(WHOLE)
+    with pytest.raises(ConfigError):
+        BatchRanges("flow", store, nothing, ("kafka",)).of(7)
+
+
 def holding(*held: Plan | None) -> dict[str, Any]:
     marks = [None if plan is None else SlotMark(plan.batch, plan.hash) for plan in held]
     sink: Any = SimpleNamespace(marked=True, marks=lambda slots, *, settled: marks[:slots], register=lambda: None)

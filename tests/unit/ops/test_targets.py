@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from databus import Flow, MysqlBinlog, Noop
 from databus.checkpoints.adoption import check_adoption
 from databus.checkpoints.amended import check_amendment
-from databus.core.amendments import Amendment
+from databus.core.amendments import Amendment, SinkEffect
 from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, ConfigError, OffsetPurgedError, SourceDivergedError
@@ -123,6 +124,87 @@ def test_what_lies_between() -> None:
     assert passed_over(AFTER_REWIND, SequenceOffset(15), SequenceOffset(0)).rows == {"shop.orders": 15}
 
 
+ON_WAY_OVER_SKIP = history(("start", 0, 0), ("commit", 0, 10), ("skip", 10, 15), ("commit", 15, 20), ("skip", 20, 30))
+"""A flow that was moved forward over two ranges."""
+
+
+@pytest.mark.parametrize(("count", "place"), [(1, 15), (2, 0)])
+def test_batches_back_follow_the_way_over_skips(count: int, place: int) -> None:
+    assert batches_back("f", ON_WAY_OVER_SKIP, SequenceOffset(30), count) == SequenceOffset(place)
+
+
+@pytest.mark.parametrize("end", [0, 3])
+def test_what_lies_before_a_skip_is_told_as_well(end: int) -> None:
+    passed = passed_over(ON_WAY_OVER_SKIP, SequenceOffset(30), SequenceOffset(end))
+    assert (passed.batches, dict(passed.rows), dict(passed.written)) == (2, {"shop.orders": 15}, {"kafka": 15})
+    assert passed.outputs == {"kafka": ("cdc[4]", "cdc[2]")}
+    assert (passed.complete, passed.skipped) == (True, True)
+
+
+def test_a_skip_alone_holds_nothing_that_was_moved() -> None:
+    passed = passed_over(ON_WAY_OVER_SKIP, SequenceOffset(30), SequenceOffset(22))
+    assert (passed.batches, passed.outputs, passed.complete, passed.skipped) == (0, {}, True, True)
+    assert not passed_over(ON_WAY_OVER_SKIP, SequenceOffset(20), SequenceOffset(15)).skipped
+
+
+@pytest.mark.parametrize("action", ["skip", "restore"])
+def test_what_was_moved_before_it_was_set_back_and_passed_over_is_told(action: str) -> None:
+    moves = history(("start", 0, 0), ("commit", 0, 10), ("commit", 10, 20), ("rewind", 20, 5), (action, 5, 25))
+    assert passed_over(moves, SequenceOffset(25), SequenceOffset(5)).outputs == {"kafka": ("cdc[3]", "cdc[2]")}
+    assert passed_over(moves, SequenceOffset(25), SequenceOffset(12)).written == {"kafka": 10}
+    assert passed_over(moves, SequenceOffset(25), SequenceOffset(20)).written == {}
+
+
+def test_what_lies_before_the_start_was_never_moved_and_what_was_adopted_is_not_known() -> None:
+    moves = history(("start", 5, 5), ("commit", 5, 10))
+    passed = passed_over(moves, SequenceOffset(10), SequenceOffset(0))
+    assert (passed.batches, passed.complete) == (1, True)
+    adopted = history(("start", 0, 0), ("commit", 0, 10), ("adopt", 10, 20), ("commit", 20, 25))
+    passed = passed_over(adopted, SequenceOffset(25), SequenceOffset(5))
+    assert (passed.batches, passed.complete) == (2, False)
+
+
+def test_a_rewind_of_partitions_goes_on_until_each_of_them_is_there() -> None:
+    def at(first: int, second: int) -> KafkaOffsets:
+        return KafkaOffsets({"t": {0: first, 1: second}})
+
+    places = [at(0, 0), at(0, 5), at(5, 5), at(9, 9)]
+    moves = [
+        HistoryEntry(n, "commit", "run", "", a, b, n, Epoch(1), {}, (), NOON)
+        for n, (a, b) in enumerate(pairwise(places))
+    ]
+    assert passed_over(moves[::-1], places[-1], at(2, 0)).batches == 3
+
+
+class Compacted:
+    """A sink that refuses to be moved back behind what it wrote."""
+
+    def effect_of(self, outputs: Any, *, back: bool) -> SinkEffect:
+        return SinkEffect("kafka", "", f"{', '.join(outputs)} compacted" if back and outputs else "")
+
+
+@pytest.mark.parametrize(
+    ("moves", "refused"),
+    [
+        (ON_WAY_OVER_SKIP, "cdc[4], cdc[2] compacted"),
+        (ON_WAY_OVER_SKIP[:3], "cdc[4] compacted"),  # trimmed: what is known of outputs stands for what is not
+        (ON_WAY_OVER_SKIP[:1], "known compacted"),
+    ],
+)
+def test_a_sink_is_asked_about_what_was_written_before_a_skip(
+    monkeypatch: pytest.MonkeyPatch, moves: list[HistoryEntry], refused: str
+) -> None:
+    ids = {"kafka": {"known": "id"}} if len(moves) == 1 else {}
+    stands = Checkpoint(SequenceOffset(30), 4, Epoch(1), "r", "", {}, None, NOON, output_ids=ids)
+    store = {"load": stands, "pending_plan": None, "sinks_behind": (), "history": moves}
+    services: Any = SimpleNamespace(store=SimpleNamespace(**{k: lambda *_, v=v: v for k, v in store.items()}))
+    lag = SimpleNamespace(bytes=1)
+    ends: Any = SimpleNamespace(source=SimpleNamespace(lag=lambda _: lag), sinks={"kafka": Compacted()})
+    monkeypatch.setattr("databus.ops.moves.resolve", lambda *_: SequenceOffset(0))
+    flow: Any = SimpleNamespace(name="f")
+    assert [effect.refused for effect in look(flow, services, ends, "rewind", Target("earliest")).effects] == [refused]
+
+
 @pytest.mark.parametrize(
     "given", [{}, {"place": "earliest", "batches": 1}, {"entry": 1, "past_gap": True}, {"batches": 1, "new_log": True}]
 )
@@ -164,7 +246,9 @@ class TestReplacedLog:
 
     def test_a_sink_that_is_behind_refuses_the_move_before_anything_is_deleted(self) -> None:
         standing = Checkpoint(self.stands, 4, Epoch(1), "r", "", {}, None, NOON)
-        store = {"load": standing, "pending_plan": None, "sinks_behind": ("search",)}
+        store: dict[str, Any] = {"load": standing, "pending_plan": None, "sinks_behind": ("search",)}
+        own = replace(standing, offset=replace(self.stands, pos=500))
+        store["of_sink"] = SimpleNamespace(load=lambda _: own, pending_plan=lambda _: None)
         services: Any = SimpleNamespace(store=SimpleNamespace(**{k: lambda _, v=v: v for k, v in store.items()}))
         ends: Any = SimpleNamespace(source=ReplacedLog(replaces=True), sinks={})
         with pytest.raises(CheckpointConflictError, match="sinks stand behind the others: search"):

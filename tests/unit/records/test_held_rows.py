@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from databus.core.checked_batches import CheckedBatch
 from databus.core.receipts import RejectedRow
 from databus.records.activity import activity
 from databus.records.held_rows import HeldRows, HeldState, Selection
@@ -122,9 +123,22 @@ def test_rows_that_checks_held_are_found_by_batch_whatever_became_of_them(rows: 
     rows.discard(rows.select(Selection(event_ids=("e3",))), SAID)
     recorder = SqlRecorder(rows._store)
     recorder.quarantine("orders", 12, [row(7, "index", "mapper")])
-    assert recorder.checked_batches("orders") == {3: None, 5: None}
-    assert recorder.held_by_checks("orders", [5, 12]) == {"e1", "e2"}
-    assert recorder.held_by_checks("orders", range(2_000)) == {"e1", "e2", "e3"}
+    three, five = (CheckedBatch((batch, ""), None, paged=False) for batch in (3, 5))
+    assert recorder.checked_batches("orders", 0) == [three, five]
+    assert recorder.checked_batches("orders", 3) == [five]
+    assert recorder.held_by_checks("orders", [(5, ""), (12, "")]) == {"e1", "e2"}
+    assert recorder.held_by_checks("orders", [(batch, "") for batch in range(2_000)]) == {"e1", "e2", "e3"}
+
+
+def test_rows_that_checks_held_are_told_apart_by_the_plan_where_numbers_began_anew(rows: HeldRows) -> None:
+    """A replay that holds a row back again leaves the plan that had held it; entries of earlier databus have none."""
+    recorder = SqlRecorder(rows._store)
+    recorder.quarantine("orders", 12, [row(7), row(8)], "former")
+    recorder.quarantine("orders", 12, [row(9), row(1)], "now")
+    recorder.quarantine("orders", 12, [row(8)])
+    assert [batch.plan for batch in recorder.checked_batches("orders", 5)] == [(12, "former"), (12, "now")]
+    assert recorder.held_by_checks("orders", [(12, "former")]) == {"e7", "e8"}
+    assert recorder.held_by_checks("orders", [(12, "now"), (5, "")]) == {"e9", "e1", "e2"}
 
 
 def test_what_a_person_discarded_stays_discarded_where_another_batch_holds_it_back(rows: HeldRows) -> None:

@@ -12,6 +12,7 @@ from databus.core.errors import SinkSettingError
 from databus.core.findings import Level
 from databus.core.offsets import OffsetRange, SequenceOffset
 from databus.core.plan import SourcePlan
+from databus.core.tables import TableSchema
 from databus.ops.flow_tables import compare
 from databus.ops.flow_wants import wants_of
 from databus.runtime.changed_keys import ChangedKeys
@@ -21,7 +22,7 @@ from databus.runtime.written_tables import written_tables
 from databus.testing.table_batches import table
 from tests.unit.ops.test_flow_tables import Told, now
 
-NAMES = ("__op", "__deleted", "__ts_ms", "__event_id", "__flags", "__tables", "__emptied")
+NAMES = ("__op", "__deleted", "__ts_ms", "__event_id", "__flags", "__tables", "__emptied", "_type")
 TABLE = table("shop.k2", {"id": "bigint", **dict.fromkeys(NAMES, "int")})
 PLAIN = Kafka(conn_id="k", topic="t", envelope="row")
 
@@ -53,6 +54,28 @@ def test_names_that_a_sink_keeps_for_itself(sink: Any, names: str) -> None:
     assert [message.partition(", and sink ")[0] for message in found] == (
         [f"table shop.k2 has the {names}"] if names else []
     )
+
+
+def test_a_metadata_field_of_the_servers_is_no_column_of_a_search_sink() -> None:
+    spec, odd = flow(Elasticsearch(conn_id="e")), table("shop.k2", {"id": "bigint", "_id": "int", "_seq_no": "int"})
+    (error,) = reserved_in(spec, spec.sinks[0], (odd,))
+    assert "has the columns _id, _seq_no, and sink elasticsearch keeps those names" in error.message
+    assert (error.code, "envelope" in error.hint) == ("sink_reserved_column", False)
+    assert list(reserved_in(flow(PLAIN), PLAIN, (odd,))) == []
+    assert len(only_of(spec, odd)) == 1
+    renamed = flow(spec.sinks[0], RenameColumns({"_id": "own_id", "_seq_no": "own_seq_no"}))
+    assert only_of(renamed, odd) == []
+
+
+def only_of(spec: Flow, odd: TableSchema) -> list[str]:
+    """Return the codes that a look at the tables tells."""
+    return [f.code for f in compare(spec, Told(now(odd))).findings if f.level is Level.ERROR]
+
+
+def test_the_way_on_is_one_of_the_sink() -> None:
+    for sink, other in ((PLAIN, 'envelope="debezium" of the sink'), (Elasticsearch(conn_id="e"), "")):
+        (error,) = reserved_in(flow(sink), sink, (TABLE,))
+        assert (other in error.hint) if other else error.hint.endswith("of shop.k2 into the flow's transforms.")
 
 
 def test_transforms_are_the_way_on() -> None:

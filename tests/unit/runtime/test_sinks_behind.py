@@ -215,10 +215,10 @@ class Reports:
     def quarantine(self, *_: Any, **__: Any) -> None:
         raise AssertionError("nothing is held back here")
 
-    def checked_batches(self, _flow: str) -> Mapping[int, Any]:
+    def checked_batches(self, _flow: str, _after: int) -> list[Any]:
         if self.away:
             raise RecordingError("the records store does not answer")
-        return {}
+        return []
 
 
 MADE = MockSplit.read_text

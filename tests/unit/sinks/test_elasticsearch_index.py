@@ -10,7 +10,7 @@ from opensearchpy.exceptions import AuthorizationException
 from databus.core.connections import Connection
 from databus.core.errors import SinkSettingError
 from databus.sinks.elasticsearch_client import addresses, reason_of
-from databus.sinks.elasticsearch_index import Indices, create_body, index_name
+from databus.sinks.elasticsearch_index import Indices, Standing, create_body, index_name
 from databus.sinks.elasticsearch_preflight import index_pattern, seconds
 
 
@@ -26,7 +26,19 @@ def test_names_are_lower_cased():
 def test_a_name_the_servers_refuse_is_refused_before(template):
     with pytest.raises(SinkSettingError) as refused:
         name(template, route="a*b")
+    assert refused.value.message.startswith("flow f: ")
     assert "Shop.Orders" in str(refused.value)
+
+
+def test_tables_that_differ_in_case_alone_are_kept_apart_by_ids():
+    indices = Indices(None, "here", {}, shared=False)
+    indices._known["shop.upper"] = Standing("shop.UPPER")
+    with pytest.raises(SinkSettingError) as refused:
+        indices.standing("shop.upper", "shop.upper")
+    assert "into the index template" not in refused.value.hint
+    assert 'Set ids="table_key"' in refused.value.hint
+    with pytest.raises(SinkSettingError, match=r"Put \{database\} and \{table\} into the index template, or set ids="):
+        indices.standing("shop.upper", "shop.other")
 
 
 def test_the_pattern_covers_every_name_of_a_template():

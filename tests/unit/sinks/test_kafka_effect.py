@@ -27,6 +27,7 @@ class Cluster(Topics):
     ("outputs", "said"),
     [
         (("a[0]",), "a gets duplicates, "),
+        (("a", "a[0]"), "a gets duplicates, "),
         (("a[0]", "b[0]"), "a, b get duplicates, "),
         ((), "its topics get duplicates, "),
         (("gone[0]",), "not there any more, and so without duplicates: gone"),

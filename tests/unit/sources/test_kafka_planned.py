@@ -92,8 +92,15 @@ def test_of_a_log_that_was_replaced_nothing_is_read(case: str) -> None:
             lost(logs, policy, view=view)
         assert text in refused.value.message
         assert "skip orders --past-gap" in refused.value.hint
+        assert "retention.ms" not in refused.value.hint
         missing = refused.value.missing
         assert (missing is None) == (case == "deleted")
+
+
+def test_what_retention_took_is_to_be_kept_longer() -> None:
+    with pytest.raises(OffsetPurgedError) as refused:
+        lost(state({("t", 0): 13}), "fail")
+    assert "Raise retention.ms" in refused.value.hint
 
 
 def test_the_gap_of_a_topic_made_anew_with_fewer_partitions_counts_each_once() -> None:

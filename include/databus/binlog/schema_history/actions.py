@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from databus.binlog.identifiers import lowered
 from databus.binlog.schema_history.definition import TableName
 from databus.binlog.schema_history.sql_tokens import Token, TokenReader, UndecidedError, items, tokens_of
+from databus.binlog.statement_tokens import without_settings
 from databus.binlog.statements import QueryEvent
 
 EVERY_TABLE = TableName("", "")
@@ -125,7 +126,8 @@ def _folded(action: Action) -> Action:
 
 def _action_of(query: QueryEvent, flavor: str) -> Action | None:
     try:
-        reader = TokenReader(tokens_of(query.statement, flavor, query.sql_mode, strict=False))
+        statement = without_settings(query.statement, query.sql_mode)
+        reader = TokenReader(tokens_of(statement, flavor, query.sql_mode, strict=False))
         verb = reader.next().word
         if verb in ("CREATE", "ALTER", "DROP"):
             return {"CREATE": _create, "ALTER": _alter, "DROP": _drop}[verb](reader, query.database)

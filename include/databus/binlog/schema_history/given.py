@@ -10,7 +10,8 @@ from databus.binlog.schema_history.attach import MismatchError, attach, lacks
 from databus.binlog.schema_history.definition import Place, TableName
 from databus.binlog.schema_history.history import Entry, SchemaHistory
 from databus.binlog.schema_history.interpret import interpret
-from databus.binlog.statements import QueryEvent, StatementKind, classify, split_statements
+from databus.binlog.statement_tokens import split_statements
+from databus.binlog.statements import QueryEvent, StatementKind, classify
 from databus.core.errors import ConfigError, SchemaUnknownError
 from databus.core.offsets import BinlogOffset
 

@@ -19,13 +19,13 @@ def effect_of(sink: str, topics: Topics, outputs: Sequence[str], *, back: bool) 
     Args:
         sink: sink name.
         topics: the cluster's topics.
-        outputs: "topic[partition]" of what was written in the range that is passed.
+        outputs: "topic[partition]", or the topic's name, of what was written in the range that is passed.
         back: whether the move goes back.
     """
     if not back:
         return SinkEffect(sink, "the rows passed over are never sent; the records of their keys stay as they were")
     known = topics.partitions()
-    written = sorted({output.rpartition("[")[0] for output in outputs})
+    written = sorted({output.rpartition("[")[0] or output for output in outputs})
     names, gone = [name for name in written if name in known], [name for name in written if name not in known]
     told = []
     if names or not gone:

@@ -107,6 +107,11 @@ class Kafka(SinkSpec):
             raise ValueError(f'chunk_rows cuts transactions, and profile="{self.profile}" has none')
         return self
 
+    @property
+    def unreserved_with(self) -> str:
+        """Option with which a row's columns stand apart from all other members."""
+        return 'envelope="debezium"'
+
     def reserved_columns(self) -> frozenset[str]:
         """Return the members of a plain row that are no columns."""
         from databus.sinks.envelope import ROW_FIELDS

@@ -1,0 +1,47 @@
+"""A range that holds a transaction which is logged by statement: no backfill passes it, and two lie around it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from databus.core.errors import DecodeError
+from databus.ops import mediation
+from databus.ops.mediation import Said
+from databus.ops.services import open_services
+from databus.ops.targets import Target
+from tests.integration.backfills import BackfillShop
+from tests.integration.conftest import World
+from tests.integration.followed_hints import advised, forget_log_of
+from tests.integration.statements import run_sql
+
+pytestmark = pytest.mark.integration
+
+
+def test_what_lies_around_it_is_replayed_as_advised(world: World) -> None:
+    shop = BackfillShop.of(world, "bf_by_statement")
+    flow, connection = shop.shop.flow, shop.shop.connection
+    shop.commit_at(0, 5)
+    run_sql(connection, f"CREATE DATABASE {shop.name}_other", "SET @a = 1", "SET SESSION binlog_format = 'STATEMENT'")
+    run_sql(connection, f"CREATE TABLE {shop.name}_other.y AS SELECT @a", "SET SESSION binlog_format = 'ROW'")
+    shop.commit_at(1, 5)
+    with pytest.raises(DecodeError, match="changes rows by statement") as stopped:
+        shop.live()
+    with open_services(flow, world.connections, world.settings) as services:
+        place = Target(place=advised(stopped.value))
+        mediation.execute(flow, services, "skip", place, Said("ada", "another database"))
+    shop.live()
+    with pytest.raises(DecodeError, match="changes rows by statement") as stopped:
+        shop.backfill(shop.at(0), shop.at(2))
+    ends = re.search(r"one that ends at (\S+) and one that begins at (\S+) \(", stopped.value.hint)
+    assert ends is not None
+    assert "checkpoint skip" not in stopped.value.hint
+    assert f"`databus backfill {flow.name} --from" in stopped.value.hint
+    replayed = shop.ids(".replay")
+    assert shop.backfill(shop.at(0), ends[1]).done
+    assert shop.backfill(ends[2], shop.at(2)).done
+    assert set(shop.ids(".replay")) == set(shop.ids())
+    assert replayed <= shop.ids()
+    run_sql(connection, f"DROP DATABASE {shop.name}_other")
+    forget_log_of(connection)

@@ -1,0 +1,76 @@
+"""Amendments by hand: what is refused leaves the flow as it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from databus.connections.environment import EnvironmentConnections
+from databus.core.amendments import SinkEffect
+from databus.core.errors import CheckpointConflictError, SinkUnavailableError
+from databus.core.offsets import SequenceOffset
+from databus.core.plan import Plan
+from databus.core.settings import Settings
+from databus.observe.clock import SystemClock
+from databus.ops import mediation, moves
+from databus.ops.mediation import Said
+from databus.ops.targets import Target
+from databus.runtime.context import Services
+from databus.sinks.kafka.markers import compare, untouched
+from tests.unit.runtime.test_sinks_behind import BROKERS, SLOTS, Installation, MarkedSink, brokers
+
+assert brokers  # a fixture that is used by all tests here
+
+
+def abandoned(self: MarkedSink, plan: Plan) -> Mapping[int, str]:
+    """As `sinks.kafka.upkeep.abandon_slot` does: closed for good, so that `open_again` puts nothing back."""
+    markers, states = BROKERS[self.name].markers, {}
+    for slot in range(SLOTS):
+        if (m := markers.get(slot)) is not None and (m.batch, m.hash, m.state) == (plan.batch, plan.hash, "abandoned"):
+            states[slot] = "abandoned"
+        elif compare(markers.get(slot), plan, self.name, slot).finished:
+            states[slot] = "written"
+        else:
+            markers[slot], states[slot] = untouched(plan), "abandoned"
+    return states
+
+
+def test_an_amendment_that_is_refused_has_closed_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Markers that are closed for good and a plan that stays let no run go on, no sink join, no amendment through."""
+    monkeypatch.setattr(MarkedSink, "abandon", abandoned)
+    effect = SinkEffect("s", "rows are passed over")
+    monkeypatch.setattr(MarkedSink, "effect_of", lambda *_, **__: effect, raising=False)
+    flow = Installation("a", "b")
+    flow.run(max_batches=1)
+    BROKERS["b"].down = True
+    flow.run(max_batches=1)
+    BROKERS["a"].fails_after = 1  # in mid-batch: its plan stays in flight
+    with pytest.raises(SinkUnavailableError):
+        flow.run()
+    BROKERS["a"].fails_after, BROKERS["a"].down = None, False
+    assert flow.store.pending_plan("shop") is not None
+    assert flow.store.sinks_behind("shop") == ("b",)
+    services: Any = Services(
+        Settings("test", str(tmp_path), ""),
+        EnvironmentConnections({}),
+        flow.store,
+        None,
+        flow.reports,
+        SystemClock(),  # type: ignore[arg-type]
+    )
+    place = Target(place=json.dumps(SequenceOffset(60).to_json()))
+    with pytest.raises(CheckpointConflictError, match="cannot skip while sinks stand behind"):
+        mediation.preview(flow.flow, services, "skip", place)
+    with pytest.raises(CheckpointConflictError, match="cannot skip while sinks stand behind"):
+        mediation.execute(flow.flow, services, "skip", place, Said("ada", "on"))
+    with monkeypatch.context() as looked:  # whatever else the store refuses
+        looked.setattr(moves, "require_all_joined", lambda *_: None)
+        with pytest.raises(CheckpointConflictError, match="cannot skip while sinks stand behind"):
+            mediation.execute(flow.flow, services, "skip", place, Said("ada", "on"))
+    BROKERS["b"].down = False
+    flow.run()
+    flow.assert_each_holds_all_once()

@@ -13,7 +13,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from databus.runtime import machine_turns
 from databus.runtime.machine_turns import _REMOVE, WITHIN_S, MachineTurns
+
+WAITING = 14
+"""GETNCNT of semctl: how many wait for a turn."""
 
 HOLD = """
 import sys, time
@@ -72,12 +76,14 @@ def test_a_killed_process_leaves_its_place(name: str) -> None:
     assert not waits(turns)
 
 
-def test_who_waits_longest_is_next_and_who_gives_back_is_last(name: str) -> None:
+def test_who_waits_longest_is_next_and_who_gives_back_is_last(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_turns, "WITHIN_S", 60.0)
     order: list[int] = []
+    holder = MachineTurns(1, name)
+    holder.take()
 
-    def flow(number: int, begin: threading.Event) -> None:
+    def flow(number: int) -> None:
         turns = MachineTurns(1, name)
-        begin.wait()
         for _ in range(5):
             turns.take()
             assert turns._held
@@ -85,11 +91,14 @@ def test_who_waits_longest_is_next_and_who_gives_back_is_last(name: str) -> None
             time.sleep(0.02)
             turns.give_back()
 
-    begin = threading.Event()
-    threads = [threading.Thread(target=flow, args=(number, begin)) for number in range(4)]
+    threads = [threading.Thread(target=flow, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
-    begin.set()
+    deadline = time.monotonic() + 60
+    while holder._libc.semctl(holder._set, 0, WAITING) < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    holder.give_back()
     for thread in threads:
         thread.join()
     assert len(order) == 20

@@ -9,17 +9,13 @@ from typing import Any
 import pytest
 
 from databus.core.amendments import Amendment
-from databus.core.errors import DecodeError
 from databus.core.gaps import SKIPPED, Gap
 from databus.core.offsets import SequenceOffset
 from databus.observe.clock import SystemClock
-from databus.sources.mock_source import MockSource
+from databus.runtime.held_by_flow import HeldByFlow
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.spark.test_replay_behind import Desk, _soon  # noqa: F401 - a fixture
-from tests.unit.runtime.test_held_by_flow import rewound_after_a_mend
-from tests.unit.runtime.test_sinks_behind import BROKERS, Installation, brokers
-
-assert brokers  # a fixture
+from tests.unit.runtime.test_held_by_flow import held_and_behind, rewound_after_a_mend
 
 
 @pytest.fixture
@@ -69,26 +65,20 @@ def test_found_rows_behind_the_skip_of_a_sink_are_lost_for_good(desk: Desk, monk
     assert behind <= desk.given("b").keys()
 
 
-def test_found_a_sink_that_stops_before_a_statement_is_told_a_skip_that_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+def test_found_pages_that_are_written_between_two_questions_hide_what_was_held(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The flow has passed it, under a databus that did not see it; `checkpoint skip shop FILE:POS` is the flow's."""
-    flow = Installation("a", "b")
-    flow.run(max_batches=2)
-    BROKERS["b"].down = True
-    flow.run()
-    BROKERS["b"].down = False
-    reopen, plan = MockSource.reopen, MockSource.plan
+    """The end of the run before pages out while the next one asks: "no page" is the answer of before, the number of the
+    newest page the one of after, and the history up to there is not read: the sink gets what a replay sends it again."""
+    held = held_and_behind(desk)
+    over = HeldByFlow.over
 
-    def refuse(at: Any) -> None:
-        if at.sequence < 50:
-            error = DecodeError("changes rows by statement", hint="`databus checkpoint skip shop bin.000001:50`")
-            error.behind = "bin.000001:50"
-            raise error
+    def overlapping(self: HeldByFlow, moved: Any) -> frozenset[str]:
+        before = [replace(each, paged=False) for each in self.recorder.checked_batches(self.flow, 0)]
+        with monkeypatch.context() as asked:
+            asked.setattr(type(self.recorder), "checked_batches", lambda *_: before)
+            return over(self, moved)
 
-    monkeypatch.setattr(MockSource, "reopen", lambda source, moved: refuse(moved.start) or reopen(source, moved))
-    monkeypatch.setattr(MockSource, "plan", lambda source, at, limit: refuse(at) or plan(source, at, limit))
-    with pytest.raises(DecodeError) as told:
-        flow.run()
-    assert replace(flow.store.of_sink("b").load("shop")).offset == SequenceOffset(20)  # type: ignore[type-var]
-    assert "--sink b" in told.value.hint
+    monkeypatch.setattr(HeldByFlow, "over", overlapping)
+    desk.run()
+    assert not held & desk.given("b").keys()

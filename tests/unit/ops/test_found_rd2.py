@@ -1,15 +1,30 @@
-"""Found by reading: backfills that pass transactions by statement."""
+"""Found by reading: backfills that pass transactions by statement, and sinks that are moved alone."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from databus.connections.environment import EnvironmentConnections
+from databus.core.amendments import SinkEffect
 from databus.core.errors import DecodeError, LeaseBusyError
-from databus.ops import mediation
+from databus.core.offsets import SequenceOffset
+from databus.core.settings import Settings
+from databus.observe.clock import SystemClock
+from databus.ops import giving_up, mediation
+from databus.ops.mediation import Said
+from databus.ops.targets import Target
+from databus.runtime.context import Services
+from databus.testing.memory_store import MemoryCheckpoints
 from tests.unit.ops.test_backfill_passing import Passing, at, gap
+from tests.unit.ops.test_mediation import abandoned
+from tests.unit.runtime.test_sinks_behind import BROKERS, Installation, Killed, MarkedSink, brokers
+
+assert brokers  # a fixture
 
 
 def test_found_what_a_sink_alone_gave_up_is_no_decision_of_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,3 +44,49 @@ def test_found_two_who_run_one_backfill_do_not_fail_over_one_statement(monkeypat
 
     monkeypatch.setattr(mediation, "execute", busy)
     passing.run()
+
+
+def fallen_behind_in_mid_batch(monkeypatch: pytest.MonkeyPatch) -> Installation:
+    """Sink b holds one slot of batch 3, (20, 30], and fell behind at 20, where the flow stands; the process ends."""
+    monkeypatch.setattr(MarkedSink, "abandon", abandoned)
+    effect = SinkEffect("b", "rows are passed over")
+    monkeypatch.setattr(MarkedSink, "effect_of", lambda *_, **__: effect, raising=False)
+    flow = Installation("a", "b")
+    flow.run(max_batches=2)
+    BROKERS["b"].fails_after = 4  # prepare, and three steps of the first slot's writer
+    detach = MemoryCheckpoints.detach
+
+    def killed(*arguments: Any) -> Any:
+        detach(*arguments)
+        raise Killed
+
+    with monkeypatch.context() as ending:
+        ending.setattr(MemoryCheckpoints, "detach", killed)
+        with pytest.raises(Killed):
+            flow.run()
+    BROKERS["b"].fails_after, BROKERS["b"].down = None, False
+    assert {marker.batch for marker in BROKERS["b"].markers.values()} == {2, 3}
+    return flow
+
+
+@pytest.mark.parametrize("to", [None, 25])
+def test_found_a_sink_that_gives_up_gets_the_half_written_batch_twice_and_nobody_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, to: int | None
+) -> None:
+    """`skip SHOP --sink b` where it lacks nothing, or to a place within its plan in flight; a flow's own move names
+    the sinks that hold a part of the closed plan (`half_written`)."""
+    flow = fallen_behind_in_mid_batch(monkeypatch)
+    if to is not None:
+        BROKERS["b"].down = True
+        flow.run(max_batches=1)
+        BROKERS["b"].down = False
+    clock: Any = SystemClock()
+    settings = Settings("test", str(tmp_path), "")
+    services: Any = Services(settings, EnvironmentConnections({}), flow.store, None, flow.reports, clock)  # type: ignore[arg-type]
+    target = None if to is None else Target(json.dumps(SequenceOffset(to).to_json()))
+    told = giving_up.preview(flow.flow, services, "b", target).to_json()
+    giving_up.execute(flow.flow, services, "b", target, Said("ada", "nothing brings them"))
+    flow.run()
+    assert flow.store.sinks_behind("shop") == ()
+    twice = len(BROKERS["b"].held) - len({*BROKERS["b"].held})
+    assert twice == 0 or "half" in json.dumps(told) or "once more" in json.dumps(told), told

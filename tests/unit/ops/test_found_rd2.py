@@ -90,3 +90,32 @@ def test_found_a_sink_that_gives_up_gets_the_half_written_batch_twice_and_nobody
     assert flow.store.sinks_behind("shop") == ()
     twice = len(BROKERS["b"].held) - len({*BROKERS["b"].held})
     assert twice == 0 or "half" in json.dumps(told) or "once more" in json.dumps(told), told
+
+
+def test_found_a_rewind_counts_what_a_sink_got_while_it_was_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its batches of that time stand in its own history alone: the preview says that it gets nothing again, and asks
+    it about no output, so that the guard of compacted topics lets the rewind pass."""
+    monkeypatch.setattr(MarkedSink, "abandon", abandoned)
+    asked: dict[str, Any] = {}
+
+    def effect_of(sink: MarkedSink, outputs: Any, *, back: bool) -> SinkEffect:
+        asked[sink.name] = (tuple(outputs), back)
+        return SinkEffect(sink.name, "told")
+
+    monkeypatch.setattr(MarkedSink, "effect_of", effect_of, raising=False)
+    flow = Installation("a", "b")
+    flow.run(max_batches=2)
+    BROKERS["b"].down = True
+    flow.run()
+    BROKERS["b"].down = False
+    assert flow.run().behind == {}
+    clock: Any = SystemClock()
+    settings = Settings("test", str(tmp_path), "")
+    services: Any = Services(settings, EnvironmentConnections({}), flow.store, None, flow.reports, clock)  # type: ignore[arg-type]
+    place = Target(json.dumps(SequenceOffset(20).to_json()))
+    move = mediation.preview(flow.flow, services, "rewind", place)
+    told = {effect.sink: effect.effect for effect in move.effects}
+    assert told["a"].startswith("up to 200 records again")
+    assert told["b"].startswith("up to 200 records again")

@@ -69,7 +69,7 @@ def test_found_pages_that_are_written_between_two_questions_hide_what_was_held(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of the run before pages out while the next one asks: "no page" is the answer of before, the number of the
-    newest page the one of after, and the history up to there is not read: the sink gets what a replay sends it again."""
+    newest page that of after, and the history up to there is not read: the sink gets what a replay sends it again."""
     held = held_and_behind(desk)
     over = HeldByFlow.over
 

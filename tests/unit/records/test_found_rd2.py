@@ -1,0 +1,21 @@
+"""Found by reading: an entry of the quarantine that says the batch of one plan and the hash of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from databus.core.receipts import CHECK, RejectedRow
+from databus.records.held_rows import HeldRows, Selection
+from databus.records.recorder import SqlRecorder
+
+
+def test_found_a_replay_of_a_former_batch_leaves_batch_and_plan_of_one_another(tmp_path: Path) -> None:
+    """A replay of batch 5 is killed, the flow set back, and batch 12 holds the row anew; then the replay is finished
+    and the check holds the row again: batch 5 with the plan of batch 12 is no batch that was ever committed."""
+    row = RejectedRow("e", "shop.orders", None, "a cause", CHECK, "p", "{}")
+    with SqlRecorder.open(f"sqlite:///{tmp_path / 'records.db'}") as recorder:
+        recorder.quarantine("shop", 5, [row], "plan of 5")
+        recorder.quarantine("shop", 12, [row], "plan of 12")
+        recorder.quarantine("shop", 5, [row])
+        (held,) = HeldRows(recorder.store, "shop").select(Selection())
+    assert (held.batch, held.plan_hash) in {(5, "plan of 5"), (12, "plan of 12")}

@@ -428,6 +428,7 @@ FULL = (
         "a consumer sees the same from both, same file; judging: spark/test_checks_lanes.py",
     ),
     Full("unit/records/test_ledger_pages.py", "", "10000", "[12-4-100]"),
+    Full("integration/test_backfill_by_statement.py", "", "", "the same ways: integration/test_rows_by_statement.py"),
     Full("integration/test_tables_by_statement.py", "test_a_table_made_of_a_query", "mysql-MIXED", "[mysql-STATEMENT]"),
     Full(
         "integration/test_tables_by_statement.py",

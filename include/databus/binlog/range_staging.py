@@ -19,7 +19,7 @@ from databus.binlog.mapped import windows
 from databus.binlog.pending_xa import FetchPrepare, PendingXa, StagedPrepare, in_log_order, nowhere_to_fetch
 from databus.binlog.segments import TARGET_BYTES, PinnedPrepare, RangeIndex, Segment, segment_name
 from databus.binlog.store_space import writing
-from databus.binlog.walk_faults import rows_by_statement
+from databus.binlog.walk_faults import nothing_delivered, rows_by_statement
 from databus.binlog.xa import CommitPlace, XaEvent, XaPhase
 from databus.core.errors import DatabusError, DecodeError, OffsetInvalidError, UnloggedChangeError
 from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
@@ -106,8 +106,10 @@ class RangeStager:
 
     def _stopped(self, error: DatabusError) -> bool:
         """End the range in front of what refuses it; raise that where nothing lies before it, or it must be passed."""
-        if self._bounds.end is not None or not self.transactions:
+        if not self.transactions:
             raise error
+        if self._bounds.end is not None:
+            raise nothing_delivered(error)
         self._full = True
         self._end_segment()
         return True

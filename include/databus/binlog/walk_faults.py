@@ -9,11 +9,13 @@ from databus.binlog.table_batch import Transactions
 from databus.binlog.walk import RowsByStatement
 from databus.binlog.xa import CommitPlace
 from databus.core.backfill import piece_of
-from databus.core.errors import DecodeError
+from databus.core.errors import DatabusError, DecodeError
 from databus.core.offsets import PreparedTransaction
 
 _SHOWN = 80
 """Characters of a statement in a message."""
+
+_DELIVERED = "What came before it is delivered"
 
 _FAULTS = {
     w.BAD_SIZE: "has the impossible size of {size} bytes",
@@ -99,6 +101,16 @@ def prepared_by_statement(
     )
 
 
+def nothing_delivered(error: DatabusError) -> DatabusError:
+    """Return the error of a range that is refused whole: its rows in front of the statement are not delivered."""
+    error.hint = error.hint.replace(
+        _DELIVERED,
+        "Of this range, which was planned before or which a failover left, nothing is delivered, nor what lies in "
+        "front of the statement: a skip gives that up as well",
+    )
+    return error
+
+
 def _passable(message: str, place: CommitPlace, flow: str) -> DecodeError:
     error = DecodeError(message, hint=_way_on(place, flow))
     error.behind = f"{place.file}:{place.end_pos}"
@@ -121,7 +133,7 @@ def _way_on(place: CommitPlace, flow: str) -> str:
             "set the sinks right if it did."
         )
     return (
-        "What came before it is delivered; whether it wrote a table of the flow, its text alone tells. Set "
+        f"{_DELIVERED}; whether it wrote a table of the flow, its text alone tells. Set "
         "binlog_format=ROW for every session (SHOW VARIABLES LIKE 'binlog_format'), set the sinks right if it did, "
         f"then go on behind it: `databus checkpoint skip {flow or 'FLOW'} {place.file}:{place.end_pos} --reason … "
         "--execute`."

@@ -189,6 +189,7 @@ def amended_checkpoint(previous: Checkpoint, amendment: Amendment, epoch: Epoch,
         output_ids=without_outputs(previous, amendment.gone),
         output_names=previous.output_names,
         first=still_first(previous.first, first_of(closed), {}),
+        detached=previous.detached,
     )
 
 

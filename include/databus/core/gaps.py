@@ -17,6 +17,8 @@ GAP = Form("gap", "number from to cause decision who why at run_url")
 PURGED = "purged"
 """Cause of a gap of what the source's log has no more; others were skipped by a person."""
 
+_OF_SINK = "sink "
+
 OPEN, SKIPPED = "open", "skipped"
 """Decisions: none yet (the flow stands before the gap and stops there); passed over by a person."""
 
@@ -46,6 +48,11 @@ class Gap:
     why: str
     at: datetime
     run_url: str = ""
+
+    @property
+    def of_sink(self) -> bool:
+        """Whether one sink alone gave it up, while it was behind: the flow moved it."""
+        return self.cause.startswith(_OF_SINK)
 
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
@@ -93,3 +100,8 @@ class Gap:
 
     def __str__(self) -> str:
         return f"({self.start}, {self.end}] {self.cause}, {self.decision}"
+
+
+def cause_of_sink(sink: str, cause: str) -> str:
+    """Return the cause of a gap that one sink alone has (`Gap.of_sink`)."""
+    return f"{_OF_SINK}{sink}: {cause}"

@@ -6,9 +6,13 @@ from collections.abc import Sequence
 
 from databus.core.tables import ColumnSchema, TableSchema
 
-_WHOLE = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "bit"})
-_TEXT = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+_WHOLE = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+_TEXT = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+_LISTED = frozenset({"enum", "set"})
 _BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_ALIKE = {("year", "whole"), ("text", "listed"), ("bit", "whole"), ("whole", "bit")}
+"""Forms of which one becomes the other with the text it had: of a BIT its number, of an ENUM its word."""
+
 _QUOTED = frozenset({"date", "uuid", "inet4", "inet6"})
 _LONGEST_NUMBER = 38
 """Digits of a DECIMAL up to which it is a number in JSON, and quoted beyond."""
@@ -45,8 +49,10 @@ def _keeps(before: str, now: str, *, alone: bool) -> bool:
     if before == now:
         return True
     if now == "text":
-        return before in _QUOTED or (alone and (before in ("whole", "year") or before.startswith("decimal(")))
-    return (before, now) == ("year", "whole") or (now == "bytes" and before.startswith("binary("))
+        return before in (*_QUOTED, "listed") or (
+            alone and (before in ("whole", "year") or before.startswith("decimal("))
+        )
+    return (before, now) in _ALIKE or (now == "bytes" and before.startswith("binary("))
 
 
 def _form(column: ColumnSchema, *, alone: bool) -> str:
@@ -56,7 +62,9 @@ def _form(column: ColumnSchema, *, alone: bool) -> str:
         precision, _, scale = sizes.partition(",")
         quoted = "" if alone or int(precision) <= _LONGEST_NUMBER else "quoted "
         return quoted + (f"decimal({scale})" if int(scale or 0) else "whole")
-    for words, form in ((_WHOLE, "whole"), (_TEXT, "text"), (_BYTES, "bytes")):
+    for words, form in ((_WHOLE, "whole"), (_TEXT, "text"), (_LISTED, "listed"), (_BYTES, "bytes")):
         if word in words:
             return form
+    if word == "bit":
+        return "bit"  # whatever its length
     return "date" if word == "newdate" else kind

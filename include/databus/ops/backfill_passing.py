@@ -6,7 +6,7 @@ import logging
 
 from databus.core.backfill import Backfill, Mode
 from databus.core.checkpoint_store import CheckpointStore
-from databus.core.errors import DecodeError, SourceDivergedError
+from databus.core.errors import DecodeError, LeaseBusyError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.gaps import SKIPPED
 from databus.core.offset_ranges import overlap
@@ -51,7 +51,10 @@ def pass_by_statement(
     if not decided and not passes:
         raise DecodeError(stopped.message, hint=_way_on(flow, backfill)) from stopped
     why = "the flow was moved over it" if decided else "passed on request"
-    mediation.execute(piece, services, "skip", target, Said(who, f"logged by statement: {why}"))
+    try:
+        mediation.execute(piece, services, "skip", target, Said(who, f"logged by statement: {why}"))
+    except LeaseBusyError:
+        return  # another run of the same backfill goes on with the piece: look again once it is free
     log.warning("flow %s: backfill %s passed over %s: %s", flow.name, backfill.id, stopped.message, why)
 
 
@@ -59,7 +62,7 @@ def _decided(store: CheckpointStore, flow: str, passed: OffsetRange) -> bool:
     """Tell whether a person moved the live flow over a range."""
     for gap in store.gaps(flow):
         try:
-            if gap.decision == SKIPPED and overlap(passed, OffsetRange(gap.start, gap.end)):
+            if gap.decision == SKIPPED and not gap.of_sink and overlap(passed, OffsetRange(gap.start, gap.end)):
                 return True
         except SourceDivergedError:
             continue  # of another log

@@ -10,7 +10,7 @@ from databus.core.amendments import Amendment, SinkEffect
 from databus.core.checkpoint import Checkpoint
 from databus.core.errors import CheckpointConflictError, ConfigError, SinkSettingError
 from databus.core.flow import Flow
-from databus.core.gaps import PURGED, SKIPPED, Gap
+from databus.core.gaps import PURGED, SKIPPED, Gap, cause_of_sink
 from databus.core.offsets import Offset, Ordering
 from databus.core.plan import Plan
 from databus.ops.ends import Ends, opened_ends
@@ -37,6 +37,7 @@ class GivingUp:
         part: whether the sink is part of the flow still.
         joins: whether it goes with the flow again then.
         effect: what its readers would see.
+        half_written: whether it holds a part of the closed plan, which comes once more from where the sink goes on.
     """
 
     flow: str
@@ -49,6 +50,7 @@ class GivingUp:
     part: bool
     joins: bool
     effect: SinkEffect
+    half_written: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for people and programs."""
@@ -65,6 +67,7 @@ class GivingUp:
             "to_offset": self.end.to_json(),
             "flow_at": str(self.stands),
             "plan_closed": f"batch {self.closes.batch} {self.closes.range}" if self.closes else None,
+            "half_written": "rows of the plan closed that it holds come once more" if self.half_written else None,
             "effect": f"rows in between never come: {self.effect.effect}",
             "refused": self.effect.refused or None,
             "then": then,
@@ -118,7 +121,7 @@ def execute(flow: Flow, services: Services, sink: str, target: Target | None, sa
                 slots = {sink: plan.sinks[sink].marks_after(plan.batch)}
             gap = None
             if found.start.compare(found.end) is not Ordering.EQUAL:
-                cause, now = f"sink {sink}: {found.cause}", services.clock.now()
+                cause, now = cause_of_sink(sink, found.cause), services.clock.now()
                 gap = Gap(0, found.start, found.end, cause, SKIPPED, said.who, said.why, now)
             if gap is not None or plan is not None:
                 store.amend_sink(name, lease, sink, Amendment("skip", said.who, said.why, found.end, plan, slots, gap))
@@ -154,6 +157,10 @@ def _look(flow: Flow, services: Services, ends: Ends, sink: str, target: Target 
         closes=plan,
         part=part,
         joins=reached and store.pending_plan(name) is None,
+        half_written=part
+        and plan is not None
+        and end.compare(plan.range.end) is Ordering.BEFORE
+        and ends.sinks[sink].wrote_any_of(plan),
         effect=ends.sinks[sink].effect_of((), back=False) if part else SinkEffect(sink, "it is no part of the flow"),
     )
 

@@ -131,7 +131,11 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
             f"flow {flow.name}: cannot {action} to {end}, which {lies}",
             hint=f"rewind goes back, skip goes forward; see `databus checkpoint show {flow.name}`.",
         )
-    passed = _passed(services.store.history(flow.name, ALL_HISTORY), checkpoint, end) if back else _NOTHING
+    passed = _NOTHING
+    if back:
+        passed = _passed(services.store.history(flow.name, ALL_HISTORY), checkpoint, end)
+        own = {name: services.store.of_sink(name).history(flow.name, ALL_HISTORY) for name in ends.sinks}
+        passed = _with_own_batches(passed, own, OffsetRange(end, checkpoint.offset))
     half = tuple(
         name for name, sink in ends.sinks.items() if pending and name in pending.sinks and sink.wrote_any_of(pending)
     )
@@ -244,6 +248,22 @@ def _passed(history: Sequence[HistoryEntry], checkpoint: Checkpoint, end: Offset
     for sink, ids in checkpoint.output_ids.items():
         outputs.setdefault(sink, {}).update(dict.fromkeys(ids))
     return replace(passed, outputs={sink: tuple(names) for sink, names in outputs.items()})
+
+
+def _with_own_batches(passed: Passed, own: Mapping[str, Sequence[HistoryEntry]], moved: OffsetRange) -> Passed:
+    """Add what sinks got in batches of their own while they were behind: the flow's history does not count it."""
+    written, outputs = dict(passed.written), {sink: dict.fromkeys(names) for sink, names in passed.outputs.items()}
+    for sink, history in own.items():
+        for entry in history:
+            if entry.action != "commit" or entry.previous is None:
+                continue
+            if not _in_any([moved], OffsetRange(entry.previous, entry.offset)):
+                continue
+            for receipt in entry.receipts:
+                written[sink] = written.get(sink, 0) + int(receipt["written"])
+                outputs.setdefault(sink, {}).update(dict.fromkeys(receipt.get("outputs", {})))
+    named = {sink: tuple(names) for sink, names in outputs.items()}
+    return replace(passed, written=written, outputs=named)
 
 
 _NOTHING = Passed(0, {}, {}, {}, complete=True)

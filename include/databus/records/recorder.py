@@ -92,6 +92,8 @@ class SqlRecorder:
         with self.store.transaction() as connection:
             for first in range(0, len(values), _CHUNK_ROWS):
                 chunk = values[first : first + _CHUNK_ROWS]
+                if not plan_hash:
+                    _forget_plans(connection, flow, batch, [row["event_id"] for row in chunk])
                 connection.execute(self.store.upsert(t.quarantine, chunk, key, update))
                 _hold_again(connection, flow, batch, [(row["event_id"], row["stage"]) for row in chunk], now)
 
@@ -142,6 +144,13 @@ def _hold_again(
     if again:
         anew = (q.flow == flow) & sa.tuple_(q.event_id, q.stage).in_(again)
         connection.execute(t.quarantine.update().where(anew).values(first_held_at=now))
+
+
+def _forget_plans(connection: sa.Connection, flow: str, batch: int, event_ids: Sequence[str]) -> None:
+    """Forget the plans of entries that another batch held: the hash of one and the number of another name no batch."""
+    q = t.quarantine.c
+    others = (q.flow == flow) & (q.batch != batch) & q.event_id.in_(event_ids)
+    connection.execute(sa.update(t.quarantine).where(others).values(plan_hash=None))
 
 
 class _Told:

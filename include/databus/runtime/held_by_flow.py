@@ -51,11 +51,17 @@ class HeldByFlow:
             RecordingError: the quarantine does not answer; the sink cannot go on without it.
             CheckpointUnavailableError: no answer.
         """
-        found = self.recorder.checked_batches(self.flow, self._since())
-        if any(not checked.paged or checked.range is None for checked in found):
+        since, paged = self._since(), self.recorder.paged(self.flow)
+        while True:
+            found = self.recorder.checked_batches(self.flow, since)
+            if all(checked.paged and checked.range is not None for checked in found):
+                break
             # Reports and pages may lag behind the commit; what neither they nor the history tell was not committed.
-            told = self.commits.behind(self.recorder.paged(self.flow))
-            found = [checked for batch in found if (checked := _committed(batch, told)) is not None]
+            told, before = self.commits.behind(paged), paged
+            paged = self.recorder.paged(self.flow)
+            if paged == before:  # else pages came in between: what one answer leaves to the other may be in neither
+                found = [checked for batch in found if (checked := _committed(batch, told)) is not None]
+                break
         batches = {batch.plan for batch in found if batch.range is not None and _may_overlap(batch.range, moved)}
         return self.recorder.held_by_checks(self.flow, batches) if batches else frozenset()
 

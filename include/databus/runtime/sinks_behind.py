@@ -263,6 +263,8 @@ class SinksBehind:
                     f"The flow goes on without sink {name}: `databus checkpoint skip {flow} --sink {name} --past-gap` "
                     "lets it catch up behind what is gone. See docs/runbooks/sink_behind.md."
                 )
+            elif "--sink" not in error.hint:  # a skip would move the flow, which has passed that place
+                error.hint = error.hint.replace(f"checkpoint skip {flow} ", f"checkpoint skip {flow} --sink {name} ")
             log.error("flow %s: sink %s cannot catch up: %s", flow, name, error)
             sink.error = error
             return None

@@ -105,13 +105,9 @@ class KafkaLogs:
 
     def _remember(self, state: LogState) -> None:
         before = self._seen
-        if before is not None:
-            lost = {topic for topic in before.ids if _lost(topic, before, state)}
-            self._former |= {topic: before.only(topic) for topic in lost}
-            state = state.without(lost)
-        for topic in self._former.keys() & state.ids.keys():
-            del self._former[topic]
-        self._seen = state
+        known = self._former | ({topic: before.only(topic) for topic in before.ids} if before is not None else {})
+        self._former = {topic: seen for topic, seen in known.items() if _lost(topic, seen, state)}
+        self._seen = state.without(self._former)
 
     def _missing(self, standing: KafkaOffsets, there: Collection[str]) -> frozenset[str]:
         return frozenset(t for t in standing.positions if t not in there and self._spec.wants(t))

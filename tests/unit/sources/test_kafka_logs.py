@@ -57,3 +57,16 @@ def test_a_topic_that_was_never_seen_whole_counts_as_unread() -> None:
     logs = KafkaLogs(KafkaTopics(conn_id="kafka", topics=("*",)), cast("KafkaCluster", cast("Any", cluster)))
     logs.state()
     assert logs.unread(STANDING) == {"a": 1}
+
+
+def test_a_topic_that_is_in_mid_deletion_at_two_looks_is_known_as_it_was_seen_before() -> None:
+    cluster = Cluster({("a", 0): 4, ("b", 0): 3})
+    logs = KafkaLogs(KafkaTopics(conn_id="kafka", topics=("*",)), cast("KafkaCluster", cast("Any", cluster)))
+    logs.state()
+    cluster.going = {"a", "b"}
+    logs.state()
+    logs.state()
+    assert logs.unread(STANDING) == {"a": 0, "b": 2}
+    cluster.logs, cluster.going = {}, set()
+    logs.state()
+    assert logs.unread(STANDING) == {"a": 0, "b": 2}

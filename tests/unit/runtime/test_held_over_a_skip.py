@@ -1,4 +1,4 @@
-"""Found by reading: what a sink that is behind keeps over a skip of its own, and what it is told to do."""
+"""What a sink that is behind keeps over a skip of its own, and what it is told to do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from databus.core.amendments import Amendment
 from databus.core.gaps import SKIPPED, Gap
 from databus.core.offsets import SequenceOffset
 from databus.observe.clock import SystemClock
-from databus.runtime.held_by_flow import HeldByFlow
+from databus.records.recorder import SqlRecorder
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.spark.test_replay_behind import Desk, _soon  # noqa: F401 - a fixture
 from tests.unit.runtime.test_held_by_flow import held_and_behind, rewound_after_a_mend
@@ -33,7 +33,7 @@ def skipped(desk: Desk, to: int) -> None:
         lease.release()
 
 
-def test_found_a_sink_that_is_skipped_forward_still_knows_when_it_left(desk: Desk) -> None:
+def test_a_sink_that_is_skipped_forward_still_knows_when_it_left(desk: Desk) -> None:
     rewound_after_a_mend(desk)
     with desk.services() as services:
         before = services.store.of_sink("b").load("shop")
@@ -45,7 +45,7 @@ def test_found_a_sink_that_is_skipped_forward_still_knows_when_it_left(desk: Des
     assert (after.detached, before.detached) == (4, 4)
 
 
-def test_found_rows_behind_the_skip_of_a_sink_are_lost_for_good(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_behind_the_skip_of_a_sink_are_lost_for_good(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check is mended, the flow rewound, sink b is away while sink a gets the rows that were held; b is moved over
     the first two transactions by hand. Its history is trimmed by then: all that was held before is left out."""
     put = MemoryCheckpoints._put
@@ -65,20 +65,25 @@ def test_found_rows_behind_the_skip_of_a_sink_are_lost_for_good(desk: Desk, monk
     assert behind <= desk.given("b").keys()
 
 
-def test_found_pages_that_are_written_between_two_questions_hide_what_was_held(
+def test_pages_that_are_written_between_two_questions_hide_what_was_held(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of the run before pages out while the next one asks: "no page" is the answer of before, the number of the
     newest page that of after, and the history up to there is not read: the sink gets what a replay sends it again."""
     held = held_and_behind(desk)
-    over = HeldByFlow.over
+    recorder = SqlRecorder
+    checked, paged, asked = recorder.checked_batches, recorder.paged, [0]
 
-    def overlapping(self: HeldByFlow, moved: Any) -> frozenset[str]:
-        before = [replace(each, paged=False) for each in self.recorder.checked_batches(self.flow, 0)]
-        with monkeypatch.context() as asked:
-            asked.setattr(type(self.recorder), "checked_batches", lambda *_: before)
-            return over(self, moved)
+    def before(self: Any, flow: str, after: int) -> Any:
+        asked[0] += 1
+        found = checked(self, flow, after)
+        return [replace(each, paged=False) for each in found] if asked[0] == 1 else found
 
-    monkeypatch.setattr(HeldByFlow, "over", overlapping)
+    def newest(self: Any, flow: str) -> int:
+        return paged(self, flow) if asked[0] else 0
+
+    monkeypatch.setattr(recorder, "checked_batches", before)
+    monkeypatch.setattr(recorder, "paged", newest)
     desk.run()
+    assert asked[0] > 1
     assert not held & desk.given("b").keys()

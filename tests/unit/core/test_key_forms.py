@@ -1,4 +1,4 @@
-"""Found by reading: changes of a key's type that change the text of its values, and are taken for ones that do not."""
+"""Forms of keys: changes of a key's type that change the text of its values."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ from databus.testing.table_batches import table
         ("bit(8)", "varchar(9)"),  # 65 becomes 'A': its bytes are the text
     ],
 )
-def test_found_a_type_that_gives_the_values_another_text_is_another_key(before: str, now: str) -> None:
+def test_a_type_that_gives_the_values_another_text_is_another_key(before: str, now: str) -> None:
     forms = [key_forms(table("shop.pk", {"id": kind})) for kind in (before, now)]
     assert not keeps_text(*forms)

@@ -1,4 +1,4 @@
-"""Found by reading: what a sink that is behind is told to do where it stops before a statement."""
+"""What a sink that is behind is told to do where it stops before a statement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.runtime.test_sinks_behind import BROKERS, Installation, brokers
 assert brokers  # a fixture
 
 
-def test_found_a_sink_that_stops_before_a_statement_is_told_a_skip_that_is_refused(
+def test_a_sink_that_stops_before_a_statement_is_told_to_move_it_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The flow has passed it, under a databus that did not see it; `checkpoint skip shop FILE:POS` is the flow's."""

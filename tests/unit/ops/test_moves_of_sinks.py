@@ -1,4 +1,4 @@
-"""Found by reading: backfills that pass transactions by statement, and sinks that are moved alone."""
+"""Sinks that are moved or got batches alone: what a move of theirs, the flow's, or a backfill's says and does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.unit.runtime.test_sinks_behind import BROKERS, Installation, Killed, 
 assert brokers  # a fixture
 
 
-def test_found_what_a_sink_alone_gave_up_is_no_decision_of_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_sink_alone_gave_up_is_no_decision_of_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
     """`skip --sink b` names its gap among the flow's; the flow itself was never moved over it."""
     passing = Passing(monkeypatch, replace(gap(at(5), at(50)), cause="sink b: skip"))
     with pytest.raises(DecodeError):
@@ -35,7 +35,7 @@ def test_found_what_a_sink_alone_gave_up_is_no_decision_of_the_flow(monkeypatch:
     assert not passing.done
 
 
-def test_found_two_who_run_one_backfill_do_not_fail_over_one_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_who_run_one_backfill_do_not_fail_over_one_statement(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one has the piece's lease again, and passes the statement: this one has to look again, not to fail."""
     passing = Passing(monkeypatch, gap(at(10), at(20)))
 
@@ -70,7 +70,7 @@ def fallen_behind_in_mid_batch(monkeypatch: pytest.MonkeyPatch) -> Installation:
 
 
 @pytest.mark.parametrize("to", [None, 25])
-def test_found_a_sink_that_gives_up_gets_the_half_written_batch_twice_and_nobody_says_so(
+def test_a_half_written_batch_that_comes_once_more_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, to: int | None
 ) -> None:
     """`skip SHOP --sink b` where it lacks nothing, or to a place within its plan in flight; a flow's own move names
@@ -92,9 +92,7 @@ def test_found_a_sink_that_gives_up_gets_the_half_written_batch_twice_and_nobody
     assert twice == 0 or "half" in json.dumps(told) or "once more" in json.dumps(told), told
 
 
-def test_found_a_rewind_counts_what_a_sink_got_while_it_was_behind(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_rewind_counts_what_a_sink_got_while_it_was_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its batches of that time stand in its own history alone: the preview says that it gets nothing again, and asks
     it about no output, so that the guard of compacted topics lets the rewind pass."""
     monkeypatch.setattr(MarkedSink, "abandon", abandoned)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,9 @@ import pymysql
 
 from tests.contract.source_contract import Row
 from tests.integration.binlog_shop import Shop
+
+_LET_GO_S = 60.0
+"""A closing session may still hold its prepared transaction for a moment."""
 
 _ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
@@ -63,15 +67,16 @@ class XaHistory:
         """End one of the prepared transactions."""
         chosen = xid or self.random.choice(self.prepared)
         self.prepared.remove(chosen)
-        for _ in range(200):  # a closing session may still hold it for a moment
+        deadline = time.monotonic() + _LET_GO_S
+        while True:
             try:
                 self.shop.sql(f"XA {how} {chosen}")
             except pymysql.err.MySQLError as error:
-                if error.args[0] != 1397:  # XAER_NOTA
+                if error.args[0] != 1397 or time.monotonic() > deadline:  # XAER_NOTA
                     raise
-                continue
-            return
-        raise AssertionError(f"{chosen} cannot be resolved")
+                time.sleep(0.01)
+            else:
+                return
 
     def plain(self) -> None:
         """Commit a plain transaction."""

@@ -428,6 +428,13 @@ FULL = (
         "a consumer sees the same from both, same file; judging: spark/test_checks_lanes.py",
     ),
     Full("unit/records/test_ledger_pages.py", "", "10000", "[12-4-100]"),
+    Full(
+        "integration/test_ledger_behind.py",
+        "test_what_a_sink_gives_up",
+        "taken out of it",
+        "[of the flow]; without servers: unit/ops/test_giving_up.py",
+    ),
+    Full("unit/records/test_retention.py", "test_thirty_days", "", "what is kept and what goes, same file"),
     Full("integration/test_backfill_by_statement.py", "", "", "the same ways: integration/test_rows_by_statement.py"),
     Full("integration/test_tables_by_statement.py", "test_a_table_made_of_a_query", "mysql-MIXED", "[mysql-STATEMENT]"),
     Full(

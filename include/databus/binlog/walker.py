@@ -77,7 +77,7 @@ _CLASSES = _classes()
 _CLASSES_BEHIND_VALUES = np.where(
     np.isin(_CLASSES, (w.C_GTID, w.C_MARIADB_GTID, w.C_QUERY, w.C_XID, w.C_TABLE_MAP, w.C_ROWS)), w.C_ASK, _CLASSES
 ).astype(np.uint8)
-"""Where values wait for their statement, each event that begins, fills or ends a transaction is looked at."""
+"""Events that begin, fill or end a transaction: each is looked at where values wait for their statement."""
 
 
 @dataclass

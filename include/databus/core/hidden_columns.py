@@ -16,7 +16,7 @@ HiddenByTable = Mapping[str, Collection[str]]
 
 @dataclass(frozen=True)
 class RememberedHidden:
-    """What is remembered of a flow's hidden columns; nothing of it is ever taken back.
+    """Hidden columns of a flow as they are remembered; nothing of it is ever taken back.
 
     Attributes:
         tables: `database.table` → columns that were hidden there, or in a table that was renamed to it.

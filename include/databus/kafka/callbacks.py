@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaError, KafkaException
 
 _SWALLOWED = "returned NULL without setting an exception"
-"""What Python says of a call that failed although its error is gone."""
+"""Words of Python for a call that failed although its error is gone."""
 
 
 @contextmanager

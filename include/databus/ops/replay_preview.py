@@ -1,4 +1,4 @@
-"""What a replay would refuse, told before it is begun."""
+"""Refusals of a replay, told before it is begun."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ MOVED_AGAIN = "quarantine_moved_again"
 
 @dataclass(frozen=True)
 class RewoundRows:
-    """What rewinds and restores of a flow mean for rows that were held before them.
+    """Rewinds and restores of a flow: what they mean for rows that were held before them.
 
     A row that the flow holds back again is under its new batch. So of an entry that is still under a batch from before,
     what the flow passes again it gives to the sinks, or filters: a replay would send it once more, after newer rows of

@@ -21,7 +21,7 @@ SHOWN = "hidden_column_shown"
 
 @dataclass
 class HiddenLoss:
-    """What the tables of a batch lost of what is hidden in them.
+    """Tables of a batch, compared with what was hidden in them before.
 
     Attributes:
         hidden: what the transforms looked for and found.

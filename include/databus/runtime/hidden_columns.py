@@ -58,7 +58,7 @@ class HiddenMemory:
 
     @property
     def again(self) -> HiddenByTable:
-        """What batches under this claim found that were moved before."""
+        """Hidden columns that batches under this claim found which were moved before."""
         return self._again
 
     def remember(self, found: RememberedHidden, *, again: bool = False) -> None:

@@ -21,7 +21,7 @@ INDEX_PLACEHOLDERS = frozenset({"database", "table", "route", "flow"})
 """What may stand in braces in an index template."""
 
 OnKeyChange = Literal["fail", "ignore"]
-"""What is done where a table's primary key is made of other columns than the ids of its documents."""
+"""Ways to go on where a table's primary key is made of other columns than the ids of its documents."""
 
 FAST_BULK_BYTES = 20 << 20
 """Size of a request of profile throughput_first; the servers take 100 MB (http.max_content_length)."""

@@ -123,14 +123,15 @@ def _named(place: CommitPlace) -> str:
 
 
 def _way_on(place: CommitPlace, flow: str) -> str:
-    """Return what is to be done; a backfill's piece has a range of its own, so nobody skips anything in it."""
+    """Return what is to be done; a backfill's piece has a range of its own, and is moved by backfills alone."""
     piece = piece_of(flow)
     if piece is not None:
         return (
-            f"No backfill can pass it. Replay two ranges beside the live outputs, one that ends at {place.file}:"
-            f"{place.start_pos} and one that begins at {place.file}:{place.end_pos} (`databus backfill {piece[0]} "
-            "--from … --to … --mode replay --suffix …`); whether it wrote a table of the flow, its text alone tells: "
-            "set the sinks right if it did."
+            "`--past-statements` passes such a transaction, but not one that lies in a plan in flight or reaches past "
+            "the end of the range, as this one does. Replay two ranges beside the live outputs, one that ends at "
+            f"{place.file}:{place.start_pos} and one that begins at {place.file}:{place.end_pos} (`databus backfill "
+            f"{piece[0]} --from … --to … --mode replay --suffix …`); whether it wrote a table of the flow, its text "
+            "alone tells: set the sinks right if it did."
         )
     return (
         f"{_DELIVERED}; whether it wrote a table of the flow, its text alone tells. Set "

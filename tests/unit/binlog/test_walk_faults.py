@@ -19,6 +19,8 @@ def test_a_piece_of_a_backfill_is_told_of_two_ranges_and_of_no_skip(number: int)
     piece = f"shop.backfill-replay-0123456789ab-{number}"
     error = rows_by_statement(RowsByStatement("INSERT INTO t VALUES (1)", 100, 0), LOG, piece)
     assert "skip" not in error.hint
+    assert "No backfill can pass it" not in error.hint
+    assert "`--past-statements` passes such a transaction, but not one that lies in a plan in flight" in error.hint
     assert "databus backfill shop --from … --to … --mode replay" in error.hint
     assert "ends at b.000001:4 and one that begins at b.000001:900" in error.hint
     assert "backfill-replay" not in error.hint

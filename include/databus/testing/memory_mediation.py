@@ -92,12 +92,7 @@ class MemoryMediation:
                     self._put(kept, previous, entry, f"the joining of sink {sink}")
                 alone.checkpoint = alone.plan = None
             checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, by.now)
-            entry = entries.amendment_entry(state.history_number + 1, previous, checkpoint, amendment)
-            self._put(state, checkpoint, entry, f"the {amendment.action}")
-            state.plan = None
-            if amendment.gap is not None:
-                self._name(flow, amendment.gap)
-            return checkpoint
+            return self._amended(flow, state, (previous, checkpoint), amendment)
 
     def amend_sink(self, flow: str, lease: Lease, sink: str, amendment: Amendment) -> Checkpoint:
         """Move a sink that is behind forward by hand in one atomic step, or raise and change nothing."""
@@ -111,12 +106,7 @@ class MemoryMediation:
             flow_at = amended.require_started(flow, self._load(flow))
             amended.check_sink_amendment(flow, sink, amendment, (previous, pending), flow_at)
             checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, self._clock.now())
-            entry = entries.amendment_entry(alone.history_number + 1, previous, checkpoint, amendment)
-            self._put(alone, checkpoint, entry, f"the {amendment.action} of sink {sink}")
-            alone.plan = None
-            if amendment.gap is not None:
-                self._name(flow, amendment.gap)
-            return checkpoint
+            return self._amended(flow, alone, (previous, checkpoint), amendment, f" of sink {sink}")
 
     def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
         """Know outputs as they are now, in checkpoint and plan in flight (see `CheckpointStore.accept_outputs`)."""
@@ -133,6 +123,17 @@ class MemoryMediation:
             self._put(state, checkpoint, entry, "the outputs")
             state.plan = encode(plan.to_json()) if plan is not None else None
             return checkpoint
+
+    def _amended(
+        self, flow: str, state: MemoryFlow, moved: tuple[Checkpoint, Checkpoint], amendment: Amendment, whose: str = ""
+    ) -> Checkpoint:
+        """Put a checkpoint, which is moved from the first place to the second; no plan is in flight any more."""
+        entry = entries.amendment_entry(state.history_number + 1, *moved, amendment)
+        self._put(state, moved[1], entry, f"the {amendment.action}{whose}")
+        state.plan = None
+        if amendment.gap is not None:
+            self._name(flow, amendment.gap)
+        return moved[1]
 
     def _said(self, flow: str, checkpoint: Checkpoint, action: str, said: Pause) -> None:
         state = self._server.flow(flow)

@@ -498,3 +498,41 @@ def test_a_hidden_column_whose_name_another_one_takes_is_not_delivered_in_clear(
     records = topic_records(bench.world.sandbox.address("kafka"), bench.database)
     assert len(bench.delivered()) == 4
     assert not any(b"SECRET" in value for _, value in records)
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["another of its name", "gone"])
+def test_a_hidden_column_that_an_online_change_renames_is_not_delivered_in_clear(bench: Bench, again: bool) -> None:
+    """As gh-ost and pt-online-schema-change do: a copy that is none of the flow's is altered, filled, and exchanged."""
+    flow, column = bench.flow(transforms=(Mask("note"),)), f"{bench.table}.note"
+    bench.start(flow)
+    more = ", ADD COLUMN note VARCHAR(20) DEFAULT 'new'" if again else ""
+    renames = f"ALTER TABLE _orders_gho CHANGE COLUMN note remark VARCHAR(50){more}"
+    # One that was given up, and one that adds a column: neither needs anybody.
+    bench.execute("CREATE TABLE _orders_gho LIKE orders", renames)
+    bench.world.run(flow)
+    bench.execute("DROP TABLE _orders_gho", "CREATE TABLE _orders_gho LIKE orders")
+    bench.execute("ALTER TABLE _orders_gho ADD COLUMN remark VARCHAR(20) DEFAULT 'plain'")
+    bench.execute("INSERT INTO _orders_gho (id, total, note) SELECT id, total, note FROM orders")
+    bench.world.run(flow)
+    bench.execute("RENAME TABLE orders TO _orders_del, _orders_gho TO orders", "DROP TABLE _orders_del")
+    bench.execute("INSERT INTO orders VALUES (2, 2.50, 'SECRET', 'plain')")
+    bench.world.run(flow)
+    assert len(bench.delivered()) == 2
+    # The same again with a rename.
+    bench.execute("CREATE TABLE _orders_gho LIKE orders", "ALTER TABLE _orders_gho DROP COLUMN remark", renames)
+    bench.execute("INSERT INTO _orders_gho (id, total, remark) SELECT id, total, note FROM orders")
+    bench.world.run(flow)
+    bench.execute("RENAME TABLE orders TO _orders_del, _orders_gho TO orders")
+    bench.execute("INSERT INTO orders (id, total, remark) VALUES (3, 3.50, 'SECRET')")
+    error = refused(bench, flow, "hidden_column_gone", f'former=("{column}",)')
+    if again:
+        assert f"in {bench.table} a statement of the log gives note" in error.message
+        assert "altered a table that took this one's name" in error.message
+    assert len(bench.delivered()) == 2
+    mended = bench.flow(transforms=(Mask("remark", former=(column,)),))
+    bench.world.run(mended)
+    bench.execute("UPDATE orders SET total = 4.50, remark = 'SECRET TOO'")
+    bench.world.run(mended)
+    records = topic_records(bench.world.sandbox.address("kafka"), bench.database)
+    assert len(bench.delivered()) == 3
+    assert not any(b"SECRET" in value for _, value in records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,7 @@ from databus.binlog.schema_history.definitions import (
 )
 from databus.binlog.segments import FetchedPrepare
 from databus.binlog.statement_scope import as_logged, subjects_of
+from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import Transactions
 from databus.binlog.walk import LoggedStatement, RowsByStatement, Walk
 from databus.binlog.walker import Walker
@@ -64,6 +66,7 @@ _BETWEEN_TRANSACTIONS = frozenset(
     }
 )
 
+_RENAMES = re.compile("RENAME|CHANGE", re.IGNORECASE)
 _MOST_EXPANDED_BYTES = 64 << 20
 """What compressed events may take when expanded, of those that are walked at once; a larger one stands alone."""
 
@@ -108,6 +111,8 @@ class Stretch:
         unlogged: (index of its transaction, statement) of those that change captured rows without row events.
         by_statement: statements that change rows and are logged as they were said;
             one of the transaction still open comes with the stretch in which that ends. Empty where they are refused.
+        others: indices of transactions that give tables which are none of the flow's, or their columns, other names, or
+            drop such tables.
         taken_back: `schema_id` → row changes, counted as open in earlier stretches, that their transaction took back.
     """
 
@@ -126,6 +131,7 @@ class Stretch:
     unlogged: Sequence[tuple[int, UnloggedChange]] = ()
     taken_back: Mapping[int, int] = field(default_factory=dict)
     by_statement: Sequence[RowsByStatement] = ()
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -176,6 +182,7 @@ def part(piece: Stretch, first: int, last: int) -> Stretch:
         [(i - first, change) for i, change in piece.unlogged if first <= i < last],
         piece.taken_back if first == 0 else {},
         [replace(s, transaction=s.transaction - first) for s in piece.by_statement if first <= s.transaction < last],
+        tuple(i - first for i in piece.others if first <= i < last),
     )  # fmt: skip
 
 
@@ -261,7 +268,7 @@ class LogWalk:
         schemas, counts = self._tables.count(walk.expansion.buffer, walk.rows, walk.slots, f"{self._file}")
         captured = schemas >= 0
         taken_back = self._open_rows.follow(walk.rows, schemas, counts, len(walk.transactions), walk.kept)
-        statements = self._ended_statements(walk)
+        statements, others = self._ended_statements(walk)
         return Stretch(
             events[: walk.consumed_bytes],
             pos,
@@ -278,6 +285,7 @@ class LogWalk:
             [found for logged in statements for found in self._unlogged(logged, walk.transactions)],
             taken_back,
             self._ended_by_statement(walk),
+            tuple(sorted({s.transaction for s in others})),
         )
 
     def _ended_by_statement(self, walk: Walk) -> list[RowsByStatement]:
@@ -286,14 +294,19 @@ class LogWalk:
         self._open_by_statement = [replace(s, transaction=0) for s in found if s.transaction >= ended]
         return [s for s in found if s.transaction < ended]
 
-    def _ended_statements(self, walk: Walk) -> list[LoggedStatement]:
-        """Return the statements that concern the flow, of the transactions that ended; those of the open one wait."""
+    def _ended_statements(self, walk: Walk) -> tuple[list[LoggedStatement], list[LoggedStatement]]:
+        """Return the statements of the transactions that ended; those of the open one wait.
+
+        Returns:
+            Those that concern the flow, and those that rename or drop other tables, or rename their columns.
+        """
         ended = len(walk.transactions)
-        named = (as_logged(self._capture, logged) for logged in walk.statements)
-        found = [*self._open_statements, *filter(self._concerns, named)]
-        self.moved = self.moved or any(s.statement.moves for s in found)
+        found = [*self._open_statements, *(as_logged(self._capture, logged) for logged in walk.statements)]
         self._open_statements = [replace(s, transaction=0) for s in found if s.transaction >= ended]
-        return [s for s in found if s.transaction < ended]
+        done = [s for s in found if s.transaction < ended]
+        concerning = [s for s in done if self._concerns(s)]
+        self.moved = self.moved or any(s.statement.moves for s in concerning)
+        return concerning, [s for s in done if _renames_or_drops(s) and not self._concerns(s)]
 
     def walked(self, walk: Walk, end: int) -> None:
         """Do nothing; for those who look at what is not captured as well.
@@ -435,6 +448,14 @@ class _Opening:
 
     size_bytes: int
     file: FileStart | None
+
+
+def _renames_or_drops(logged: LoggedStatement) -> bool:
+    """Tell whether a statement may rename tables or columns of tables, or drops tables; whoever reads it looks."""
+    statement = logged.statement
+    if statement.kind is not StatementKind.DEFINITION or not any(name.table for name in statement.objects):
+        return False
+    return statement.empties or _RENAMES.search(logged.query.statement) is not None
 
 
 def _checksum_bytes(event: bytes) -> int:

@@ -310,6 +310,7 @@ class RangeStager:
         writer.boundary(log.ts_ms[first:last], int(log.end_pos[last - 1]))
         writer.table_events.extend(int(log.end_pos[i]) for i in piece.table_events if first <= i < last)
         writer.unlogged.extend(change for i, change in piece.unlogged if first <= i < last)
+        writer.others = writer.others or any(first <= i < last for i in piece.others)
         self._written = writer.staged()
         self._gtids.add(log.gtid[first:last])
         self._end = (log.file, int(log.end_pos[last - 1]))
@@ -392,6 +393,7 @@ class _SegmentWriter:
         self.rows: dict[int, int] = {}
         self.table_events: list[int] = []
         self.unlogged: list[UnloggedChange] = []
+        self.others = False
 
     def append(self, events: npt.NDArray[np.uint8]) -> None:
         """Write raw events."""
@@ -440,4 +442,5 @@ class _SegmentWriter:
             dict(sorted(self.rows.items())),
             int(stamps[0]), int(stamps[-1]), int(stamps.max()), self._log.checksum, tuple(self.table_events),
             min_ts_ms=int(stamps.min()), gtids_before=self._gtids, unlogged=tuple(self.unlogged),
+            others=self.others,
         )  # fmt: skip

@@ -26,10 +26,11 @@ SEGMENT = Form(
     "commits min_ts_ms gtids_before",
     "definitions",
     "unlogged",
+    "others",
     part=True,
 )
 RANGE_INDEX = Form("segment index", "range capture tables segments bytes more definitions", "", "", "folds")
-"""Version 2 or 3 has a segment of that version: an older databus looks at the version of the index alone."""
+"""Version 2, 3 or 4 has a segment of that version: an older databus looks at the version of the index alone."""
 
 TARGET_BYTES = 32 << 20
 """A segment ends at the first transaction boundary after this many bytes: small enough to keep all cores busy."""
@@ -60,6 +61,8 @@ class Segment:
         definitions: of a prepared transaction, what its TABLE_MAP events left open at their own place; None where the
             range's definitions hold.
         unlogged: its statements that change rows of captured tables without row events.
+        others: whether it has statements that give tables which are none of the flow's, or their columns, other names,
+            or drop such tables.
     """
 
     name: str
@@ -79,11 +82,14 @@ class Segment:
     gtids_before: str = ""
     definitions: tuple[PinnedDefinition, ...] | None = None
     unlogged: tuple[UnloggedChange, ...] = ()
+    others: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         values = asdict(replace(self, definitions=None, unlogged=()))
         del values["definitions"], values["unlogged"]
+        if not self.others:
+            del values["others"]
         if self.commits is None:
             del values["commits"]
         if self.definitions is not None:

@@ -8,15 +8,18 @@ from typing import Any, Protocol
 
 from databus.core.stored_form import Form
 
-HIDDEN_COLUMNS = Form("hidden columns", "tables", "renamed shown moved")
+HIDDEN_COLUMNS = Form("hidden columns", "tables", "renamed shown moved", "beside")
 
 HiddenByTable = Mapping[str, Collection[str]]
 """`database.table` → columns that were hidden there, as the transforms name them, in lower case."""
 
+_BETWEEN = "\0"
+"""Stands in no name of a column."""
+
 
 @dataclass(frozen=True)
 class RememberedHidden:
-    """Hidden columns of a flow as they are remembered; nothing of it is ever taken back.
+    """Hidden columns of a flow as they are remembered; but for `shown` and `beside` nothing of it is ever taken back.
 
     Attributes:
         tables: `database.table` → columns that were hidden there, or in a table that was renamed to it.
@@ -24,12 +27,15 @@ class RememberedHidden:
         shown: `database.table` → columns that were hidden there, and that the flow was changed to show.
         moved: `database.table` → names that hidden columns had there before statements gave them others; what has such
             a name later is another column.
+        beside: `database.table`, mostly none of the flow's → columns that statements gave other names there, of those
+            that are hidden in other tables: see `column_pair`.
     """
 
     tables: HiddenByTable = field(default_factory=dict)
     renamed: HiddenByTable = field(default_factory=dict)
     shown: HiddenByTable = field(default_factory=dict)
     moved: HiddenByTable = field(default_factory=dict)
+    beside: HiddenByTable = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return any(self.parts().values())
@@ -48,6 +54,10 @@ class RememberedHidden:
         others = known.parts()
         return RememberedHidden(**{name: _without(part, others[name]) for name, part in self.parts().items()})
 
+    def shared(self, other: RememberedHidden) -> RememberedHidden:
+        """Return what both have."""
+        return self.without(self.without(other))
+
     def to_json(self) -> dict[str, Any]:
         """Return versioned JSON."""
         stored = {name: _sorted(part) for name, part in self.parts().items() if part or name == "tables"}
@@ -64,6 +74,9 @@ class RememberedHidden:
         return cls(**{each.name: with_added({}, values.get(each.name, {})) for each in fields(cls)})
 
 
+NOTHING_GONE = RememberedHidden()
+
+
 class HiddenColumns(Protocol):
     """Remembers it per flow, before the first rows of a table are dispatched."""
 
@@ -71,9 +84,20 @@ class HiddenColumns(Protocol):
         """Return what was added so far. Raises CheckpointError."""
         ...
 
-    def add(self, flow: str, found: RememberedHidden) -> None:
-        """Add to it; nothing of what others added is lost. Raises CheckpointError."""
+    def add(self, flow: str, found: RememberedHidden, gone: RememberedHidden = NOTHING_GONE) -> None:
+        """Add to it, and take some of it back; nothing else that others added is lost. Raises CheckpointError."""
         ...
+
+
+def column_pair_text(old: str, new: str) -> str:
+    """Return two names of a column as they are stored."""
+    return f"{old}{_BETWEEN}{new}"
+
+
+def column_pair(text: str) -> tuple[str, str]:
+    """Return the name that a column had first, in lower case, and one that it got."""
+    old, _, new = text.partition(_BETWEEN)
+    return old, new
 
 
 def with_added(before: HiddenByTable, found: HiddenByTable) -> dict[str, frozenset[str]]:

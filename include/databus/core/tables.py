@@ -40,6 +40,23 @@ class RenamedTable:
 
 
 @dataclass(frozen=True)
+class TableChange:
+    """What a statement does to the names of one table, which may be none of the flow's, or of its columns.
+
+    Attributes:
+        table: `database.table` before it.
+        becomes: `database.table` behind it; "" where a table of that name is gone, or made anew.
+        captured: whether what it becomes is one of the flow's tables.
+        columns: names of columns before and after, all of them names from before it.
+    """
+
+    table: str
+    becomes: str
+    captured: bool = False
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class TableSchema:
     """The columns of one table, valid for the rows that carry `schema_id`.
 

@@ -100,6 +100,16 @@ class Hidden:
         """Return what hides a column of a table, by the name that it has in the stored rows; "" where nothing does."""
         return next((each.label for each in self.hiding if each.hides(table, column)), "")
 
+    def watched(self) -> set[str]:
+        """Return the columns that are hidden in any table, in lower case, by all names that stored rows may have."""
+        found: set[str] = set()
+        for hiding in self.hiding:
+            names = set() if hiding.keeps else set(hiding.names)
+            for _, given in reversed(hiding.after):
+                names |= {old for old, new in given.items() if new in names}
+            found |= names
+        return found
+
     def note(
         self,
         schema: TableSchema,

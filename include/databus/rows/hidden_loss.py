@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from databus.core.errors import TransformError
 from databus.core.hidden_columns import HiddenByTable, RememberedHidden, with_added
-from databus.core.tables import RenamedTable, TableSchema
+from databus.core.tables import RenamedTable, TableChange, TableSchema
 from databus.rows.changes import Changes
 from databus.rows.hidden import Hidden, Hiding
+from databus.rows.hidden_beside import Beside
 from databus.rows.hidden_renames import Carried, ColumnRenames, carried_of, refuse_carried
 
 GONE = "hidden_column_gone"
@@ -28,16 +29,21 @@ class HiddenLoss:
         before: what was hidden in earlier batches.
         renames: tables that are renamed in the batch.
         columns: columns that are renamed in it.
+        changes: what statements of it do to names of tables and columns.
         ever: what was hidden in any batch, also in those behind this one.
         waived: `database.table` and column that is lacking, which `former` names for all tables.
+        beside: what is to be remembered of columns renamed in tables in which they are not hidden; told once
+            `require_new_names` was asked.
     """
 
     hidden: Hidden
     before: RememberedHidden
     renames: Sequence[RenamedTable] = ()
     columns: ColumnRenames = ()
+    changes: Sequence[TableChange] = ()
     ever: HiddenByTable = field(default_factory=dict)
     waived: list[tuple[str, str]] = field(default_factory=list)
+    beside: HiddenByTable = field(default_factory=dict)
     _known: dict[str, set[str]] = field(default_factory=dict)
     _names: dict[str, set[str]] = field(default_factory=dict)
 
@@ -106,17 +112,28 @@ class HiddenLoss:
         return self._known.setdefault(table, set(self.before.tables.get(table, ())))
 
     def _carried(self) -> dict[str, Carried]:
-        if not self.columns:
+        if not self.columns and not self.changes:
+            self.beside = self.before.beside
             return {}
-        tables = {*self._names, *self.before.renamed, *(table for table, _ in self.columns)}
-        lineages = {table: self._lineage(table) for table in tables}
+        lineages = {table: self._lineage(table) for table in self._tables()}
         kept = frozenset[str]().union(*(each.names for each in self.hidden.hiding if each.keeps))
 
         def known(table: str) -> Collection[str]:
             ever = (name for each in (table, *lineages[table]) for name in self.ever.get(each, ()))
             return self._known_of(table).union(ever) - kept - frozenset(self.before.shown.get(table, ()))
 
-        return carried_of(self.hidden, self.columns, lineages, known)
+        def hides(table: str, name: str) -> bool:
+            names = (table, *lineages.get(table, ()))
+            return any(self.hidden.hides(each, name) for each in names) or name in known(table)
+
+        watched = self.hidden.watched().union(*self.before.tables.values(), *self.ever.values()) - kept
+        beside = Beside.of(self.before.beside, self.changes, watched, hides)
+        self.beside = beside.remembered()
+        return carried_of(self.hidden, self.columns, lineages, known, beside)
+
+    def _tables(self) -> set[str]:
+        named = (name for each in self.changes for name in (each.table, each.becomes))
+        return {*self._names, *self.before.renamed, *(table for table, _ in self.columns), *named}
 
     def _lineage(self, table: str) -> set[str]:
         return {*self._names.get(table, ()), *self.before.renamed.get(table, ())}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from databus.core.errors import TransformError
 from databus.core.hidden_columns import HiddenByTable
 from databus.rows.hidden import Hidden
+from databus.rows.hidden_beside import Beside, in_statements
 
 ColumnRenames = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 """Of each statement, in the order of the log: table, and columns before and after, all names from before it."""
@@ -22,12 +23,14 @@ class Carried:
         names: name in lower case → as it is written; also names that they have no longer.
         now: those that they have behind all statements.
         former: names that they had before.
+        brought: whether a table that took this one's name brought some of them along.
     """
 
     by: str = ""
     names: dict[str, str] = field(default_factory=dict)
     now: set[str] = field(default_factory=set)
     former: list[str] = field(default_factory=list)
+    brought: bool = False
 
 
 def carried_of(
@@ -35,6 +38,7 @@ def carried_of(
     columns: ColumnRenames,
     names: Mapping[str, Collection[str]],
     known: Callable[[str], Collection[str]],
+    beside: Beside | None = None,
 ) -> dict[str, Carried]:
     """Return table → names that its hidden columns have got.
 
@@ -45,10 +49,16 @@ def carried_of(
         columns: the statements.
         names: table → names that it had before; what is hidden under one of these is hidden.
         known: returns what was hidden in a table so far.
+        beside: what tables that take a name of the flow's bring along.
     """
     carried: dict[str, Carried] = {}
-    for table, pairs in columns:
-        for each in (table, *(new for new, old in names.items() if table in old)):
+    beside = beside or Beside()
+    brought = [((table,), pairs) for table, pairs in in_statements(beside.taken)]
+    said = [((table, *(new for new, old in names.items() if table in old)), pairs) for table, pairs in columns]
+    for number, (tables, pairs) in enumerate((*brought, *said)):
+        for each in tables:
+            if each in beside.others:
+                continue
             so_far = carried.get(each, Carried())
             got = [
                 (by, old, new)
@@ -59,6 +69,7 @@ def carried_of(
             if not got:
                 continue
             carried[each] = so_far
+            so_far.brought = so_far.brought or number < len(brought)
             so_far.by = so_far.by or next((by for by, _, _ in got if by), "")
             so_far.now -= {old.casefold() for old, _ in pairs}
             for _, old, new in got:
@@ -97,11 +108,12 @@ def _renamed(table: str, carried: Carried, bare: Sequence[str]) -> TransformErro
     old = [name for name in dict.fromkeys(carried.former) if name.casefold() not in new]
     former = ", ".join(f'"{table}.{name}"' for name in (*old, *gone))
     former += "," if len(old) + len(gone) == 1 else ""
+    copy = " (it altered a table that took this one's name later)" if carried.brought else ""
     name_it = f"Name {', '.join(add)} as well, and add" if add else "Add"
     return TransformError(
         f"{carried.by or 'hidden columns'}: in {table} a statement of the log gives {', '.join(old)}, which is hidden, "
-        f"the name {told}, which is not: the values would go out in clear; the batch is refused before any of it is "
-        "written",
+        f"the name {told}, which is not{copy}: the values would go out in clear; the batch is refused before any of it "
+        "is written",
         hint=f"{name_it} former=({former}): old and new names are hidden then, in rows from before the statement and "
         "behind it, whatever stands under the old name now.",
         code="hidden_column_gone",

@@ -22,7 +22,7 @@ from databus.runtime.context import FlowSession
 from databus.runtime.direct import dispatch_direct, is_direct
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots, writing_order
 from databus.runtime.held_by_flow import held_still
-from databus.runtime.hidden_loss import settle_hidden
+from databus.runtime.hidden_loss import settle_hidden, settle_renames
 from databus.runtime.image_checks import without_rows
 from databus.runtime.live_link import LinkLostError
 from databus.runtime.outage import naming
@@ -206,6 +206,7 @@ def _move_nothing(session: FlowSession, batch: PlannedBatch, times: StageTimes) 
         idle = batch.source.bytes == 0
         whole = () if idle else check.evaluate_batch_checks(session.flow, batch.source, batch.plan.clock)
         check.enforce(session.flow, whole)
+        settle_renames(session, batch)
     with times.stage("dispatch"):
         receipts: list[WriteReceipt] = []
         for name, sink in session.sinks.items():

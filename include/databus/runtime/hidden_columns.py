@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from databus.core.errors import CheckpointUnavailableError
-from databus.core.hidden_columns import HiddenByTable, HiddenColumns, RememberedHidden, with_added
+from databus.core.hidden_columns import NOTHING_GONE, HiddenByTable, HiddenColumns, RememberedHidden, with_added
 from databus.runtime.patience import Patience
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ class HiddenMemory:
     def __init__(self, flow: str, kept: HiddenColumns):
         self._flow, self._kept = flow, kept
         self._known: RememberedHidden | None = None
-        self._unwritten = RememberedHidden()
+        self._unwritten, self._unforgotten = RememberedHidden(), RememberedHidden()
         self._again: HiddenByTable = {}
         self._told: set[tuple[str, str]] = set()
         self._patience: Patience | None = None
@@ -53,7 +53,7 @@ class HiddenMemory:
         """
         if self._known is None:
             kept = self._patience(self._load) if self._patience is not None else self._load()
-            self._known = kept.with_added(self._unwritten)
+            self._known = kept.without(self._unforgotten).with_added(self._unwritten)
         return self._known
 
     @property
@@ -61,8 +61,8 @@ class HiddenMemory:
         """Hidden columns that batches under this claim found which were moved before."""
         return self._again
 
-    def remember(self, found: RememberedHidden, *, again: bool = False) -> None:
-        """Add what a batch found.
+    def remember(self, found: RememberedHidden, *, again: bool = False, gone: RememberedHidden = NOTHING_GONE) -> None:
+        """Add what a batch found, and take back what holds no more.
 
         While ZooKeeper is away a flow that goes on without it keeps it in hand and writes it down later; another one
         waits for it.
@@ -70,6 +70,7 @@ class HiddenMemory:
         Args:
             found: what it found.
             again: whether the batch was moved before.
+            gone: what holds no more.
 
         Raises:
             CheckpointError: it cannot be written.
@@ -77,11 +78,12 @@ class HiddenMemory:
         if again:
             self._again = with_added(self._again, found.tables)
         known = self.known()
-        new = found.without(known)
-        self._unwritten = self._unwritten.with_added(new)
-        if not self._unwritten:
+        new, gone = found.without(known), gone.shared(known)
+        self._unwritten = self._unwritten.without(gone).with_added(new)
+        self._unforgotten = self._unforgotten.without(new).with_added(gone)
+        if not self._unwritten and not self._unforgotten:
             return
-        self._known = known.with_added(new)
+        self._known = known.without(gone).with_added(new)
         if self._patience is not None and not self._goes_on:
             self._patience(self._write)
         elif self._connected():
@@ -89,7 +91,7 @@ class HiddenMemory:
                 self._write()
             except CheckpointUnavailableError as error:
                 log.warning("flow %s: which columns it hides is written down later: %s", self._flow, error.message)
-        elif new:
+        elif new or gone:
             log.warning("flow %s: which columns it hides is written down once ZooKeeper is back", self._flow)
 
     def first_told(self, table: str, column: str) -> bool:
@@ -102,5 +104,5 @@ class HiddenMemory:
         return self._kept.load(self._flow)
 
     def _write(self) -> None:
-        self._kept.add(self._flow, self._unwritten)
-        self._unwritten = RememberedHidden()
+        self._kept.add(self._flow, self._unwritten, self._unforgotten)
+        self._unwritten, self._unforgotten = RememberedHidden(), RememberedHidden()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from databus.core.hidden_columns import HiddenByTable, RememberedHidden, with_added
 from databus.core.offsets import Ordering
@@ -12,6 +13,7 @@ from databus.core.protocols import DefinedSource
 from databus.core.tables import TableSchema
 from databus.core.wanted import TablesNow
 from databus.rows.changes import Changes
+from databus.rows.hidden import Hidden
 from databus.rows.hidden_loss import HiddenLoss, but_for_those_here, in_clear, refuse_renamed, shown, shown_of_former
 from databus.runtime.context import FlowSession
 from databus.runtime.look import looking
@@ -36,9 +38,11 @@ def settle_hidden(session: FlowSession, batch: PlannedBatch, changes: Changes) -
     if memory is None or session.passed is not None or session.replays:
         require_again(session, planned, changes)
         return
+    if hides_again := _hidden_again(memory.known(), hidden, planned):
+        memory.remember(RememberedHidden(), gone=RememberedHidden(shown=hides_again))
     again = batch.plan.mode == "replay"
     before = _before(session, batch, changes) if again else memory.known()
-    loss = HiddenLoss(hidden, before, planned.renamed, planned.columns_renamed, memory.known().tables)
+    loss = _loss(hidden, before, planned, memory.known())
     found = loss.require(planned.tables)
     carried = loss.require_new_names(again=again)
     for table, name in loss.waived:
@@ -49,7 +53,24 @@ def settle_hidden(session: FlowSession, batch: PlannedBatch, changes: Changes) -
                 session.flow.name, table, name, table, name,
             )  # fmt: skip
     _refuse_shown(session, changes, carried.moved)
-    memory.remember(found.with_added(carried), again=again)
+    beside, known = RememberedHidden(beside=loss.beside), RememberedHidden(beside=memory.known().beside)
+    found = found.with_added(carried).with_added(beside)
+    memory.remember(found, again=again, gone=known.without(beside))
+
+
+def settle_renames(session: FlowSession, batch: PlannedBatch) -> None:
+    """Remember what statements on tables that are none of the flow's renamed, in a range without rows of the flow.
+
+    Raises:
+        CheckpointError: what is remembered cannot be read or written.
+    """
+    if not batch.source.table_changes:
+        return
+    changes = Changes(None, (), {}, hidden=Hidden())
+    for spec in session.flow.transforms:
+        with suppress(NotImplementedError):
+            changes = spec.columns_after(changes)  # type: ignore[assignment] # the only implementation
+    settle_hidden(session, batch, changes)
 
 
 def require_again(session: FlowSession, planned: SourcePlan, changes: Changes) -> None:
@@ -64,7 +85,7 @@ def require_again(session: FlowSession, planned: SourcePlan, changes: Changes) -
         return
     known = session.hidden.known() if session.hidden is not None else RememberedHidden()
     before = RememberedHidden(shown=known.shown)
-    loss = HiddenLoss(changes.hidden, before, planned.renamed, planned.columns_renamed, known.tables)
+    loss = _loss(changes.hidden, before, planned, known)
     loss.require(planned.tables)
     carried = loss.require_new_names(again=True)
     _refuse_shown(session, changes, carried.moved)
@@ -123,9 +144,24 @@ def _before(session: FlowSession, batch: PlannedBatch, changes: Changes) -> Reme
         return RememberedHidden()
     known, again = memory.known(), RememberedHidden(memory.again)
     if until is not None and until.compare(batch.plan.range.end) in (Ordering.AFTER, Ordering.EQUAL):
-        return RememberedHidden(again.tables, known.renamed, known.shown)
+        return RememberedHidden(again.tables, known.renamed, known.shown, beside=known.beside)
     tables = but_for_those_here(batch.source.tables, changes.hidden, known.tables)
-    return RememberedHidden(tables, known.renamed, known.shown).with_added(again)
+    return RememberedHidden(tables, known.renamed, known.shown, beside=known.beside).with_added(again)
+
+
+def _loss(hidden: Hidden, before: RememberedHidden, planned: SourcePlan, known: RememberedHidden) -> HiddenLoss:
+    renames, columns = planned.renamed, planned.columns_renamed
+    return HiddenLoss(hidden, before, renames, columns, planned.table_changes, known.tables)
+
+
+def _hidden_again(known: RememberedHidden, hidden: Hidden, planned: SourcePlan) -> HiddenByTable:
+    """Return the columns that the flow was changed to show, and that it hides again."""
+    here = hidden.by_table(planned.tables)
+    found = {
+        table: {name for name in names if name in here.get(table, ()) or hidden.hides(table, name)}
+        for table, names in known.shown.items()
+    }
+    return {table: names for table, names in found.items() if names}
 
 
 def _tables_now(session: FlowSession) -> TablesNow | None:

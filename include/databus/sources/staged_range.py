@@ -6,11 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 
 from databus.binlog.capture import TableCapture
 from databus.binlog.column_renames import columns_renamed
 from databus.binlog.identifiers import lowered
-from databus.binlog.schema_history.actions import Action, AlterTable, RenameTables, action_of, renamed_to
+from databus.binlog.schema_history.actions import (
+    Action,
+    AlterTable,
+    CreateTable,
+    DropTables,
+    RenameTables,
+    action_of,
+    renamed_to,
+)
 from databus.binlog.schema_history.definition import TableName
 from databus.binlog.schema_history.definitions import PinnedDefinitions
 from databus.binlog.schema_history.sql_tokens import UndecidedError
@@ -23,7 +32,7 @@ from databus.binlog.walker import Walker
 from databus.core.events import Op
 from databus.core.offsets import BinlogOffset
 from databus.core.plan import SourcePlan
-from databus.core.tables import RenamedTable, TableSchema
+from databus.core.tables import RenamedTable, TableChange, TableSchema
 
 _MOST_EXPANDED_BYTES = 64 << 20
 """What compressed events may take when expanded, of those that are walked at once; a larger one stands alone."""
@@ -48,11 +57,18 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
     first, newest = at(index.first_ts_ms), at(index.max_ts_ms)
     unlogged = tuple(change for segment in index.segments for change in segment.unlogged)
     capture = replace(capture, folds=index.folds)
-    logged = list(_statements(index, store)) if statements else []
+    logged = list(_statements(index, store))
     named = tuple(dict.fromkeys(subject for _, each in logged for subject in _named(each, capture)))
     actions = [(behind, action) for behind, each in logged for action in _actions(each, index)]
-    renamed = tuple(RenamedTable(*names, behind) for behind, each in actions for names in _renamed(each, index))
-    columns = tuple(told for _, each in actions for told in _columns_renamed(each, index, capture, renamed))
+    changes = [tuple(_table_changes(each, index, capture)) for _, each in actions]
+    renamed = tuple(
+        _tables_renamed([(at[0], c) for at, each in zip(actions, changes, strict=True) for c in each], capture)
+    )
+    columns = tuple(
+        told
+        for number, (_, each) in enumerate(actions, 1)
+        for told in _columns_renamed(each, index, capture, chain.from_iterable(changes[number:]))
+    )
     return SourcePlan(
         index.range,
         index.tables,
@@ -66,6 +82,7 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
         named=named,
         renamed=renamed,
         columns_renamed=columns,
+        table_changes=tuple(chain.from_iterable(changes)),
         rows_before=_rows_before(index),
     )
 
@@ -89,9 +106,10 @@ def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[int, L
     behind = 0
     for segment in index.segments:
         behind = max(behind, 1 + max(segment.rows, default=-1))
-        if not segment.table_events:
+        if not segment.table_events and not segment.others:
             continue
-        walker = Walker(segment.file, segment.start_pos, definitions=PinnedDefinitions(index.definitions))
+        pinned = PinnedDefinitions(index.definitions)
+        walker = Walker(segment.file, segment.start_pos, definitions=pinned, passes_statements=True)
         data, at = load_segment(store.address(index, segment)), 0
         while at < len(data):
             walk = walker.walk(data[at:], _MOST_EXPANDED_BYTES)
@@ -127,19 +145,53 @@ def _renamed(action: Action, index: RangeIndex) -> Iterator[tuple[str, str]]:
         yield str(old), str(fresh)
 
 
+def _tables_renamed(changes: Sequence[tuple[int, TableChange]], capture: TableCapture) -> Iterator[RenamedTable]:
+    """Yield the tables that get other names and are the flow's, were so in this range or become so."""
+    ours: set[str] = set()
+    for number, (behind, change) in enumerate(changes, 1):
+        if change.becomes in {"", change.table}:
+            continue
+        if change.table in ours or capture(*change.table.split(".", 1)):
+            ours.add(change.becomes)
+        elif not change.captured and not _comes(change.becomes, (later for _, later in changes[number:])):
+            continue
+        yield RenamedTable(change.table, change.becomes, behind)
+
+
 def _columns_renamed(
-    action: Action, index: RangeIndex, capture: TableCapture, renamed: Sequence[RenamedTable]
+    action: Action, index: RangeIndex, capture: TableCapture, later: Iterable[TableChange]
 ) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
     """Yield the table, as it is called behind the statement, of which a statement renames columns, and these.
 
-    It is one of the flow's, or becomes one.
+    It is one of the flow's, or becomes one by a later statement.
     """
     if not isinstance(action, AlterTable) or not (pairs := columns_renamed(action)):
         return
     name = (*_new_names(action, index), action.name)[0]
-    becomes = (each.new.split(".", 1) for each in renamed if each.old == str(name))
-    if capture(*name) or any(capture(database, table) for database, table in becomes):
+    if capture(*name) or _comes(str(name), later):
         yield str(name), pairs
+
+
+def _comes(table: str, later: Iterable[TableChange]) -> bool:
+    """Tell whether later statements make a table one of the flow's."""
+    for change in later:
+        if change.table == table and change.becomes != table:
+            if change.captured or not change.becomes:
+                return change.captured
+            table = change.becomes
+    return False
+
+
+def _table_changes(action: Action, index: RangeIndex, capture: TableCapture) -> Iterator[TableChange]:
+    """Yield what a statement does to names, table by table."""
+    if isinstance(action, AlterTable) and (pairs := columns_renamed(action)):
+        yield TableChange(str(action.name), str(action.name), capture(*action.name), pairs)
+    for old, new in _renamed(action, index):
+        yield TableChange(old, new, capture(*new.split(".", 1)))
+    if isinstance(action, DropTables):
+        yield from (TableChange(str(name), "") for name in action.names)
+    if isinstance(action, CreateTable) and not action.if_absent:
+        yield TableChange(str(action.name), "")
 
 
 def _new_names(action: AlterTable, index: RangeIndex) -> list[TableName]:

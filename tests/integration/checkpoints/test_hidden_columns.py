@@ -27,7 +27,10 @@ def test_hidden_columns_are_added_and_told_apart_by_flow(connect: Connect, raw: 
     kept.add(FLOW, RememberedHidden(renamed={"shop.b": {"shop.a"}}, shown={"shop.a": {"x"}}))
     more = {"renamed": {"shop.b": ["shop.a"]}, "shown": {"shop.a": ["x"]}}
     assert json.loads(raw.get(path)[0]) == {"v": 2, "tables": {"shop.a": ["x", "z"], "shop.b": ["y"]}, **more}
-    raw.set(path, b'{"v":3,"tables":{}}')
+    kept.add(FLOW, RememberedHidden(beside={"shop._a_gho": {"x\0y"}}), RememberedHidden(shown={"shop.a": {"x"}}))
+    more = {"renamed": {"shop.b": ["shop.a"]}, "beside": {"shop._a_gho": ["x\0y"]}}
+    assert json.loads(raw.get(path)[0]) == {"v": 3, "tables": {"shop.a": ["x", "z"], "shop.b": ["y"]}, **more}
+    raw.set(path, b'{"v":4,"tables":{}}')
     with pytest.raises(CheckpointFormatError, match="hidden columns of flow"):
         kept.load(FLOW)
 
@@ -49,6 +52,20 @@ def test_hidden_columns_of_any_number_of_tables_are_remembered(connect: Connect,
     assert len(sizes) > 3
     assert max(sizes) < 160 * 1024
     assert connect().hidden_columns().load(FLOW) == tables(20_000)
+
+
+def test_what_holds_no_more_is_taken_back_wherever_it_stands(connect: Connect) -> None:
+    kept = connect().hidden_columns()
+    for side in "abc":  # a page each
+        kept.add(FLOW, RememberedHidden(beside={f"shop.{side}": frozenset(f"{'x' * 40}_{n:04}" for n in range(2_000))}))
+        kept.add(FLOW, RememberedHidden(shown={"shop.t": {side, "x"}}))
+    before = connect().hidden_columns().load(FLOW)
+    gone = RememberedHidden(beside={"shop.a": before.beside["shop.a"]}, shown={"shop.t": {"a", "c", "x"}})
+    kept.add(FLOW, RememberedHidden({"shop.t": {"new"}}), gone)
+    kept.add(FLOW, RememberedHidden(), gone)
+    after = connect().hidden_columns().load(FLOW)
+    assert (after.tables, after.shown) == ({"shop.t": {"new"}}, {"shop.t": {"b"}})
+    assert after.beside == {name: before.beside[name] for name in ("shop.b", "shop.c")}
 
 
 def test_hidden_columns_that_two_runs_find_at_once_are_all_kept(connect: Connect) -> None:

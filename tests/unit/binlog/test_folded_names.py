@@ -16,7 +16,8 @@ from databus.binlog.statement_scope import subjects_of
 from databus.binlog.statements import QueryEvent, classify
 from databus.binlog.table_batch import TableEvent
 from databus.binlog.walk import LoggedStatement
-from databus.core.tables import RenamedTable
+from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.tables import RenamedTable, TableChange
 from databus.sources.staged_range import shared_out, source_plan
 from tests.unit.binlog.log_encoder import Log
 from tests.unit.binlog.test_range_staging import CAPTURE, COLUMNS, batches, number, stage
@@ -124,3 +125,54 @@ def test_a_plan_tells_which_columns_its_statements_rename(tmp_path: Path, folds:
     assert source_plan(index, store, CAPTURE).columns_renamed == (
         *first, ("shop.t", (("B", "b2"),)), ("shop.t_new", (("b", "b3"),)), ("shop.t", (("x", "y"), ("y", "x"))),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("folds", [True, False])
+def test_a_plan_tells_of_other_tables_what_lets_them_take_a_place_of_the_flows(tmp_path: Path, folds: bool) -> None:
+    log = Log().gtid().query("ALTER TABLE _T_gho CHANGE Card note INT, ADD Card INT", "Shop" if folds else "shop")
+    for number_of in range(30):
+        log.transaction(9, "t", COLUMNS, [[number(number_of)]])
+    for statement in (
+        "ALTER TABLE _t_ghc ADD x INT", "CREATE TABLE plain (a INT)", "DROP TABLE IF EXISTS `_t_ghc`, _t_old",
+        "ALTER TABLE once RENAME COLUMN a TO b", "DROP TABLE once", "CREATE TABLE once LIKE t",
+        "RENAME TABLE t TO _t_del, _T_gho TO _t_via", "RENAME TABLE _t_via TO t, once TO shop.more",
+    ):  # fmt: skip
+        log.gtid().query(statement, "shop")
+    index, store = stage(
+        tmp_path, batches(log, 1000), RangeBounds(segment_bytes=300), capture=replace(CAPTURE, folds=folds)
+    )
+    assert index is not None
+    assert len(index.segments) > 3
+    assert 1 < sum(segment.others for segment in index.segments) < len(index.segments)
+    assert index == store.find(index.range)
+    planned, ghost = source_plan(index, store, CAPTURE), "shop._t_gho" if folds else "shop._T_gho"
+    moves = (("t", "_t_del"), (ghost[5:], "_t_via"), ("_t_via", "t"), ("once", "more"))
+    assert [change for change in planned.table_changes if change.becomes] == [
+        TableChange(ghost, ghost, captured=False, columns=(("Card", "note"),)),
+        TableChange("shop.once", "shop.once", captured=False, columns=(("a", "b"),)),
+        *(TableChange(f"shop.{old}", f"shop.{new}", captured=new == "t") for old, new in moves),
+    ]
+    gone = [change.table for change in planned.table_changes if not change.becomes]
+    assert [name for name in gone if name != "shop.plain"] == ["shop._t_ghc", "shop._t_old", "shop.once", "shop.once"]
+    assert planned.columns_renamed == ((ghost, (("Card", "note"),)),)
+    assert (planned.statements, [subject.table for _, subject in planned.named]) == (2, [""])
+
+
+def test_mariadbs_own_forms_are_told_as_well(tmp_path: Path) -> None:
+    log = Log().gtid().query("ALTER ONLINE TABLE IF EXISTS _t_new NOWAIT CHANGE COLUMN IF EXISTS card note INT", "shop")
+    for statement in (
+        "RENAME TABLES IF EXISTS t WAIT 3 TO _t_old, _t_new NOWAIT TO t",
+        "CREATE OR REPLACE TABLE u LIKE t",
+    ):
+        log.gtid().query(statement, "shop")
+    index, store = stage(tmp_path, batches(log, 1000), RangeBounds())
+    assert index is not None
+    places = (index.range.start, index.range.end)
+    ends = [replace(at, flavor="mariadb", gtids="") for at in places if isinstance(at, BinlogOffset)]
+    index = replace(index, range=OffsetRange(*ends))
+    assert source_plan(index, store, CAPTURE).table_changes == (
+        TableChange("shop._t_new", "shop._t_new", captured=False, columns=(("card", "note"),)),
+        TableChange("shop.t", "shop._t_old", captured=False),
+        TableChange("shop._t_new", "shop.t", captured=True),
+        TableChange("shop.u", ""),
+    )

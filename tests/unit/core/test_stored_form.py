@@ -81,6 +81,9 @@ class TestLowestVersion:
         newest = replace(index, segments=(replace(_SEGMENT, unlogged=(dropped,)),))
         assert (newest.to_json()["v"], newest.to_json()["segments"][0]["v"]) == (3, 3)
         assert RangeIndex.from_json(newest.to_json()) == newest
+        renames = replace(index, segments=(replace(_SEGMENT, others=True),))
+        assert (renames.to_json()["v"], renames.to_json()["segments"][0]["v"]) == (4, 4)
+        assert RangeIndex.from_json(renames.to_json()) == renames
         folds = replace(index, folds=True)
         assert folds.to_json()["v"] == 4
         assert RangeIndex.from_json(folds.to_json()) == folds

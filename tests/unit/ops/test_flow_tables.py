@@ -32,7 +32,7 @@ from databus.cli import moving
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import ConfigError
 from databus.core.findings import Finding, Level
-from databus.core.hidden_columns import RememberedHidden
+from databus.core.hidden_columns import NOTHING_GONE, RememberedHidden
 from databus.core.offsets import Offset
 from databus.core.settings import Settings
 from databus.core.wanted import TablesNow, wants_from_json, wants_to_json
@@ -317,8 +317,8 @@ class Hides:
     def load(self, flow: str) -> RememberedHidden:
         return self.hidden
 
-    def add(self, flow: str, found: RememberedHidden) -> None:
-        self.hidden = self.hidden.with_added(found)
+    def add(self, flow: str, found: RememberedHidden, gone: RememberedHidden = NOTHING_GONE) -> None:
+        self.hidden = self.hidden.without(gone).with_added(found)
 
 
 @pytest.mark.parametrize("start", ["latest", "earliest"])

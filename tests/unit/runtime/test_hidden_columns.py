@@ -12,9 +12,10 @@ import pytest
 from databus import DropColumns, Flow, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import CheckpointUnavailableError, TransformError
-from databus.core.hidden_columns import RememberedHidden
+from databus.core.hidden_columns import NOTHING_GONE, RememberedHidden
 from databus.core.offsets import Offset, SequenceOffset
 from databus.core.settings import Settings
+from databus.core.tables import TableChange
 from databus.core.wanted import TablesNow
 from databus.observe.clock import SystemClock
 from databus.runtime.batch import run_batch
@@ -45,9 +46,9 @@ class Kept:
         self._ask(flow)
         return self.hidden
 
-    def add(self, flow: str, found: RememberedHidden) -> None:
+    def add(self, flow: str, found: RememberedHidden, gone: RememberedHidden = NOTHING_GONE) -> None:
         self._ask(flow)
-        self.hidden = self.hidden.with_added(found)
+        self.hidden = self.hidden.without(gone).with_added(found)
 
     def _ask(self, flow: str) -> None:
         assert flow == "hides"
@@ -272,6 +273,21 @@ def test_a_column_that_the_table_still_has_is_shown_once_the_flow_says_so() -> N
     assert moved(kept, "email", DropColumns("mail"), view={"source": source})
 
 
+def test_a_column_that_was_shown_for_a_while_and_is_hidden_again_is_hidden() -> None:
+    kept, source = Kept(orders={"email"}), Told("id", "email", "mail")
+    assert moved(kept, "email", DropColumns("mail"), view={"source": source})
+    assert kept.hidden.shown == {"shop.orders": {"email"}}
+    assert moved(kept, "email", DropColumns("email"), view={"source": source})
+    assert kept.hidden.shown == {}
+    source.columns = ("id", "mail")  # and is renamed: its older rows would show it
+    with pytest.raises(TransformError, match=r"shop\.orders has a column email in these rows"):
+        moved(kept, "email", DropColumns("mail"), view={"source": source})
+    # Without a row of that table as well.
+    kept.hidden = RememberedHidden({"shop.orders": {"email"}}, shown={"shop.orders": {"email", "mail"}})
+    assert moved(kept, "x", DropColumns("x", former=("shop.orders.email",)), view={"source": Told("id", "x")})
+    assert kept.hidden.shown == {"shop.orders": {"mail"}}
+
+
 class Renaming(Told):
     """Such a source; a statement in each range gives a column another name, and its name to another one."""
 
@@ -321,6 +337,55 @@ def test_rows_from_before_a_name_went_to_another_column_stay_hidden(view: dict[s
         moved(kept, "email", DropColumns("mail"), view=told, until=until)
     assert moved(kept, "email", DropColumns("mail", former=("shop.orders.email",)), view=told, until=until)
     assert kept.hidden.shown == {}
+
+
+class Beside(Told):
+    """Such a source; a statement in each range, which has no row of the flow, changes a table that is none of it."""
+
+    def __init__(self, *changes: TableChange) -> None:
+        super().__init__("id", "email")
+        self.changes = changes
+
+    def plan(self, *args: Any, **more: Any) -> Any:
+        planned = super().plan(*args, **more)
+        return planned and replace(planned, rows=0, tables=(), table_changes=self.changes)
+
+
+def test_a_range_without_rows_of_the_flow_tells_what_a_copy_of_its_table_renames() -> None:
+    kept, ghost = Kept(orders={"email"}), "shop._orders_gho"
+    renames = TableChange(ghost, ghost, captured=False, columns=(("email", "note"),))
+    assert moved(kept, "email", DropColumns("email"), view={"source": Beside(renames)}) == []
+    assert kept.hidden.beside == {ghost: {"email\0note"}}
+    takes = TableChange(ghost, "shop.orders", captured=True)
+    with pytest.raises(TransformError, match="a statement of the log gives email") as error:
+        moved(kept, "email", DropColumns("email"), view={"source": Beside(takes)})
+    assert error.value.code == "hidden_column_gone"
+    assert kept.hidden.beside == {ghost: {"email\0note"}}
+    moved(kept, "email", DropColumns("email", "note"), view={"source": Beside(takes)})
+    assert (kept.hidden.beside, kept.hidden.tables) == ({}, {"shop.orders": {"email", "note"}})
+    # A copy that is dropped is no more, and a flow that hides nothing remembers nothing.
+    for transforms in ((), (DropColumns("email"),)):
+        moved(kept, "email", *transforms, view={"source": Beside(renames)})
+        assert bool(kept.hidden.beside) == bool(transforms)
+    moved(kept, "email", DropColumns("email"), view={"source": Beside(TableChange(ghost, ""))})
+    assert kept.hidden.beside == {}
+
+
+def test_what_is_taken_back_while_zookeeper_is_away_is_so_later() -> None:
+    kept, gone = Kept(), RememberedHidden(beside={"shop.a": {"x\0y"}})
+    kept.hidden = gone.with_added(RememberedHidden(beside={"shop.b": {"x\0y"}}))
+    memory = HiddenMemory("hides", kept)
+    memory.begin()
+    kept.away = True
+    memory.remember(FOUND, gone=gone)
+    assert memory.known().beside == {"shop.b": {"x\0y"}}
+    memory.remember(RememberedHidden(beside={"shop.b": {"x\0z"}}), gone=RememberedHidden(beside={"shop.b": {"x\0y"}}))
+    memory.remember(RememberedHidden(beside={"shop.b": {"x\0y"}}), gone=FOUND)
+    kept.away = False
+    memory.begin()
+    assert (memory.known().beside, memory.known().tables) == ({"shop.b": {"x\0y", "x\0z"}}, {})
+    memory.remember(RememberedHidden())
+    assert (kept.hidden.beside, kept.hidden.tables) == ({"shop.b": {"x\0y", "x\0z"}}, {})
 
 
 def test_an_account_that_is_not_shown_a_table_is_told_so() -> None:

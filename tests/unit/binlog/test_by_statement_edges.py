@@ -15,13 +15,14 @@ from tests.unit.binlog.test_range_staging import FILE, batches, by_statement, st
 FILLED = "CREATE TABLE u AS SELECT 1 AS id"
 
 
-def test_rows_before_a_statement_are_called_delivered_and_are_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [3, 1000])
+def test_rows_before_a_statement_are_called_delivered_and_are_not(tmp_path: Path, step: int) -> None:
     """A range with a given end is a plan in flight that is dumped again, or what a failover left undelivered: nothing
     of it is delivered where it is refused, and who goes on behind the statement, as the hint says, loses nine rows."""
     log, _, _, _ = by_statement()
     end = BinlogOffset(FILE, log.position, "", "mysql", "uuid")
     with pytest.raises(DecodeError) as stopped:
-        stage(tmp_path, batches(log, 3), RangeBounds(end=end, flow="orders"))
+        stage(tmp_path, batches(log, step), RangeBounds(end=end, flow="orders"))
     assert "What came before it is delivered" not in stopped.value.hint
 
 

@@ -33,3 +33,16 @@ def test_rows_before_a_statement_are_called_delivered_and_are_not(tmp_path: Path
 def test_a_temporary_table_of_a_servers_own_function_stops_no_flow(function: str) -> None:
     """MariaDB logs it where a session has binlog_format=MIXED; an earlier databus passed it, and no row is changed."""
     assert not classify(f"CREATE TEMPORARY TABLE x AS SELECT {function}(a) FROM b").fills
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "* FROM JSON_TABLE(d, '$[*]' COLUMNS(a INT(11) PATH '$.a', NESTED PATH '$.b' COLUMNS(c TEXT(9) PATH '$'))) j",
+        "JSON_ARRAY_APPEND(d, '$', 1), ST_X(p) FROM b",
+        "CAST(a AS INTEGER), CAST(a AS NCHAR(3)) FROM b",
+    ],
+)
+def test_tables_of_json_types_and_shapes_call_no_stored_function(query: str) -> None:
+    assert not classify(f"CREATE TEMPORARY TABLE x AS SELECT {query}").fills
+    assert classify(f"CREATE TEMPORARY TABLE x AS SELECT {query}, LATERAL (SELECT own(1)) k").fills

@@ -102,14 +102,19 @@ class RangeStager:
         number, error = stops_at
         if self._bounds.end is None and number and self._take_all(part(piece, 0, number)):
             return True
-        return self._stopped(error)
+        return self._stopped(error, number)
 
-    def _stopped(self, error: DatabusError) -> bool:
-        """End the range in front of what refuses it; raise that where nothing lies before it, or it must be passed."""
+    def _stopped(self, error: DatabusError, before: int = 0) -> bool:
+        """End the range in front of what refuses it; raise that where nothing lies before it, or it must be passed.
+
+        Args:
+            error: what refuses it.
+            before: transactions in front of it that were not taken.
+        """
+        if self._bounds.end is not None and self.transactions + before:
+            raise nothing_delivered(error)
         if not self.transactions:
             raise error
-        if self._bounds.end is not None:
-            raise nothing_delivered(error)
         self._full = True
         self._end_segment()
         return True

@@ -11,6 +11,7 @@ from databus.core.checkpoint import Checkpoint
 from databus.core.errors import CheckpointConflictError, ConfigError, SinkSettingError
 from databus.core.flow import Flow
 from databus.core.gaps import PURGED, SKIPPED, Gap, cause_of_sink
+from databus.core.offset_ranges import earlier
 from databus.core.offsets import Offset, Ordering
 from databus.core.plan import Plan
 from databus.ops.ends import Ends, opened_ends
@@ -181,9 +182,10 @@ def _end(
             hint="Run the flow: it catches up by itself.",
         )
     end = resolve(flow, services, ends.source, own, target)
-    if target.past_gap and end.compare(checkpoint.offset) is Ordering.AFTER:
-        return checkpoint.offset
-    if end.compare(own.offset) is not Ordering.AFTER or end.compare(checkpoint.offset) is Ordering.AFTER:
+    if target.past_gap:
+        end = earlier(end, checkpoint.offset)
+    upto = end.compare(checkpoint.offset)
+    if end.compare(own.offset) is not Ordering.AFTER or upto not in (Ordering.BEFORE, Ordering.EQUAL):
         raise CheckpointConflictError(
             f"flow {flow.name}: sink {sink} cannot go to {end}: it stands at {own.offset}, the flow at "
             f"{checkpoint.offset}",

@@ -92,10 +92,11 @@ class SqlRecorder:
         with self.store.transaction() as connection:
             for first in range(0, len(values), _CHUNK_ROWS):
                 chunk = values[first : first + _CHUNK_ROWS]
+                held = [(row["event_id"], row["stage"]) for row in chunk]
                 if not plan_hash:
-                    _forget_plans(connection, flow, batch, [row["event_id"] for row in chunk])
+                    _forget_plans(connection, flow, batch, held)
                 connection.execute(self.store.upsert(t.quarantine, chunk, key, update))
-                _hold_again(connection, flow, batch, [(row["event_id"], row["stage"]) for row in chunk], now)
+                _hold_again(connection, flow, batch, held, now)
 
     def checked_batches(self, flow: str, after: int) -> Sequence[CheckedBatch]:
         """Return the batches behind a number of which a check holds rows. Raises RecordingError."""
@@ -146,10 +147,10 @@ def _hold_again(
         connection.execute(t.quarantine.update().where(anew).values(first_held_at=now))
 
 
-def _forget_plans(connection: sa.Connection, flow: str, batch: int, event_ids: Sequence[str]) -> None:
+def _forget_plans(connection: sa.Connection, flow: str, batch: int, rows: Sequence[tuple[str, str]]) -> None:
     """Forget the plans of entries that another batch held: the hash of one and the number of another name no batch."""
     q = t.quarantine.c
-    others = (q.flow == flow) & (q.batch != batch) & q.event_id.in_(event_ids)
+    others = (q.flow == flow) & (q.batch != batch) & sa.tuple_(q.event_id, q.stage).in_(rows)
     connection.execute(sa.update(t.quarantine).where(others).values(plan_hash=None))
 
 

@@ -76,12 +76,14 @@ def settle_renames(session: FlowSession, batch: PlannedBatch) -> None:
 def require_again(session: FlowSession, planned: SourcePlan, changes: Changes) -> None:
     """Refuse a range that was moved before, or lies before what the flow has seen, by its own definitions.
 
+    A flow without transforms is not asked: it shows what it hid once.
+
     Raises:
         TransformError: a table lost a hidden column, or one that was hidden would go out in clear.
         SourceUnavailableError, SourceAccessError: the source cannot be asked.
         CheckpointError: what is remembered cannot be read or written.
     """
-    if changes.hidden is None:
+    if changes.hidden is None or not session.flow.transforms:
         return
     known = session.hidden.known() if session.hidden is not None else RememberedHidden()
     before = RememberedHidden(shown=known.shown)

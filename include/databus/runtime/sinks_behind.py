@@ -14,10 +14,12 @@ from databus.core.errors import (
     DatabusError,
     OffsetPurgedError,
     PlanChangedError,
+    QualityGateError,
     RecordingError,
     SinkError,
     SinkFencedError,
     SourceError,
+    TransformError,
 )
 from databus.core.offset_ranges import earlier
 from databus.core.offsets import OffsetRange, Ordering
@@ -57,7 +59,7 @@ class _Behind:
     probe: Probe
     failures: int = 0
     unsure: bool = False
-    error: SinkError | SourceError | PlanChangedError | None = None
+    error: DatabusError | None = None
 
     @property
     def ready(self) -> bool:
@@ -184,7 +186,7 @@ class SinksBehind:
         """Raise what the window has put off: an outage it ended in, an error of a sink that is behind.
 
         Raises:
-            SinkError, SourceError, PlanChangedError: the first such error.
+            SinkError, SourceError, PlanChangedError, TransformError, QualityGateError: the first such error.
         """
         if self._outage is not None:
             raise self._outage.error
@@ -249,8 +251,8 @@ class SinksBehind:
             log.error("flow %s: sink %s cannot catch up: %s", flow, name, error)
             error.sink, sink.error = name, error
             return None
-        except (SinkError, SourceError) as error:
-            if isinstance(error, SourceError) and error.retryable:
+        except (SinkError, SourceError, TransformError, QualityGateError) as error:
+            if not isinstance(error, SinkError) and error.retryable:
                 raise
             if isinstance(error, SinkFencedError) or (isinstance(error, SinkError) and is_outage(error)):
                 sink.failures += 1

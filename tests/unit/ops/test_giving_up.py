@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from databus.core.errors import (
     SinkUnavailableError,
 )
 from databus.core.gaps import OPEN, SKIPPED
-from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.core.offsets import KafkaOffsets, OffsetRange, SequenceOffset
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
 from databus.ops import giving_up, mediation
@@ -187,3 +188,21 @@ def test_markers_that_an_earlier_databus_has_closed_before_it_refused_are_passed
     flow.run()
     assert {*BROKERS["a"].held} >= {*BROKERS["b"].held}
     assert len({*BROKERS["a"].held}) == ROWS
+
+
+@pytest.mark.parametrize("target", [Target(past_gap=True), Target("t:0:60,t:1:80")], ids=["gap", "place"])
+def test_of_many_logs_each_is_passed_up_to_where_the_flow_stands(
+    monkeypatch: pytest.MonkeyPatch, target: Target
+) -> None:
+    """Of one partition even what the flow lacks is purged, of the other the sink has to get what the flow has: the end
+    of the gap lies neither before the flow nor behind it. It was refused when the sink's plan was closed for it."""
+    flow, ends = Installation("a", "b").flow, SimpleNamespace(sinks={"b": None}, source=None)
+    own, stands = (SimpleNamespace(offset=KafkaOffsets({"t": at})) for at in ({0: 5, 1: 80}, {0: 50, 1: 100}))
+    monkeypatch.setattr(giving_up, "missing", lambda *_: OffsetPurgedError("gone"))
+    monkeypatch.setattr(giving_up, "resolve", lambda *_: KafkaOffsets({"t": {0: 60, 1: 80}}))
+    arguments: Any = (flow, None, ends, ("b", own), stands, target)
+    if target.past_gap:
+        assert giving_up._end(*arguments) == KafkaOffsets({"t": {0: 50, 1: 80}})
+    else:
+        with pytest.raises(CheckpointConflictError, match="sink b cannot go to t:0:60,t:1:80"):
+            giving_up._end(*arguments)

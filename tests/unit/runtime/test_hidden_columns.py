@@ -14,14 +14,21 @@ from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import CheckpointUnavailableError, TransformError
 from databus.core.hidden_columns import NOTHING_GONE, RememberedHidden
 from databus.core.offsets import Offset, SequenceOffset
+from databus.core.hidden_columns import RememberedHidden
+from databus.core.offsets import Offset, OffsetRange, SequenceOffset
+from databus.core.plan import SourcePlan
 from databus.core.settings import Settings
 from databus.core.tables import TableChange
 from databus.core.wanted import TablesNow
 from databus.observe.clock import SystemClock
+from databus.rows.changes import Changes
+from databus.rows.fields import fields_of
+from databus.rows.hidden import Hidden
 from databus.runtime.batch import run_batch
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 from databus.runtime.drain import Drain
 from databus.runtime.hidden_columns import HiddenMemory
+from databus.runtime.hidden_loss import require_again
 from databus.runtime.patience import Patience
 from databus.runtime.window import run_window
 from databus.runtime.window_limits import WindowControl, WindowLimits
@@ -394,3 +401,19 @@ def test_an_account_that_is_not_shown_a_table_is_told_so() -> None:
     with pytest.raises(TransformError, match="not shown whether it is still there") as error:
         moved(Kept(orders={"email"}), "email", DropColumns("mail"), view={"source": source})
     assert "GRANT SELECT on shop.orders" in error.value.hint
+
+
+def test_a_flow_without_transforms_is_asked_by_no_replay_of_the_quarantine() -> None:
+    """It shows what it hid once, as its batches do: a statement in the range of a held row keeps that back no more."""
+    kept = Kept(orders={"card"})
+    flow = Flow(name="hides", source=Mock(rows=4), sinks=(Memory(store="hidden"),))
+    place, orders = SequenceOffset(1), table("shop.orders", {"id": "int", "note": "varchar"})
+    renamed = (("shop.orders", (("card", "note"),)),)
+    planned = SourcePlan(OffsetRange(place, place), (orders,), 1, 1, columns_renamed=renamed)
+    changes: Any = Changes(None, (orders,), {0: fields_of(orders)}, hidden=Hidden())  # type: ignore[arg-type]
+    with opened(flow, kept) as session:
+        require_again(session, planned, changes)
+    hiding: Any = DropColumns("card")
+    hides = flow.model_copy(update={"transforms": (hiding,)})
+    with opened(hides, kept) as session, pytest.raises(TransformError, match="card, which is hidden, the name note"):
+        require_again(session, planned, hiding.columns_after(changes))

@@ -12,7 +12,7 @@ from typing import Any
 from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, offset_from_json
 from databus.core.stored_form import VERSION, Form
 from databus.core.stored_json import canonical_json
-from databus.core.tables import RenamedTable, TableSchema
+from databus.core.tables import MovedColumns, RenamedTable, TableSchema
 from databus.core.unlogged import UnloggedChange
 
 SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids names first", part=True)
@@ -50,6 +50,7 @@ class SourcePlan:
         renamed: tables that these statements rename, in the order of the log.
         columns_renamed: of each statement that renames columns, in the order of the log: `database.table` behind it,
             and the columns before and after, all of them names from before it.
+        columns_moved: statements behind which names of a table's columns stand for others, in the order of the log.
         bound: whether `rows` is an upper bound only: the offsets of a Kafka log have holes that no request tells of
             (control records, aborted transactions, compaction).
         unlogged: statements in the range that change rows without row events.
@@ -75,6 +76,7 @@ class SourcePlan:
     renamed: tuple[RenamedTable, ...] = ()
     columns_renamed: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     rows_before: tuple[int, ...] = ()
+    columns_moved: tuple[MovedColumns, ...] = ()
 
     @property
     def passes_over(self) -> LostRange | None:

@@ -24,6 +24,7 @@ from databus.core.events import Op
 from databus.core.offsets import BinlogOffset
 from databus.core.plan import SourcePlan
 from databus.core.tables import RenamedTable, TableSchema
+from databus.sources.moved_columns import Place, moved_columns
 
 _MOST_EXPANDED_BYTES = 64 << 20
 """What compressed events may take when expanded, of those that are walked at once; a larger one stands alone."""
@@ -50,8 +51,8 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
     capture = replace(capture, folds=index.folds)
     logged = list(_statements(index, store)) if statements else []
     named = tuple(dict.fromkeys(subject for _, each in logged for subject in _named(each, capture)))
-    actions = [(behind, action) for behind, each in logged for action in _actions(each, index)]
-    renamed = tuple(RenamedTable(*names, behind) for behind, each in actions for names in _renamed(each, index))
+    actions = [(place, action) for place, each in logged for action in _actions(each, index)]
+    renamed = tuple(RenamedTable(*names, place.schemas) for place, each in actions for names in _renamed(each, index))
     columns = tuple(told for _, each in actions for told in _columns_renamed(each, index, capture, renamed))
     return SourcePlan(
         index.range,
@@ -67,6 +68,7 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
         renamed=renamed,
         columns_renamed=columns,
         rows_before=_rows_before(index),
+        columns_moved=tuple(moved_columns(_acted(actions, index), index.segments, capture)),
     )
 
 
@@ -81,21 +83,24 @@ def _rows_before(index: RangeIndex) -> tuple[int, ...]:
     return tuple(before.get(table.schema_id, 0) for table in index.tables)
 
 
-def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[int, LoggedStatement]]:
-    """Yield each statement, as a task reads them, with the number of schemas before it; it ends its segment.
+def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[Place, LoggedStatement]]:
+    """Yield each statement, as a task reads them, with its place; it ends its segment.
 
     The segments tell, whichever version staged them.
     """
-    behind = 0
-    for segment in index.segments:
+    behind = rows = 0
+    for number, segment in enumerate(index.segments):
         behind = max(behind, 1 + max(segment.rows, default=-1))
+        rows += sum(segment.rows.values())
         if not segment.table_events:
             continue
         walker = Walker(segment.file, segment.start_pos, definitions=PinnedDefinitions(index.definitions))
         data, at = load_segment(store.address(index, segment)), 0
         while at < len(data):
             walk = walker.walk(data[at:], _MOST_EXPANDED_BYTES)
-            yield from ((behind, logged) for logged in walk.statements)
+            ends = [*walk.transactions.end_pos.tolist(), segment.end_pos]
+            for logged in walk.statements:
+                yield Place(number, ends[min(logged.transaction, len(ends) - 1)], behind, rows), logged
             if not walk.consumed_bytes:
                 break  # reading the range says what is wrong with it
             at += walk.consumed_bytes
@@ -125,6 +130,15 @@ def _renamed(action: Action, index: RangeIndex) -> Iterator[tuple[str, str]]:
         pairs = [(action.name, new) for new in _new_names(action, index)] if isinstance(action, AlterTable) else ()
     for old, fresh in pairs:
         yield str(old), str(fresh)
+
+
+def _acted(
+    actions: Iterable[tuple[Place, Action]], index: RangeIndex
+) -> Iterator[tuple[Place, Action, Sequence[tuple[str, str]], str]]:
+    """Yield each action with the tables that it renames, and of an ALTER its table as it is called behind it."""
+    for place, action in actions:
+        altered = str((*_new_names(action, index), action.name)[0]) if isinstance(action, AlterTable) else ""
+        yield place, action, list(_renamed(action, index)), altered
 
 
 def _columns_renamed(

@@ -20,6 +20,7 @@ from databus.sinks.elasticsearch import OnKeyChange
 from databus.sinks.elasticsearch_index import Indices
 from databus.sinks.elasticsearch_key import IndexKeys
 from databus.sinks.elasticsearch_sink import ElasticsearchSink
+from databus.sinks.elasticsearch_version import source_version
 from databus.testing.table_batches import table
 
 NAMES = {"id": "int", "b": "int"}
@@ -62,6 +63,10 @@ class Index:
 
 def span(start: int, end: int) -> OffsetRange:
     return OffsetRange(*(BinlogOffset("b.000001", at, "", "mysql", "u") for at in (start, end)))
+
+
+def place(pos: int) -> int:
+    return source_version(0, 1, pos)
 
 
 FIRST, SECOND, THIRD = span(4, 900), span(900, 1800), span(1800, 2700)
@@ -111,7 +116,7 @@ def test_another_key_is_refused_and_ignored_knowingly(
 def test_columns_that_get_another_name_make_the_same_ids() -> None:
     index, renamed = Index({"id": 1, "b": 2}, key=["id"]), table("shop.pk", {"uid": "int", "b": "int"}, ("uid",))
     require(index, renamed)
-    assert ours(index) == {"key": ["id"], "keys": [["uid"]], "forms": [[], ["whole"]]}
+    assert ours(index) == {"key": ["id"], "keys": [["uid"]], "forms": [[], ["whole"]], "at": [0, place(4)]}
     for of in (FIRST, THIRD):  # a range that is read again, and a column that gets its former name
         require(index, renamed, earlier={*BOTH, "uid"}, of=of)
         require(index, BY_ID, earlier={*BOTH, "uid"}, of=of)
@@ -173,7 +178,7 @@ def test_documents_that_the_login_may_not_look_at_may_be_there() -> None:
 def test_an_index_that_does_not_say_its_key_takes_the_present_one() -> None:
     index = Index({})
     require(index, BY_ID)
-    assert ours(index) == {"key": ["id"], "forms": [["whole"]]}
+    assert ours(index) == {"key": ["id"], "forms": [["whole"]], "at": [place(4)]}
     with pytest.raises(SinkSettingError):
         require(index, BY_B, earlier=BOTH)
     of_others = Index({})

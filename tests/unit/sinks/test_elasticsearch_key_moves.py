@@ -25,7 +25,7 @@ from tests.unit.binlog.log_encoder import Log, int_col
 from tests.unit.binlog.test_range_staging import CAPTURE, FILE, batches, number, stage
 from tests.unit.sinks.test_elasticsearch_key import Index
 
-HEADER = Log().position - 4
+VERSIONS = {"mysql": "8.0.31", "mariadb": "10.11.6-MariaDB"}
 Columns = tuple[tuple[str, int], ...]
 """Names of a table's columns, and what tells each from all others."""
 
@@ -55,12 +55,8 @@ class Step:
 START = Step((("id", 0), ("b", 1)), ("id",))
 
 
-@dataclass
 class Server(Index):
     """A server that has one index once it is made."""
-
-    made: bool = False
-    down: bool = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,16 +79,22 @@ class World:
     server: Server = field(default_factory=Server)
     steps: list[Step] = field(default_factory=list)
     numbers: Any = field(default_factory=count)
+    flavor: str = "mysql"
+
+    def log(self, position: int) -> Log:
+        """Return a log whose next event lies there, behind the one that says its format."""
+        header = Log(version=VERSIONS[self.flavor]).position - 4
+        return Log(version=VERSIONS[self.flavor], start=position - header)
 
     def planned(self, start: int, end: int, rows: int | None = None) -> SourcePlan | None:
         """Return the plan of the steps from one up to another."""
-        position = Log().position
+        position = 1000
         for step in self.steps[:start]:
-            position = written(Log(start=position - HEADER), step).position
-        log = Log(start=position - HEADER)
+            position = written(self.log(position), step).position
+        log = self.log(position)
         for step in self.steps[start:end]:
             written(log, step)
-        begin = BinlogOffset(FILE, position, "", "mysql", "uuid")
+        begin = BinlogOffset(FILE, position, "", self.flavor, "uuid")
         dump = batches(log, 1000, pos=position)
         index, store = stage(self.folder / str(next(self.numbers)), dump, RangeBounds(rows), begin)
         return source_plan(index, store, CAPTURE) if index is not None else None
@@ -121,11 +123,16 @@ class World:
 
 
 def written(log: Log, step: Step) -> Log:
+    def begin(*, alone: bool) -> Log:
+        if "Maria" not in log.version:
+            return log.gtid() if alone else log.gtid().begin()
+        return log.mariadb_gtid(1, flags=1 if alone else 0)
+
     for sql in step.statements:
-        log.gtid().query(sql)
+        begin(alone=True).query(sql)
     names = [name for name, _ in step.columns]
     for _ in range(step.rows):
-        log.gtid().begin().table_map(9, "t", [int_col(n) for n in names], [names.index(n) for n in step.key])
+        begin(alone=False).table_map(9, "t", [int_col(n) for n in names], [names.index(n) for n in step.key])
         log.rows(30, 9, len(names), [[number(1)] * len(names)]).xid()
     return log
 
@@ -134,51 +141,46 @@ def drawn(random: Random, before: Step, fresh: Any) -> Step:
     """Draw rows, an ALTER, or one of a table that takes the place of this one."""
     if random.random() < 0.45:
         return replace(before, statements=(), rows=random.randint(1, 3))
-    columns, key, changes = list(before.columns), list(before.key), []
-    pool = ["id", "b", "c", "old", "pk"]
-    moving = random.sample(range(len(columns)), random.randint(0, len(columns)))
-    staying = {name for at, (name, _) in enumerate(columns) if at not in moving}
-    names = random.sample([name for name in pool if name not in staying], len(moving))
-    behind = {name: name for name, _ in columns}
-    if random.random() < 0.2 and len(columns) > 1:
-        names = [columns[at][0] for at in moving]
-        random.shuffle(names)
-    for at, name in zip(moving, names, strict=True):
-        old = columns[at][0]
-        behind[old] = name
-        how = random.choice([f"RENAME COLUMN {old} TO {name}", f"CHANGE `{old}` `{name}` INT NOT NULL"])
-        changes += [how] if old != name else []
+    columns, pool = list(before.columns), ["id", "b", "c", "old", "pk"]
+    behind = {name: name for name, _ in columns} | moved_names(random, [name for name, _ in columns], pool)
+    changes = {
+        old: random.choice([f"RENAME COLUMN {old} TO {name}", f"CHANGE `{old}` `{name}` INT NOT NULL"])
+        for old, name in behind.items()
+        if old != name
+    }
     kept = [(behind[name], which) for name, which in columns]
-    key = [behind[name] for name in key]
-    if len(kept) > 1 and random.random() < 0.3:
-        lost = random.choice([name for name, _ in columns])
-        if behind[lost] not in key or random.random() < 0.5:
-            changes = [each for each in changes if not each.split("TO")[0].replace("`", "").split()[-1] == lost]
-            changes = [c for c in changes if not c.startswith(f"CHANGE `{lost}` ")] + [f"DROP COLUMN {lost}"]
-            kept = [each for each in kept if each[0] != behind[lost]]
-            key = [name for name in key if name != behind[lost]]
+    key = [behind[name] for name in before.key]
+    lost = random.choice(list(behind))
+    if len(kept) > 1 and random.random() < (0.15 if behind[lost] in key else 0.3):
+        changes[lost] = random.choice(["DROP ", "DROP COLUMN "]) + lost
+        kept = [each for each in kept if each[0] != behind[lost]]
+        key = [name for name in key if name != behind[lost]]
     room = [name for name in pool if name not in dict(kept)]
     if room and random.random() < 0.3:
-        added = random.choice(room)
-        kept.append((added, next(fresh)))
-        changes.append(f"ADD {added} INT NOT NULL")
+        kept.append((random.choice(room), next(fresh)))
+        changes["+"] = f"ADD {kept[-1][0]} INT NOT NULL"
     if random.random() < 0.3:
-        random.shuffle(kept)
+        random.shuffle(kept)  # FIRST, AFTER
     if not key or random.random() < 0.35:
-        wanted = random.sample([name for name, _ in kept], random.randint(1, min(2, len(kept))))
-        wanted = list(before.key) if random.random() < 0.5 and {*before.key} <= {*dict(kept)} else wanted
-        changes = [*(["DROP PRIMARY KEY"] if key else []), *changes, f"ADD PRIMARY KEY ({', '.join(wanted)})"]
-        key = wanted
-    changes = changes or ["ENGINE=InnoDB"]
-    random.shuffle(changes)
-    sql = f"ALTER TABLE %s {', '.join(changes)}"
-    statements: tuple[str, ...] = (sql % "t",)
+        same = random.random() < 0.5 and {*before.key} <= {*dict(kept)}
+        wanted = list(before.key) if same else random.sample(list(dict(kept)), random.randint(1, min(2, len(kept))))
+        changes |= {"-": "DROP PRIMARY KEY"} if key else {}
+        changes["key"], key = f"ADD PRIMARY KEY ({', '.join(wanted)})", wanted
+    parts = list(changes.values()) or ["ENGINE=InnoDB"]
+    random.shuffle(parts)
+    alter = f"ALTER TABLE %s {', '.join(parts)}"
+    statements: tuple[str, ...] = (alter % "t",)
     if random.random() < 0.2:
-        swap = random.choice(
-            ["RENAME TABLE t TO t_del, t_new TO t", "RENAME TABLE shop.t TO t_del, shop.t_new TO shop.t"]
-        )
-        statements = ("CREATE TABLE t_new LIKE t", sql % "t_new", swap, "DROP TABLE t_del")
+        swap = random.choice(["RENAME TABLE t TO t_del, t_new TO t", "RENAME TABLE shop.t TO t_del, shop.t_new TO t"])
+        statements = ("CREATE TABLE t_new LIKE t", alter % "t_new", swap, "DROP TABLE t_del")
     return Step(tuple(kept), tuple(key), statements)
+
+
+def moved_names(random: Random, names: list[str], pool: list[str]) -> dict[str, str]:
+    """Draw other names for some columns: free ones, or those of one another."""
+    moving = random.sample(names, random.randint(0, len(names)))
+    free = [name for name in pool if name not in names or name in moving]
+    return dict(zip(moving, random.sample(moving if random.random() < 0.2 else free, len(moving)), strict=True))
 
 
 def expected(steps: Sequence[Step], taken: Sequence[tuple[int, ...]]) -> int:
@@ -194,7 +196,7 @@ def expected(steps: Sequence[Step], taken: Sequence[tuple[int, ...]]) -> int:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_a_drawn_history_is_refused_where_ids_would_be_made_of_other_columns(tmp_path: Path, seed: int) -> None:
-    """Whatever columns are called, batches end where, and what is read again; and taken on where it is to be ignored."""
+    """Whatever columns are called, where batches end, and what is read again; on_key_change="ignore" takes it."""
     random, fresh = Random(seed), count(2)
     world = World(tmp_path)
     last, at, newly = START, 0, 0
@@ -225,3 +227,119 @@ def test_a_drawn_history_is_refused_where_ids_would_be_made_of_other_columns(tmp
                 taken.append(step.ids)
                 known = taken
         at = len(world.steps)
+
+
+SHIFTED = "ALTER TABLE t DROP PRIMARY KEY, CHANGE id old INT, CHANGE b id INT, ADD PRIMARY KEY (id)"
+OLD_AND_ID, B_AND_ID = (("old", 0), ("id", 1)), (("b", 0), ("id", 1))
+
+
+def steps_of(told: str) -> list[Step]:
+    """Return statements that make another column stand under the name of the key, and one row behind them."""
+    statements: dict[str, tuple[tuple[str, ...], Columns, tuple[str, ...]]] = {
+        "in one": ((SHIFTED,), OLD_AND_ID, ("id",)),
+        "renamed": (
+            ("ALTER TABLE t RENAME COLUMN id TO old, RENAME COLUMN b TO id, DROP PRIMARY KEY, ADD PRIMARY KEY (id)",),
+            OLD_AND_ID,
+            ("id",),
+        ),
+        "exchanged": (
+            ("ALTER TABLE t RENAME COLUMN id TO b, RENAME COLUMN b TO id, DROP PRIMARY KEY, ADD PRIMARY KEY (id)",),
+            B_AND_ID,
+            ("id",),
+        ),
+        "exchanged in place": (
+            (
+                "ALTER TABLE t CHANGE id b INT AFTER b, CHANGE b id INT FIRST",
+                "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id)",
+            ),
+            (("id", 1), ("b", 0)),
+            ("id",),
+        ),
+        "key later": (
+            (
+                "ALTER TABLE t CHANGE COLUMN id old INT, CHANGE b id INT",
+                "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id)",
+            ),
+            OLD_AND_ID,
+            ("id",),
+        ),
+        "one by one": (
+            ("ALTER TABLE t CHANGE id old INT", "ALTER TABLE t CHANGE b id INT", "ALTER TABLE t DROP PRIMARY KEY",
+             "ALTER TABLE t ADD PRIMARY KEY (id)"),
+            OLD_AND_ID,
+            ("id",),
+        ),
+        "made anew": (
+            ("ALTER TABLE t DROP id, ADD id INT AUTO_INCREMENT PRIMARY KEY",),
+            (("b", 1), ("id", 2)),
+            ("id",),
+        ),
+        "swapped": (
+            ("CREATE TABLE n LIKE t", SHIFTED.replace(" t ", " n "), "RENAME TABLE t TO o, n TO t"),
+            OLD_AND_ID,
+            ("id",),
+        ),
+        "away and back": (
+            ("RENAME TABLE t TO away", SHIFTED.replace(" t ", " away "), "RENAME TABLE away TO t"),
+            OLD_AND_ID,
+            ("id",),
+        ),
+        "altered and back": (
+            ("RENAME TABLE t TO away", SHIFTED.replace(" t ", " away ") + ", RENAME TO t"),
+            OLD_AND_ID,
+            ("id",),
+        ),
+    }  # fmt: skip
+    sql, columns, key = statements[told]
+    return [Step(columns, key, sql), Step(columns, key, rows=1)]
+
+
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
+@pytest.mark.parametrize(
+    "told",
+    ["in one", "renamed", "exchanged", "exchanged in place", "key later", "one by one", "made anew", "swapped",
+     "away and back", "altered and back"],
+)  # fmt: skip
+def test_another_column_under_the_name_of_the_key_is_another_key(tmp_path: Path, told: str, flavor: str) -> None:
+    rows = replace(START, rows=2)
+    for apart in (True, False):  # statements in a batch without rows; all in one batch
+        world = World(tmp_path / str(apart), flavor=flavor)
+        world.steps = [rows, *steps_of(told)]
+        if apart:
+            assert (world.batch(0, 1), world.batch(1, 2)) == (-1, -1)
+        at = 2 if apart else 0
+        assert [world.batch(at, 3), world.batch(at, 3), world.batch(0, 3)] == [0 if apart else 2, 0 if apart else 2, 2]
+        assert world.batch(at, 3, "ignore") == -1
+        assert [world.batch(at, 3), world.batch(0, 3), world.batch(1, 3), world.batch(2, 3)] == [-1] * 4
+    world = World(tmp_path / "new", flavor=flavor)  # an index that is made behind the statements, and older rows
+    world.steps = [rows, *steps_of(told)]
+    assert (world.batch(1, 3), world.batch(0, 3), world.batch(0, 1)) == (-1, 0, 0)
+
+
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
+@pytest.mark.parametrize(
+    ("sql", "columns", "key"),
+    [
+        ("RENAME COLUMN id TO pk", (("pk", 0), ("b", 1)), "pk"),
+        ("CHANGE id pk BIGINT NOT NULL FIRST", (("pk", 0), ("b", 1)), "pk"),
+        ("RENAME COLUMN id TO b, RENAME COLUMN b TO id", (("b", 0), ("id", 1)), "b"),
+        ("CHANGE id b INT AFTER b, CHANGE b id INT FIRST", (("id", 1), ("b", 0)), "b"),
+        ("RENAME COLUMN b TO c", (("id", 0), ("c", 1)), "id"),
+        ("DROP b, ADD b INT", (("id", 0), ("b", 2)), "id"),
+        ("DROP COLUMN b, DROP PRIMARY KEY, ADD PRIMARY KEY (id)", (("id", 0),), "id"),
+        ("CHANGE COLUMN IF EXISTS former id INT", START.columns, "id"),  # a migration that is run again
+        ("RENAME COLUMN IF EXISTS former TO id, DROP COLUMN IF EXISTS gone", START.columns, "id"),
+    ],
+)
+def test_a_key_that_is_made_of_the_same_column_goes_on(
+    tmp_path: Path, sql: str, columns: Columns, key: str, flavor: str
+) -> None:
+    statements = Step(columns, (key,), (f"ALTER TABLE t {sql}",))
+    steps = [replace(START, rows=2), statements, Step(columns, (key,), rows=1)]
+    back = [Step(START.columns, ("id",), ("ALTER TABLE t RENAME COLUMN pk TO id",)), replace(START, rows=1)]
+    steps += back if key == "pk" else []
+    for apart in (True, False):
+        world = World(tmp_path / str(apart), steps=steps, flavor=flavor)
+        ranges = [(0, 1), (1, 2), (2, 3), (0, 3)] if apart else [(0, 3)]
+        for start, end in [*ranges, (0, len(steps)), (2, len(steps)), (0, 1)]:
+            assert world.batch(start, end) == -1, (start, end)

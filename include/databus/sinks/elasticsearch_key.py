@@ -125,7 +125,8 @@ class IndexKeys:
         if found is not None and (found < standing.former or any(key.names == now.names for key in keys)):
             if now in called or not now.forms:
                 return
-            keys[found] = replace(keys[found], forms=now.forms)
+            since = at if keys[found].names == now.names else 0  # of one that an earlier databus wrote down
+            keys[found] = replace(keys[found], forms=now.forms, place=keys[found].place or since)
         else:
             if found is None and known and not self._makes_the_same(index, known, table, earlier):
                 standing.former = len(keys)

@@ -106,7 +106,7 @@ def test_another_key_is_refused_and_ignored_knowingly(
     with pytest.raises(SinkSettingError, match=r"ids made of \(id\)") as told:
         require(index, now, earlier=had)
     assert (told.value.code, "on_key_change" in told.value.hint) == ("sink_key_changed", True)
-    assert ours(index) == {"key": ["id"], "forms": [["whole"]]}
+    assert ours(index) == {"key": ["id"], "forms": [["whole"]], "at": [place(4)]}
     require(index, now, "ignore", earlier=had)
     assert "those of former ids stay" in caplog.text
     require(index, now, earlier=had)
@@ -145,7 +145,9 @@ def test_keys_that_an_earlier_databus_has_accepted_are_all_known() -> None:
     index = Index({"id": 1, "b": 2}, key=["id"], keys=[["b"]])
     for now in (BY_ID, BY_B):
         require(index, now, of=THIRD)
-    assert ours(index) == {"key": ["id"], "keys": [["b"]], "forms": [["whole"], ["whole"]]}
+    assert ours(index) == {
+        "key": ["id"], "keys": [["b"]], "forms": [["whole"], ["whole"]], "at": [place(1800)] * 2,
+    }  # fmt: skip
 
 
 def test_an_index_without_documents_takes_another_key(caplog: pytest.LogCaptureFixture) -> None:
@@ -287,7 +289,7 @@ def test_a_column_that_gets_another_name_and_another_type_is_compared() -> None:
 def test_an_index_of_a_databus_that_kept_no_forms_takes_the_present_ones() -> None:
     index = Index({"id": 1, "b": 2}, key=["uid"], keys=[["id"]])
     require(index, typed("decimal(9,1)"))
-    assert ours(index) == {"key": ["uid"], "keys": [["id"]], "forms": [[], ["decimal(1)"]]}
+    assert ours(index) == {"key": ["uid"], "keys": [["id"]], "forms": [[], ["decimal(1)"]], "at": [0, place(4)]}
     with pytest.raises(SinkSettingError, match="primary key"):
         require(index, typed("decimal(9,2)"), of=SECOND)
     index.newest = None

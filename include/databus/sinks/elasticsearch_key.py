@@ -88,7 +88,8 @@ class IndexKeys:
         def added(ours: dict[str, Any]) -> dict[str, Any]:
             if ours.get("table") != table:
                 return ours
-            return {**ours, "moved": [[at, [list(pair) for pair in columns]] for at, columns in standing.moved]}
+            all_of_them = {**dict(ours.get("moved", ())), **dict(standing.moved)}
+            return {**ours, "moved": [[at, [*map(list, columns)]] for at, columns in sorted(all_of_them.items())]}
 
         self.indices.write_down(index, added, f"statements gave names of {table}'s key columns to others")
 

@@ -260,6 +260,46 @@ def test_a_key_that_makes_other_ids_stops_search_and_its_advice_goes_on(bench: B
     assert notes(made[2]) == {"2": "none"}
 
 
+def test_another_column_under_the_name_of_the_key_stops_search(bench: Bench) -> None:
+    """The statement lies in a batch without rows; a key column that only gets another name before it goes on."""
+    address, made = bench.world.sandbox.address("opensearch"), [f"{bench.database}-{number}" for number in range(2)]
+    first, second = (bench.flow(sinks=(Elasticsearch(conn_id="opensearch_default", index=each),)) for each in made)
+
+    def notes(index: str) -> dict[str, Any]:
+        return {key: document["note"] for key, document in index_documents(address, index).items()}
+
+    bench.world.run(first)
+    bench.execute("ALTER TABLE orders ADD b INT NOT NULL", "INSERT INTO orders VALUES (1, 1, 'a', 3), (3, 3, 'c', 1)")
+    bench.world.run(first)
+    bench.execute("ALTER TABLE orders RENAME COLUMN id TO pk")
+    bench.world.run(first)
+    bench.execute("UPDATE orders SET note = CONCAT(note, ', pk')")
+    bench.world.run(first)
+    bench.execute("UPDATE orders SET note = CONCAT(note, ', last')")
+    before = {"1": "a, pk, last", "3": "c, pk, last"}
+    bench.execute("ALTER TABLE orders DROP PRIMARY KEY, CHANGE pk old INT, CHANGE b pk INT, ADD PRIMARY KEY (pk)")
+    bench.world.run(first)
+    assert notes(made[0]) == before
+    bench.execute("UPDATE orders SET note = CONCAT('of ', old)")
+    with pytest.raises(DatabusError, match=r"is \(pk\) now.*ids made of \(pk, which are called \(old\) now\)"):
+        bench.world.run(first)
+    refused(bench, first, "sink_key_changed", "take a new index")
+    assert notes(made[0]) == before
+    bench.world.run(second)
+    assert notes(made[1]) == {"3": "of 1", "1": "of 3"}
+    # Both in one range: it ends before the statement, and the definition is the same before and behind.
+    bench.execute(
+        "ALTER TABLE orders MODIFY pk INT FIRST, MODIFY old INT NOT NULL AFTER note",
+        "UPDATE orders SET note = CONCAT(note, ', last')",
+        "ALTER TABLE orders DROP PRIMARY KEY, CHANGE pk old INT NOT NULL AFTER note, CHANGE old pk INT NOT NULL FIRST, "
+        "ADD PRIMARY KEY (pk)",
+        "UPDATE orders SET note = 'never'",
+    )
+    with pytest.raises(DatabusError, match="which are called"):
+        bench.world.run(second)
+    assert notes(made[1]) == {"3": "of 1, last", "1": "of 3, last"}
+
+
 def test_a_table_that_does_not_exist(bench: Bench) -> None:
     misspelled = MysqlBinlog(conn_id="mysql_shop", tables=(bench.table, f"{bench.database}.order"))
     broken = bench.flow(source=misspelled)

@@ -35,7 +35,8 @@ def test_another_key_stops_before_a_row_and_goes_on_knowingly(target, types):
     to.prepare(BY_B)
     assert {**to.client.indices.get_mapping(index=to.index())}[to.index()]["mappings"]["_meta"]["databus"] == {
         "table": "shop.Orders", "key": ["id"], "keys": [["b"]], "former": 1, "since": source_version(0, 9, 4),
-        "forms": [["whole"], ["whole"]], **({"typed": True} if types == "source" else {}),
+        "forms": [["whole"], ["whole"]], "at": [source_version(0, 1, 4)] * 2,
+        **({"typed": True} if types == "source" else {}),
     }  # fmt: skip
 
 

@@ -272,10 +272,13 @@ class SinkKeyChangedError(SinkSettingError):
 
     Attributes:
         definition: `schema_id` of the definition, in the plan that was refused; -1 where it is of none.
+        rows_before: rows of that plan before the first one that would have such an id; -1 where the definition's first
+            row is meant.
     """
 
     code = "sink_key_changed"
     definition: int = -1
+    rows_before: int = -1
 
 
 class SinkOutputChangedError(SinkError):

@@ -12,7 +12,7 @@ from typing import Any
 from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, offset_from_json
 from databus.core.stored_form import VERSION, Form
 from databus.core.stored_json import canonical_json
-from databus.core.tables import RenamedTable, TableChange, TableSchema
+from databus.core.tables import MovedColumns, RenamedTable, TableChange, TableSchema
 from databus.core.unlogged import UnloggedChange
 
 SINK_PLAN = Form("plan of a sink", "slots prev partitions", "ids names first", part=True)
@@ -52,6 +52,7 @@ class SourcePlan:
             and the columns before and after, all of them names from before it.
         table_changes: what statements do to names of tables and columns, in the order of the log, those of tables that
             are none of the flow's among them: one of these may take the place of one of the flow's.
+        columns_moved: statements behind which names of a table's columns stand for others, in the order of the log.
         bound: whether `rows` is an upper bound only: the offsets of a Kafka log have holes that no request tells of
             (control records, aborted transactions, compaction).
         unlogged: statements in the range that change rows without row events.
@@ -78,6 +79,7 @@ class SourcePlan:
     columns_renamed: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     table_changes: tuple[TableChange, ...] = ()
     rows_before: tuple[int, ...] = ()
+    columns_moved: tuple[MovedColumns, ...] = ()
 
     @property
     def passes_over(self) -> LostRange | None:

@@ -414,6 +414,18 @@ class Sink(Protocol):
 
 
 @runtime_checkable
+class FollowingSink(Protocol):
+    """A sink that remembers which columns its keys are made of, and so has to know where statements move them."""
+
+    def follow_columns(self, plan: SourcePlan, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        """Remember what `plan.columns_moved` says of (table, route) pairs, be there rows of them in the range or none.
+
+        Asked before `prepare`; idempotent: a statement may come again, in another range. The tables say no columns.
+        """
+        ...
+
+
+@runtime_checkable
 class PinningSink(Sink, Protocol):
     """A sink whose outputs have ids, so that one that was deleted and made anew can be told from the one before."""
 

@@ -57,6 +57,28 @@ class TableChange:
 
 
 @dataclass(frozen=True)
+class MovedColumns:
+    """A statement behind which names of a table's columns stand for other columns than before it.
+
+    Attributes:
+        table: `database.table` behind it. Of a table that takes another one's name, as after an online schema change,
+            what became of its columns in the range.
+        columns: names before and behind, all of one moment; "" behind for a column that is dropped.
+        file: log file of the statement.
+        pos: file position behind it.
+        rows: how many rows of the plan lie before it.
+        first: (`schema_id`, rows before its first one) of each schema with rows behind it.
+    """
+
+    table: str
+    columns: tuple[tuple[str, str], ...]
+    file: str = ""
+    pos: int = 0
+    rows: int = 0
+    first: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class TableSchema:
     """The columns of one table, valid for the rows that carry `schema_id`.
 

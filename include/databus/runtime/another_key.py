@@ -31,10 +31,10 @@ def before_another_key(
     Raises:
         SinkKeyChangedError: nothing lies before it, or the source does not tell where it begins.
     """
-    if not 0 <= refused.definition < len(proposed.rows_before):
-        raise refused
-    rows = proposed.rows_before[refused.definition]
-    shorter = source.plan(after, limit.model_copy(update={"max_rows": rows})) if rows else None
+    rows = refused.rows_before
+    if rows < 0 and 0 <= refused.definition < len(proposed.rows_before):
+        rows = proposed.rows_before[refused.definition]
+    shorter = source.plan(after, limit.model_copy(update={"max_rows": rows})) if rows > 0 else None
     if shorter is None or shorter.rows >= proposed.rows:
         raise refused
     log.info("%s ends at %s: %s", proposed.range, shorter.range.end, refused.message)

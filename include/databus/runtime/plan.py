@@ -30,7 +30,7 @@ from databus.runtime.forgotten import recall_piece
 from databus.runtime.outage import naming
 from databus.runtime.pace import Pace
 from databus.runtime.purged import note_passed
-from databus.runtime.routing import outputs_named, outputs_of, prepare, require_unreserved
+from databus.runtime.routing import follow_columns, outputs_named, outputs_of, prepare, require_unreserved
 from databus.runtime.written_tables import written_tables
 from databus.runtime.zookeeper_loss import marked_sinks
 
@@ -180,6 +180,7 @@ def _new_plan(
     for name, sink in session.sinks.items():
         outputs = outputs_of(session.flow, session.sink_spec(name), tables)
         with naming(name):
+            follow_columns(session.flow, session.sink_spec(name), sink, proposed)
             named = outputs_named(session.flow, session.sink_spec(name), sink, proposed)
             pinned = prepare(sink, proposed, outputs, known_outputs(checkpoint, name, session.live_standing), named)
         before = given_up.sinks.get(name) if given_up is not None else None

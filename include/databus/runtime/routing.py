@@ -10,7 +10,7 @@ from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
 from databus.core.known_outputs import KnownOutputs
 from databus.core.plan import SinkPlan, SourcePlan
-from databus.core.protocols import PinningSink, Sink
+from databus.core.protocols import FollowingSink, PinningSink, Sink
 from databus.core.tables import TableSchema
 
 
@@ -98,6 +98,18 @@ def prepare(
     if isinstance(sink, PinningSink):
         return sink.prepare_known(plan, (*outputs, *named), known)
     return sink.prepare(plan, outputs)
+
+
+def follow_columns(flow: Flow, spec: SinkSpec, sink: Sink, plan: SourcePlan) -> None:
+    """Tell a sink that follows them of columns whose names go to others, of each table that it takes.
+
+    Raises:
+        SinkError: the sink cannot be asked.
+    """
+    if plan.columns_moved and isinstance(sink, FollowingSink):
+        names = dict.fromkeys(moved.table.partition(".") for moved in plan.columns_moved)
+        tables = [TableSchema(-1, database, table, ()) for database, _, table in names]
+        sink.follow_columns(plan, outputs_of(flow, spec, tables))
 
 
 def takes(sink: SinkSpec, route: str) -> bool:

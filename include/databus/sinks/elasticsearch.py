@@ -62,10 +62,11 @@ class Elasticsearch(SinkSpec):
             An index that several tables share needs ids="table_key" for it. "ignore" leaves every document, "fail"
             stops the flow. DROP DATABASE, RENAME TABLE and statements on partitions leave the documents in any case.
         on_key_change: what to do where a table's primary key is made of other columns than the ids of its documents
-            (ALTER TABLE … DROP PRIMARY KEY, ADD PRIMARY KEY (…)), or its values are written in another way
-            (DECIMAL(10,0) → (10,2): "1.00" for "1"), in an index of its own (`ids` unset). "fail" stops the flow
-            before the first such row; "ignore" goes on: documents under former ids stay, and no later row of theirs
-            finds them. Columns that only get another name change no id, and pass.
+            (ALTER TABLE … DROP PRIMARY KEY, ADD PRIMARY KEY (…)), also under their names (CHANGE id old …, CHANGE b
+            id …), or its values are written in another way (DECIMAL(10,0) → (10,2): "1.00" for "1"), in an index of
+            its own (`ids` unset). "fail" stops the flow before the first such row; "ignore" goes on: documents under
+            former ids stay, and no later row of theirs finds them. Columns that only get another name change
+            no id, and pass.
         on_reject: what becomes of a batch with a row that the server refuses (its mapping does not take a value, it is
             too large). "quarantine" holds the row back; "fail" stops the flow before other sinks get the batch. Unset
             is "fail" for the first batch of an index that has never held a document, for its mapping is likely to be

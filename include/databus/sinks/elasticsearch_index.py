@@ -67,6 +67,9 @@ class Standing:
         former: how many of `key` and `keys`, from the first, are not of the present ids, but of those before the last
             other key that was accepted; 0 where an earlier databus wrote them.
         since: version from which these are another key; 0 without any.
+        places: of `key` and of each of `keys`, version of the place where columns were called so; empty, or shorter,
+            where that is not known, which means before all that is known.
+        moved: version of each statement that gave names of key columns to others, and these before and behind.
         emptied: table → greatest version of a statement that emptied it.
         tables: those that are known to write to it, where neither owner nor ids tell.
         typed: whether its mapping was made of a table's columns.
@@ -85,6 +88,8 @@ class Standing:
     former: int = 0
     since: int = 0
     forms: tuple[tuple[str, ...], ...] = ()
+    places: tuple[int, ...] = ()
+    moved: tuple[tuple[int, tuple[tuple[str, str], ...]], ...] = ()
 
 
 @dataclass
@@ -118,7 +123,7 @@ class Indices:
         table: str,
         key: Callable[[], Sequence[str]] = tuple,
         fields: Mapping[str, Any] | None = None,
-        forms: Sequence[str] = (),
+        written: tuple[Sequence[str], int] = ((), 0),
     ) -> None:
         """Make the index when it is missing; asks the server once per index.
 
@@ -127,7 +132,8 @@ class Indices:
             table: `database.table`.
             key: names the table's key columns, for an index that is made.
             fields: field → mapping of an index that is made.
-            forms: how the key's values are written, for an index that is made; empty where that is not known.
+            written: of an index that is made, how the key's values are written, empty where that is not known, and the
+                version of the place where its columns are called so.
 
         Raises:
             SinkSettingError: the index belongs to another table, or the server refuses to make it.
@@ -135,7 +141,7 @@ class Indices:
             SinkAccessError: rights are missing.
         """
         if index not in self._known:
-            self._known[index] = self._read(index) or self._create(index, table, (key(), forms), fields or {})
+            self._known[index] = self._read(index) or self._create(index, table, (key(), *written), fields or {})
         self._require_own(index, table)
         if self.listing and table not in self._known[index].tables and (index, table) not in self.unlisted:
             self._enrol(index, table)
@@ -347,6 +353,8 @@ class Indices:
                 standing.tables = frozenset(ours.get("tables", ()))
                 standing.keys = tuple(tuple(each) for each in ours.get("keys", ()))
                 standing.forms = tuple(tuple(each) for each in ours.get("forms", ()))
+                standing.places = tuple(map(int, ours.get("at", ())))
+                standing.moved = tuple((int(at), tuple(map(tuple, of))) for at, of in ours.get("moved", ()))
                 standing.former, standing.since = int(ours.get("former", 0)), int(ours.get("since", 0))
                 standing.emptied, standing.typed = dict(ours.get("emptied", {})), bool(ours.get("typed"))
             said = tables.IndexTables.of(mappings.get("properties", {}))
@@ -358,15 +366,17 @@ class Indices:
         return standing
 
     def _create(
-        self, index: str, table: str, of_key: tuple[Sequence[str], Sequence[str]], fields: Mapping[str, Any]
+        self, index: str, table: str, of_key: tuple[Sequence[str], Sequence[str], int], fields: Mapping[str, Any]
     ) -> Standing:
         from opensearchpy.exceptions import OpenSearchException, RequestError
 
         mappings, settings = dict(self.body.get("mappings", {})), dict(self.body.get("settings", {}))
-        key, forms = of_key
+        key, forms, place = of_key
         meta: dict[str, Any] = {} if self.shared else {"table": table, "key": list(key)}
         if forms and not self.shared:
             meta["forms"] = [list(forms)]
+        if place and not self.shared:
+            meta["at"] = [place]
         if self.listing:
             meta["tables"] = [table]
         if fields:
@@ -402,7 +412,8 @@ class Indices:
         present = {**taken, **mappings.get("properties", {})}
         listed = frozenset([table]) if self.listing else frozenset[str]()
         said = str(mappings.get("dynamic", ""))
-        return Standing(table, tuple(key), {}, listed, bool(fields), present, said, forms=(tuple(forms),))
+        of_keys: dict[str, Any] = {"forms": (tuple(forms),), "places": (place,)}
+        return Standing(table, tuple(key), {}, listed, bool(fields), present, said, **of_keys)
 
 
 def create_body(

@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from databus.core.column_moves import GONE, Columns
 from databus.core.errors import SinkKeyChangedError
 from databus.core.key_forms import keeps_text, key_forms
-from databus.core.offsets import BinlogOffset, Offset, OffsetRange
+from databus.core.offsets import OffsetRange
+from databus.core.plan import SourcePlan
 from databus.core.tables import TableSchema
 from databus.sinks.elasticsearch import OnKeyChange
 from databus.sinks.elasticsearch_client import translated
 from databus.sinks.elasticsearch_document import DELETED_FIELD
 from databus.sinks.elasticsearch_index import Indices, Standing
-from databus.sinks.elasticsearch_version import source_version
+from databus.sinks.elasticsearch_key_names import Key, keys_of, moves_of, of_keys, placed, said, version_of
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Key:
-    """What ids are made of.
-
-    Attributes:
-        names: key columns in key order.
-        forms: how their values are written; empty where that is not known.
-    """
-
-    names: tuple[str, ...]
-    forms: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return ", ".join(self.names)
-
-    @property
-    def written(self) -> str:
-        """Names with forms, e.g. "id decimal(2)"."""
-        return ", ".join(" ".join(each) for each in zip(self.names, self.forms, strict=False)) or str(self)
-
-    def may_be(self, other: Key) -> bool:
-        """Tell whether it is the other one, as far as both are known."""
-        return self.names == other.names and (self.forms == other.forms or not (self.forms and other.forms))
 
 
 @dataclass(frozen=True)
@@ -53,45 +30,111 @@ class IndexKeys:
         indices: the indices.
         policy: what to do about another key.
         span: the range.
+        met: index → statements of the range that move columns of its table; see `note`.
     """
 
     indices: Indices
     policy: OnKeyChange
     span: OffsetRange
+    met: dict[str, dict[int, Columns]] = field(default_factory=dict)
 
-    def require(self, index: str, table: TableSchema, earlier: Collection[str]) -> None:
+    def compare(self, index: str, plan: SourcePlan, tables: Sequence[TableSchema]) -> None:
+        """Compare each definition of an index's tables in a range, at each place where it has rows; see `require`.
+
+        Args:
+            index: name; `ensure` was called.
+            plan: the range.
+            tables: those whose rows go there, as they are written; the source has their columns.
+        """
+        source = {table.schema_id: table for table in plan.tables}
+        written = {table.schema_id: source.get(table.schema_id, table) for table in tables}
+        for name in dict.fromkeys(table.full_name for table in tables):
+            self.note(index, name, moves_of(plan, name))
+            earlier: set[str] = set()
+            for place, number, rows in placed(plan, name):
+                if (table := written.get(number)) is not None:
+                    try:
+                        self.require(index, table, earlier, place)
+                    except SinkKeyChangedError as refused:
+                        refused.rows_before = rows
+                        raise
+                    earlier |= {column.name for column in table.columns}
+            self.note(index, name, {})
+
+    def note(self, index: str, table: str, moves: Mapping[int, Columns]) -> None:
+        """Write down in an index what statements make of the columns that its ids are made of; idempotent.
+
+        They are facts of the log, each with its place: it does not matter in which batch they are met, and how often.
+        Those of other columns change no id.
+
+        Args:
+            index: name; nothing is done without an index.
+            table: its `database.table`.
+            moves: version and columns of each statement.
+
+        Raises:
+            SinkUnavailableError: no answer.
+        """
+        standing = self.indices.standing(index, table)
+        if standing is None or self.indices.shared:
+            return
+        met = self.met.setdefault(index, {})
+        met.update(moves)
+        moved = of_keys({**dict(standing.moved), **met}, keys_of(standing))
+        if moved.items() <= dict(standing.moved).items():
+            return
+        standing.moved = tuple(sorted({**dict(standing.moved), **moved}.items()))
+
+        def added(ours: dict[str, Any]) -> dict[str, Any]:
+            if ours.get("table") != table:
+                return ours
+            all_of_them = {**dict(ours.get("moved", ())), **dict(standing.moved)}
+            return {**ours, "moved": [[at, [*map(list, columns)]] for at, columns in sorted(all_of_them.items())]}
+
+        self.indices.write_down(index, added, f"statements gave names of {table}'s key columns to others")
+
+    def require(self, index: str, table: TableSchema, earlier: Collection[str], place: int | None = None) -> None:
         """Refuse a table whose documents have ids of other key columns, or of the same ones written in another way.
 
-        Names of columns do not matter. Of an index that several tables may share nothing is remembered. What is
-        accepted is written down in the index, and so is the key of one that does not say it, or not its form: the
-        present one is taken for that of its documents.
+        Names of columns do not matter, and a name that stands for another column is another key. Of an index that
+        several tables may share nothing is remembered. What is accepted is written down in the index, and so is the key
+        of one that does not say it, or not its form: the present one is taken for that of its documents.
 
         Args:
             index: name; `ensure` was called.
             table: a definition of the table, in the order of the log.
             earlier: columns that the table had in the range before this definition.
+            place: version of the place of its rows, behind the last statement that moves columns; the range's start
+                where it has none.
 
         Raises:
             SinkKeyChangedError: the key is another one.
             SinkUnavailableError: no answer.
             SinkAccessError: rights are missing.
         """
-        standing, now = self.indices.standing(index, table.full_name), Key(table.primary_key, key_forms(table))
-        if standing is None or self.indices.shared or now in (known := self._known(standing)):
+        at = version_of(self.span.start) if place is None else place
+        standing, now = self.indices.standing(index, table.full_name), Key(table.primary_key, key_forms(table), at)
+        if standing is None or self.indices.shared:
             return
-        keys = _keys(standing)
-        place = next((at for at, each in enumerate(keys) if each in known and each.may_be(now)), None)
-        if place is not None:
-            if not now.forms:
+        keys, first = keys_of(standing), self._first_known(standing)
+        moves = sorted({**dict(standing.moved), **self.met.get(index, {})}.items())
+        known = [(key, key.at(at, moves)) for key in keys[first:]]
+        called = [here for _, here in known]
+        found = next((number for number, here in enumerate(called, first) if here.may_be(now)), None)
+        if now in called:
+            found = called.index(now) + first
+        if found is not None and (found < standing.former or any(key.names == now.names for key in keys)):
+            if now in called or not now.forms:
                 return
-            keys[place] = now
+            since = at if keys[found].names == now.names else 0  # of one that an earlier databus wrote down
+            keys[found] = replace(keys[found], forms=now.forms, place=keys[found].place or since)
         else:
-            if known and not self._makes_the_same(index, known, table, earlier):
+            if found is None and known and not self._makes_the_same(index, known, table, earlier):
                 standing.former = len(keys)
-                standing.since = max(standing.since, _version(self.span.end))
+                standing.since = max(standing.since, version_of(self.span.end))
             keys.append(now)
         standing.key, standing.keys = keys[0].names, tuple(key.names for key in keys[1:])
-        standing.forms = tuple(key.forms for key in keys)
+        standing.forms, standing.places = tuple(key.forms for key in keys), tuple(key.place for key in keys)
 
         def added(ours: dict[str, Any]) -> dict[str, Any]:
             if ours.get("table") != table.full_name:  # somebody else's index: it is not ours to say
@@ -99,58 +142,65 @@ class IndexKeys:
             further: dict[str, Any] = {"keys": [list(each) for each in standing.keys]} if standing.keys else {}
             further |= {"former": standing.former, "since": standing.since} if standing.since else {}
             further |= {"forms": [list(each) for each in standing.forms]} if any(standing.forms) else {}
+            further |= {"at": list(standing.places)} if any(standing.places) else {}
             return {**ours, "key": list(standing.key), **further}
 
         self.indices.write_down(index, added, f"ids are made of ({now.written}): it is asked again")
 
-    def _known(self, standing: Standing) -> list[Key]:
-        """Return the keys that a definition in the range may have; former ones only where it begins before the last."""
-        anew = standing.since and _version(self.span.start) >= standing.since
-        return _keys(standing)[standing.former if anew else 0 :]
+    def _first_known(self, standing: Standing) -> int:
+        """Return the first key that a definition in the range may have; former ones where it begins before the last."""
+        anew = standing.since and version_of(self.span.start) >= standing.since
+        return standing.former if anew else 0
 
-    def _makes_the_same(self, index: str, known: Sequence[Key], table: TableSchema, earlier: Collection[str]) -> bool:
+    def _makes_the_same(
+        self, index: str, known: Sequence[tuple[Key, Key]], table: TableSchema, earlier: Collection[str]
+    ) -> bool:
         """Tell whether it is a known key under other names; False where another one is accepted. Raises where none is.
 
         Then the old names are gone, and the new ones were neither in the range before nor in any document. A key whose
         values got another form but keep their text is accepted; the way back from there is another one.
+
+        Args:
+            index: name.
+            known: each key as it is written down, and as its columns are called at the definition's place.
+            table: the definition.
+            earlier: see `require`.
         """
         now = Key(table.primary_key, key_forms(table))
-        if any(before.names == now.names and keeps_text(before.forms, now.forms) for before in known):
+        called = [here for _, here in known]
+        if any(before.names == now.names and keeps_text(before.forms, now.forms) for before in called):
             return False
         there = _newest(self.indices, index)
         had = {*earlier, *self.indices.fields_before(index), *(there or ())}
         columns = {column.name for column in table.columns}
-        for before in known:
-            if len(before.names) == len(now.names) and all(
-                old == new or (old not in columns and new not in had)
-                for old, new in zip(before.names, now.names, strict=True)
+        for before in called:
+            if (
+                GONE not in before.names
+                and len(before.names) == len(now.names)
+                and all(
+                    old == new or (old not in columns and new not in had)
+                    for old, new in zip(before.names, now.names, strict=True)
+                )
             ):
                 if before.forms == now.forms or not (before.forms and now.forms):
                     return True
                 if keeps_text(before.forms, now.forms):
                     return False
-        said = (known[-1].written, now.written) if known[-1].names == now.names else (str(known[-1]), str(now))
+        names = said(*known[-1], now)
         if there is None and not earlier:
             log.info(
                 "%s: index %r has no documents of %s, whose key was (%s): ids are made of (%s) from here on",
-                self.indices.place, index, table.full_name, *said,
+                self.indices.place, index, table.full_name, *names,
             )  # fmt: skip
             return False
         if self.policy == "fail":
-            raise _changed(self.indices.place, index, table, said)
+            raise _changed(self.indices.place, index, table, names)
         log.warning(
             "%s: documents of %s in index %r have ids made of (%s), and its key is (%s) now: those of former ids stay "
             "as they are (on_key_change)",
-            self.indices.place, table.full_name, index, *said,
+            self.indices.place, table.full_name, index, *names,
         )  # fmt: skip
         return False
-
-
-def _keys(standing: Standing) -> list[Key]:
-    """Return what ids of an index's table were made of, in the order in which that came."""
-    names = (standing.key, *standing.keys) if standing.key else ()
-    forms = (*standing.forms, *[()] * len(names))
-    return [Key(*each) for each in zip(names, forms, strict=False)]
 
 
 def _newest(indices: Indices, index: str) -> Collection[str] | None:
@@ -179,13 +229,8 @@ def _newest(indices: Indices, index: str) -> Collection[str] | None:
     return {*(hits[0].get("_source") or ())} if hits else None
 
 
-def _version(place: Offset) -> int:
-    """Return where a place lies among the versions of rows; 0 where it does not."""
-    return source_version(place.timeline, place.file_number, place.pos) if isinstance(place, BinlogOffset) else 0
-
-
-def _changed(place: str, index: str, table: TableSchema, said: tuple[str, str]) -> SinkKeyChangedError:
-    name, (before, now) = table.full_name, said
+def _changed(place: str, index: str, table: TableSchema, names: tuple[str, str]) -> SinkKeyChangedError:
+    name, (before, now) = table.full_name, names
     error = SinkKeyChangedError(
         f"{place}: the primary key of {name} is ({now}) now, and the documents of index {index!r} have ids made of "
         f"({before}): later rows would overwrite and miss them",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from databus.core.amendments import SinkEffect
 from databus.core.connections import Connection
-from databus.core.errors import SinkUnavailableError
+from databus.core.errors import SinkSettingError, SinkUnavailableError
 from databus.core.events import Op
 from databus.core.evidence import Evidence, SinkClaim
 from databus.core.findings import Finding
@@ -24,6 +25,7 @@ from databus.sinks.elasticsearch_document import ids_may_meet
 from databus.sinks.elasticsearch_evidence import evidence
 from databus.sinks.elasticsearch_index import Indices, create_body, index_name
 from databus.sinks.elasticsearch_key import IndexKeys
+from databus.sinks.elasticsearch_key_names import moves_of, place_of_first
 from databus.sinks.elasticsearch_mapping import fields_of
 from databus.sinks.elasticsearch_preflight import index_pattern, probe
 from databus.sinks.elasticsearch_refusals import NeverWritten, Stopping
@@ -86,15 +88,7 @@ class ElasticsearchSink:
         spec = self.spec
         body = create_body(spec.mapping, spec.settings, spec.gc_deletes, soft_deletes=spec.soft_deletes)
         typing = spec.types == "source" and isinstance(plan.range.end, BinlogOffset)
-        indices = Indices(
-            self._client(),
-            where(self._connection),
-            body,
-            spec.ids is not None,
-            typing,
-            listing=lists_tables(spec.index, spec.ids),
-            unlisted=self._unlisted,
-        )
+        indices = self._indices(body, typing=typing)
         targets: dict[str, list[TableSchema]] = {}
         for table, route in outputs:
             if not table.primary_key:
@@ -107,13 +101,26 @@ class ElasticsearchSink:
         for index, tables in targets.items():
             fields = fields_of(tables, spec.mapping) if typing else {}
             for table in tables:
-                forms = key_forms(source.get(table.schema_id, table))
-                indices.ensure(index, table.full_name, partial(tuple, table.primary_key), fields, forms)
+                written = key_forms(source.get(table.schema_id, table)), place_of_first(plan, table)
+                indices.ensure(index, table.full_name, partial(tuple, table.primary_key), fields, written)
             self._require_keys(indices, index, tables, plan)
             indices.extend(index, fields, self._told)
         slots = 1 if plan.statements and spec.on_truncate != "ignore" else spec.slots
         first = self._never_written_of(indices, list(targets)) if spec.on_reject is None else ()
         return SinkPlan(slots=slots, prev=(0,) * slots, first=first)
+
+    def follow_columns(self, plan: SourcePlan, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        """Write down in their indices what statements make of the key columns of tables; see `FollowingSink`."""
+        if self.spec.ids is not None:
+            return  # such an index keeps no key
+        indices = self._indices({}, typing=False)
+        keys = IndexKeys(indices, self.spec.on_key_change, plan.range)
+        for table, route in tables:
+            with suppress(SinkSettingError):  # rows of such a table are refused
+                index = index_name(
+                    self.spec.index, flow=self._flow, database=table.database, table=table.table, route=route
+                )
+                keys.note(index, table.full_name, moves_of(plan, table.full_name))
 
     def wrote_any_of(self, plan: Plan) -> bool:  # noqa: ARG002 - the protocol's signature
         """Return False: there are no markers, writing any part of a plan again is harmless."""
@@ -191,14 +198,19 @@ class ElasticsearchSink:
         """
         if isinstance(plan.range.end, KafkaOffsets):
             return
-        keys = IndexKeys(indices, self.spec.on_key_change, plan.range)
-        source = {table.schema_id: table for table in plan.tables}
-        earlier: dict[str, set[str]] = {}
-        for written in sorted(tables, key=lambda each: each.schema_id):
-            table = source.get(written.schema_id, written)
-            known = earlier.setdefault(table.full_name, set())
-            keys.require(index, table, known)
-            known |= {column.name for column in table.columns}
+        IndexKeys(indices, self.spec.on_key_change, plan.range).compare(index, plan, tables)
+
+    def _indices(self, body: Mapping[str, Any], *, typing: bool) -> Indices:
+        spec = self.spec
+        return Indices(
+            self._client(),
+            where(self._connection),
+            body,
+            spec.ids is not None,
+            typing,
+            listing=lists_tables(spec.index, spec.ids),
+            unlisted=self._unlisted,
+        )
 
     def _never_written_of(self, indices: Indices, names: Sequence[str]) -> tuple[str, ...]:
         if self._never_written is None:

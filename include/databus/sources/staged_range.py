@@ -33,6 +33,7 @@ from databus.core.events import Op
 from databus.core.offsets import BinlogOffset
 from databus.core.plan import SourcePlan
 from databus.core.tables import RenamedTable, TableChange, TableSchema
+from databus.sources.moved_columns import Place, moved_columns
 
 _MOST_EXPANDED_BYTES = 64 << 20
 """What compressed events may take when expanded, of those that are walked at once; a larger one stands alone."""
@@ -59,10 +60,12 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
     capture = replace(capture, folds=index.folds)
     logged = list(_statements(index, store))
     named = tuple(dict.fromkeys(subject for _, each in logged for subject in _named(each, capture)))
-    actions = [(behind, action) for behind, each in logged for action in _actions(each, index)]
+    actions = [(place, action) for place, each in logged for action in _actions(each, index)]
     changes = [tuple(_table_changes(each, index, capture)) for _, each in actions]
     renamed = tuple(
-        _tables_renamed([(at[0], c) for at, each in zip(actions, changes, strict=True) for c in each], capture)
+        _tables_renamed(
+            [(place.schemas, c) for (place, _), each in zip(actions, changes, strict=True) for c in each], capture
+        )
     )
     columns = tuple(
         told
@@ -84,6 +87,7 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
         columns_renamed=columns,
         table_changes=tuple(chain.from_iterable(changes)),
         rows_before=_rows_before(index),
+        columns_moved=tuple(moved_columns(_acted(actions, index), index.segments, capture)),
     )
 
 
@@ -98,14 +102,15 @@ def _rows_before(index: RangeIndex) -> tuple[int, ...]:
     return tuple(before.get(table.schema_id, 0) for table in index.tables)
 
 
-def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[int, LoggedStatement]]:
-    """Yield each statement, as a task reads them, with the number of schemas before it; it ends its segment.
+def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[Place, LoggedStatement]]:
+    """Yield each statement, as a task reads them, with its place; one of the flow's tables ends its segment.
 
     The segments tell, whichever version staged them.
     """
-    behind = 0
-    for segment in index.segments:
+    behind = rows = 0
+    for number, segment in enumerate(index.segments):
         behind = max(behind, 1 + max(segment.rows, default=-1))
+        rows += sum(segment.rows.values())
         if not segment.table_events and not segment.others:
             continue
         pinned = PinnedDefinitions(index.definitions)
@@ -113,7 +118,9 @@ def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[int, L
         data, at = load_segment(store.address(index, segment)), 0
         while at < len(data):
             walk = walker.walk(data[at:], _MOST_EXPANDED_BYTES)
-            yield from ((behind, logged) for logged in walk.statements)
+            ends = [*walk.transactions.end_pos.tolist(), segment.end_pos]
+            for logged in walk.statements:
+                yield Place(number, ends[min(logged.transaction, len(ends) - 1)], behind, rows), logged
             if not walk.consumed_bytes:
                 break  # reading the range says what is wrong with it
             at += walk.consumed_bytes
@@ -156,6 +163,15 @@ def _tables_renamed(changes: Sequence[tuple[int, TableChange]], capture: TableCa
         elif not change.captured and not _comes(change.becomes, (later for _, later in changes[number:])):
             continue
         yield RenamedTable(change.table, change.becomes, behind)
+
+
+def _acted(
+    actions: Iterable[tuple[Place, Action]], index: RangeIndex
+) -> Iterator[tuple[Place, Action, Sequence[tuple[str, str]], str]]:
+    """Yield each action with the tables that it renames, and of an ALTER its table as it is called behind it."""
+    for place, action in actions:
+        altered = str((*_new_names(action, index), action.name)[0]) if isinstance(action, AlterTable) else ""
+        yield place, action, list(_renamed(action, index)), altered
 
 
 def _columns_renamed(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.binlog.column_renames import columns_renamed
+from databus.binlog.column_renames import columns_moved, columns_renamed
 from databus.binlog.schema_history.actions import AlterTable, action_of
 from databus.binlog.schema_history.sql_tokens import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
 from databus.binlog.statements import QueryEvent
@@ -45,6 +45,24 @@ def renames(sql: str, flavor: str = "mysql", sql_mode: int = 0) -> Pairs:
 def test_renames_are_read(changes: str, expected: Pairs, flavor: str) -> None:
     assert renames(f"ALTER TABLE shop.t {changes}", flavor) == expected
     assert renames(f"/* x */ alter table `t` {changes} -- end", flavor) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ("DROP card, DROP COLUMN b, CHANGE c d INT", (("c", "d"), ("card", ""), ("b", ""))),
+        ("DROP PRIMARY KEY, DROP INDEX a, DROP KEY b, DROP FOREIGN KEY c, DROP CONSTRAINT d, DROP CHECK e", ()),
+        ("DROP PARTITION p, ALTER card DROP DEFAULT", ()),
+        ("DROP `primary`, DROP COLUMN `key`, DROP period", (("primary", ""), ("key", ""), ("period", ""))),
+        ("DROP COLUMN IF EXISTS a, DROP IF EXISTS b, DROP SYSTEM VERSIONING", (("a", ""), ("b", ""))),
+    ],
+)
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
+def test_columns_that_are_dropped_are_told_apart(changes: str, expected: Pairs, flavor: str) -> None:
+    action = action_of(QueryEvent("shop", f"ALTER TABLE shop.t {changes}", 0), flavor)
+    assert isinstance(action, AlterTable)
+    assert columns_moved(action) == expected
+    assert columns_renamed(action) == tuple(pair for pair in expected if pair[1])
 
 
 def test_mariadbs_own_forms() -> None:

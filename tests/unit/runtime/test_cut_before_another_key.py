@@ -44,10 +44,10 @@ class Source:
 
 
 class Sink:
-    """A sink with ids made of one key."""
+    """A sink with ids made of one key; `rows` is what it says to lie before another one of the same definition."""
 
-    def __init__(self, *key: str):
-        self.key = key
+    def __init__(self, *key: str, rows: int = -1):
+        self.key, self.rows = key, rows
 
     def prepare(self, plan: SourcePlan, outputs: Any) -> SinkPlan:
         for definition in plan.tables:
@@ -55,14 +55,18 @@ class Sink:
                 error = SinkKeyChangedError("another key")
                 error.definition = definition.schema_id
                 raise error
+        if 0 <= self.rows < plan.rows:
+            error = SinkKeyChangedError("the same names, other columns")
+            error.definition, error.rows_before = 0, self.rows
+            raise error
         return SinkPlan()
 
 
-def planned(source: Source, at: int, *key: str) -> tuple[int, tuple[TableSchema, ...]]:
+def planned(source: Source, at: int, *key: str, rows: int = -1) -> tuple[int, tuple[TableSchema, ...]]:
     spec = Flow(name="f", source=Mock(rows=1), sinks=(Noop(name="s"),))
     session: Any = SimpleNamespace(
         flow=spec,
-        sinks={"s": Sink(*key)},
+        sinks={"s": Sink(*key, rows=rows)},
         sink_spec=lambda _: spec.sinks[0],
         split=False,
         passed=None,
@@ -100,3 +104,11 @@ def test_it_stops_where_no_boundary_is_known_or_none_comes() -> None:
             planned(source, 0, "id")
     with pytest.raises(SinkKeyChangedError):
         planned(Source(), 0, "b")
+
+
+def test_it_ends_before_rows_of_the_same_definition_whose_key_is_another_column() -> None:
+    source = Source()
+    assert planned(source, 0, "id", rows=2) == (2, (BY_ID,))
+    assert (source.asked[1:], source.discarded) == ([3, 2], [6, 3])
+    with pytest.raises(SinkKeyChangedError):
+        planned(source, 3, "b", rows=0)

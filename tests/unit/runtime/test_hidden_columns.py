@@ -13,8 +13,6 @@ from databus import DropColumns, Flow, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import CheckpointUnavailableError, TransformError
 from databus.core.hidden_columns import NOTHING_GONE, RememberedHidden
-from databus.core.offsets import Offset, SequenceOffset
-from databus.core.hidden_columns import RememberedHidden
 from databus.core.offsets import Offset, OffsetRange, SequenceOffset
 from databus.core.plan import SourcePlan
 from databus.core.settings import Settings

@@ -20,6 +20,7 @@ from databus.sinks.elasticsearch import OnKeyChange
 from databus.sinks.elasticsearch_index import Indices
 from databus.sinks.elasticsearch_key import IndexKeys
 from databus.sinks.elasticsearch_sink import ElasticsearchSink
+from databus.sinks.elasticsearch_version import source_version
 from databus.testing.table_batches import table
 
 NAMES = {"id": "int", "b": "int"}
@@ -64,6 +65,10 @@ def span(start: int, end: int) -> OffsetRange:
     return OffsetRange(*(BinlogOffset("b.000001", at, "", "mysql", "u") for at in (start, end)))
 
 
+def place(pos: int) -> int:
+    return source_version(0, 1, pos)
+
+
 FIRST, SECOND, THIRD = span(4, 900), span(900, 1800), span(1800, 2700)
 
 
@@ -101,7 +106,7 @@ def test_another_key_is_refused_and_ignored_knowingly(
     with pytest.raises(SinkSettingError, match=r"ids made of \(id\)") as told:
         require(index, now, earlier=had)
     assert (told.value.code, "on_key_change" in told.value.hint) == ("sink_key_changed", True)
-    assert ours(index) == {"key": ["id"], "forms": [["whole"]]}
+    assert ours(index) == {"key": ["id"], "forms": [["whole"]], "at": [place(4)]}
     require(index, now, "ignore", earlier=had)
     assert "those of former ids stay" in caplog.text
     require(index, now, earlier=had)
@@ -111,7 +116,7 @@ def test_another_key_is_refused_and_ignored_knowingly(
 def test_columns_that_get_another_name_make_the_same_ids() -> None:
     index, renamed = Index({"id": 1, "b": 2}, key=["id"]), table("shop.pk", {"uid": "int", "b": "int"}, ("uid",))
     require(index, renamed)
-    assert ours(index) == {"key": ["id"], "keys": [["uid"]], "forms": [[], ["whole"]]}
+    assert ours(index) == {"key": ["id"], "keys": [["uid"]], "forms": [[], ["whole"]], "at": [0, place(4)]}
     for of in (FIRST, THIRD):  # a range that is read again, and a column that gets its former name
         require(index, renamed, earlier={*BOTH, "uid"}, of=of)
         require(index, BY_ID, earlier={*BOTH, "uid"}, of=of)
@@ -140,7 +145,9 @@ def test_keys_that_an_earlier_databus_has_accepted_are_all_known() -> None:
     index = Index({"id": 1, "b": 2}, key=["id"], keys=[["b"]])
     for now in (BY_ID, BY_B):
         require(index, now, of=THIRD)
-    assert ours(index) == {"key": ["id"], "keys": [["b"]], "forms": [["whole"], ["whole"]]}
+    assert ours(index) == {
+        "key": ["id"], "keys": [["b"]], "forms": [["whole"], ["whole"]], "at": [place(1800)] * 2,
+    }  # fmt: skip
 
 
 def test_an_index_without_documents_takes_another_key(caplog: pytest.LogCaptureFixture) -> None:
@@ -173,7 +180,7 @@ def test_documents_that_the_login_may_not_look_at_may_be_there() -> None:
 def test_an_index_that_does_not_say_its_key_takes_the_present_one() -> None:
     index = Index({})
     require(index, BY_ID)
-    assert ours(index) == {"key": ["id"], "forms": [["whole"]]}
+    assert ours(index) == {"key": ["id"], "forms": [["whole"]], "at": [place(4)]}
     with pytest.raises(SinkSettingError):
         require(index, BY_B, earlier=BOTH)
     of_others = Index({})
@@ -282,7 +289,7 @@ def test_a_column_that_gets_another_name_and_another_type_is_compared() -> None:
 def test_an_index_of_a_databus_that_kept_no_forms_takes_the_present_ones() -> None:
     index = Index({"id": 1, "b": 2}, key=["uid"], keys=[["id"]])
     require(index, typed("decimal(9,1)"))
-    assert ours(index) == {"key": ["uid"], "keys": [["id"]], "forms": [[], ["decimal(1)"]]}
+    assert ours(index) == {"key": ["uid"], "keys": [["id"]], "forms": [[], ["decimal(1)"]], "at": [0, place(4)]}
     with pytest.raises(SinkSettingError, match="primary key"):
         require(index, typed("decimal(9,2)"), of=SECOND)
     index.newest = None

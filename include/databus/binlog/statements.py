@@ -254,11 +254,14 @@ class QueryEvent:
         database: the session's default database.
         statement: SQL text.
         sql_mode: the session's sql_mode as bits.
+        of_session: whether the server marked it as one that only its session can run: it may be of a temporary table.
+            Whatever a routine does behind its use of one has the mark as well.
     """
 
     database: str
     statement: str
     sql_mode: int = 0
+    of_session: bool = False
 
 
 _Q_CHARSET = 4

@@ -47,6 +47,7 @@ def filled(shop: Shop) -> list[str]:
     statements = [text.format(db=shop.name) for text in STATEMENTS]
     if shop.flavor == "mariadb":
         statements.append(f"ALTER TABLE {shop.name}.t CONVERT PARTITION p3 TO TABLE {shop.name}.converted")
+        statements.append(f"ALTER IGNORE TABLE {shop.name}.other ADD UNIQUE KEY (v)")
     for number, statement in enumerate(statements):
         shop.sql(statement, f"INSERT INTO {shop.name}.marks VALUES ({100 + number})")
     assert shop.sql(f"SELECT COUNT(*) FROM {shop.name}.t") == [(0,)]

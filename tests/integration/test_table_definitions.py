@@ -212,3 +212,15 @@ def test_sequences_are_tables_of_one_row(shop: Shop) -> None:
     rows = shop.read()
     assert [after for _, _, after in delivered(rows, "t")] == [{"id": 1}]
     assert {after["next_not_cached_value"] for _, _, after in delivered(rows, "s") if after} == {1001}
+
+
+def test_an_alter_of_a_temporary_table_says_nothing_of_the_table_of_its_name(shop: Shop) -> None:
+    table = f"{shop.name}.t"
+    shop.sql(
+        f"CREATE TABLE {table} (id INT PRIMARY KEY, price INT, qty INT)", f"INSERT INTO {table} VALUES (1, 100, 2)"
+    )
+    shop.sql("SET SESSION binlog_format = 'STATEMENT'", f"CREATE TEMPORARY TABLE {table} (id INT, price INT, qty INT)")
+    shop.sql(f"ALTER TABLE {table} CHANGE price qty INT, CHANGE qty price INT", f"DROP TEMPORARY TABLE {table}")
+    shop.sql("SET SESSION binlog_format = 'ROW'", f"INSERT INTO {table} VALUES (2, 100, 2)")
+    rows = [fields(row["after"]) for row in shop.read() if row["op"] == "c"]
+    assert rows == [{"id": n, "price": 100, "qty": 2} for n in (1, 2)]

@@ -27,6 +27,9 @@ FLAG_RELAY_LOG = 0x40
 FLAG_IGNORABLE = 0x80
 """A reader that does not know the event's type may pass over it."""
 
+FLAG_OF_SESSION = 0x04
+"""Only the session that made the statement can run it (LOG_EVENT_THREAD_SPECIFIC_F): it has used a temporary table."""
+
 FLAG_IN_USE = 0x01
 """The log file is open for writing, or was when the server died."""
 

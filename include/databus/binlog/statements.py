@@ -57,7 +57,7 @@ class Statement:
         empties: whether all rows of its tables are gone after it: TRUNCATE, DROP TABLE, CREATE OR REPLACE TABLE; never
             of temporary tables.
         unlogged: whether it takes rows of its tables away, or brings some, that no row event tells: DROP, TRUNCATE,
-            EXCHANGE and CONVERT PARTITION, DISCARD and IMPORT TABLESPACE.
+            EXCHANGE and CONVERT PARTITION, DISCARD and IMPORT TABLESPACE, MariaDB's ALTER IGNORE with a unique key.
         moves: whether its tables, or all of its database, may come or go by it: CREATE, DROP, RENAME; never of
             temporary tables.
         fills: whether it makes a lasting table of a query, whose rows no row event tells: a log by row has that table's
@@ -88,6 +88,8 @@ _UNLOGGED = {
     ("CONVERT", "TABLE"),
 }
 """First words of what ALTER TABLE does to rows without logging them."""
+_BEFORE_OTHER_KEYS = ("ADD", "DROP", "FOREIGN")
+"""Words before KEY where that makes no unique one."""
 _DATABASE_OPTIONS = {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT", "ENCRYPTION", "READ", "COMMENT"}
 """What follows ALTER DATABASE where it names none."""
 
@@ -181,7 +183,8 @@ def _definition(tokens: list[Token], words: list[str]) -> Statement:
         statement = Statement(StatementKind.DEFINITION, objects=objects, empties=empties, moves=moves, fills=fills)
         if verb in _MANY_TABLES and any(t.text == "," for t in tokens[after:]):
             return statement
-        unlogged = verb == "ALTER" and _is_unlogged(tokens, words, after)
+        ignores = "IGNORE" in words[1:at]
+        unlogged = verb == "ALTER" and (_is_unlogged(tokens, words, after) or (ignores and _takes_rows(words[after:])))
         return replace(statement, database=database, table=table, unlogged=unlogged)
     if "INDEX" in words[at : at + 3] and "ON" in words:
         database, table, _ = qualified(tokens, words.index("ON") + 1)
@@ -206,6 +209,14 @@ def _is_unlogged(tokens: list[Token], words: list[str], at: int) -> bool:
         if begins and tuple(words[place : place + 2]) in _UNLOGGED:
             return True
     return False
+
+
+def _takes_rows(words: list[str]) -> bool:
+    """Tell whether MariaDB's ALTER IGNORE TABLE may leave rows out: where a key or the partitions have no room for."""
+    return any(
+        word in ("UNIQUE", "PRIMARY", "PARTITION") or (word == "KEY" and words[place - 1] not in _BEFORE_OTHER_KEYS)
+        for place, word in enumerate(words)
+    )
 
 
 def _further_tables(tokens: list[Token], at: int, verb: str) -> Iterator[ObjectName]:
@@ -243,11 +254,14 @@ class QueryEvent:
         database: the session's default database.
         statement: SQL text.
         sql_mode: the session's sql_mode as bits.
+        of_session: whether the server marked it as one that only its session can run: it may be of a temporary table.
+            Whatever a routine does behind its use of one has the mark as well.
     """
 
     database: str
     statement: str
     sql_mode: int = 0
+    of_session: bool = False
 
 
 _Q_CHARSET = 4

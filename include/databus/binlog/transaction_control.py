@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
-from databus.binlog.events import STATEMENT_TYPES, EventType, parse_header, refuse
+from databus.binlog.events import FLAG_OF_SESSION, STATEMENT_TYPES, EventType, parse_header, refuse
 from databus.binlog.gtids import parse_mariadb_gtid, parse_tagged_gtid
 from databus.binlog.kernels import walk as w
 from databus.binlog.statement_values import StatementValues
@@ -94,7 +96,7 @@ class TransactionControl:
 
     def query(self, body: bytes, event: bytes) -> None:
         """Do what a statement does to the open transaction, or to definitions."""
-        query = parse_query(body)
+        query = replace(parse_query(body), of_session=bool(parse_header(event).flags & FLAG_OF_SESSION))
         state = self._state
         inside = bool(state[w.S_PHASE] == w.INSIDE)
         statement = classify(query.statement, query.sql_mode, inside=inside)

@@ -32,6 +32,8 @@ def lag(
 ) -> None:
     """Show how far flows are behind their sources, and where one that never ran would begin (`not_started` in JSON).
 
+    `committed` is where the sink stands that is furthest behind; `databus checkpoint show` has the flow and each sink.
+
     A flow that cannot be measured is named with its cause, and hides no other: exit code 2 for a missing connection
     or a file that is not readable, 4 for a server that does not answer. --watch goes on while a flow can be measured.
     """

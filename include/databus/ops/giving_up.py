@@ -60,6 +60,9 @@ class GivingUp:
             then = "is no part of the flow, and keeps it from nothing any more"
         elif self.end.compare(self.stands) is Ordering.EQUAL and not self.joins:
             then = "goes with the flow again once its plan in flight is committed or closed"
+        closes = f"batch {self.closes.batch} {self.closes.range}" if self.closes else None
+        if closes and not self.part:
+            closes += ", not at the sink itself: where it holds a part of it, put it back under another name only"
         return {
             "flow": self.flow,
             "sink": self.sink,
@@ -67,7 +70,7 @@ class GivingUp:
             "to": str(self.end),
             "to_offset": self.end.to_json(),
             "flow_at": str(self.stands),
-            "plan_closed": f"batch {self.closes.batch} {self.closes.range}" if self.closes else None,
+            "plan_closed": closes,
             "half_written": "rows of the plan closed that it holds come once more" if self.half_written else None,
             "effect": f"rows in between never come: {self.effect.effect}",
             "refused": self.effect.refused or None,

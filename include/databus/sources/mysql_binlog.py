@@ -50,10 +50,11 @@ class MysqlBinlog(SourceSpec):
         on_missing_table: "fail" refuses to begin with a name or pattern in `tables` that no table matches; "wait" is
             for tables that come later. A table that a flow once had stops no flow.
         on_partition_ddl: what to do at a statement that takes rows of a captured table away, or brings some, without
-            row events: DROP, TRUNCATE, EXCHANGE, CONVERT PARTITION, DISCARD and IMPORT TABLESPACE. "event" delivers it
-            as an event of op "m" and warns in the log and the run; "fail" stops before it, with all rows up to it
-            delivered (`databus checkpoint skip` goes on behind it). A backfill over it always takes it as an
-            event, and so does a sink that fell behind, where the flow has passed it.
+            row events: DROP, TRUNCATE, EXCHANGE, CONVERT PARTITION, DISCARD and IMPORT TABLESPACE, MariaDB's ALTER
+            IGNORE TABLE where it makes unique keys or partitions. "event" delivers it as an event of op "m" and warns
+            in the log and the run; "fail" stops before it, with all rows up to it delivered (`databus checkpoint skip`
+            goes on behind it). A backfill over it always takes it as an event, and so does a sink that fell behind,
+            where the flow has passed it.
     """
 
     kind: ClassVar[str] = "mysql_binlog"

@@ -73,6 +73,28 @@ def test_settings_for_one_statement_hide_no_definition() -> None:
     assert [c.name for c in entry.definition.columns] == ["n", "id", "v", "w"]
 
 
+@pytest.mark.parametrize(
+    ("sql", "known"),
+    [
+        ("ALTER TABLE t CHANGE v w TEXT, CHANGE w v TEXT", False),
+        ("ALTER TABLE t ADD COLUMN n INT FIRST", False),
+        ("RENAME TABLE t TO u", False),
+        ("ALTER TABLE t ADD INDEX (v)", True),
+    ],
+)
+def test_what_may_be_of_a_temporary_table_of_that_name_is_not_followed(sql: str, known: bool) -> None:
+    columns = (column("id", "int", nullable=False), column("v", "text", "utf8mb4"), column("w", "text", "utf8mb4"))
+    history = SchemaHistory(SEED, Place(1, 100))
+    history.add(T, Entry(Place(1, 100), TableDefinition("d", "t", columns, ("id",), "utf8mb4")))
+    query = QueryEvent("d", sql, of_session=True)
+    for name, entry in interpret(query, history, Place(1, 101), "bin:101", "mariadb").items():
+        history.add(name, entry)
+    entry = history.at(T, Place(2, 4))
+    assert entry is not None
+    assert (entry.definition is not None) is known
+    assert known or "may be of a temporary table" in entry.unknown
+
+
 def test_a_definition_completes_a_bare_table() -> None:
     definition = TableDefinition(
         "d", "t", (column("id", "int unsigned"), column("v", "varchar(10)", "utf8mb4"), column("u", "uuid")), ("id",)

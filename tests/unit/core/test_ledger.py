@@ -204,6 +204,20 @@ def test_two_sinks_may_take_different_rows_of_a_batch() -> None:
     assert ledger.sinks == {"kafka": SinkCounts(5), "search": SinkCounts(2, 1)}
 
 
+def test_the_only_sink_that_goes_with_the_flow_need_not_take_all_of_a_batch() -> None:
+    """Kafka takes no statements, nor rows of others' routes; the one that does stands behind, or was taken out."""
+    both = (receipt(1, 2), receipt(1, 3, "search"))
+    log = moved([("commit", 10, 5, 0, 0, 0), ("commit", 10, 3, 0, 0, 0)])
+    log.entries[1] = replace(log.entries[1], receipts=both)
+    log.entries[2] = replace(log.entries[2], receipts=(receipt(2, 0),))
+    assert log.ledger().problems == ()
+    log = moved([("commit", 10, 3, 0, 0, 0)])
+    log.entries[1] = replace(log.entries[1], receipts=(receipt(1, 0),))
+    behind = [entry(1, "detach", None, SequenceOffset(log.first), 0)]
+    assert build("orders", log.entries, log.gaps, behind).problems == ()
+    assert "confirms 0 rows, the counts hold 3" in str(log.ledger().problems[0])
+
+
 def test_what_a_sink_did_while_it_was_behind_counts_as_its_own() -> None:
     """It fell behind after batch 1, took batches 3 and 4 alone, joined; then the flow was set back to batch 1's end."""
     log = moved([("commit", 10, 5, 0, 0, 0), ("commit", 10, 5, 0, 0, 0)])

@@ -159,7 +159,8 @@ def test_one_that_was_taken_out_of_the_flow_keeps_it_from_nothing(services_of: A
         mediation.execute(flow.flow, services, "rewind", Target(batches=1), ADA)
     with pytest.raises(ConfigError, match="no part of the flow"):
         giving_up.execute(flow.flow, services, "b", Target(place(60)), ADA)
-    giving_up.execute(flow.flow, services, "b", None, ADA)
+    told_of_plan = giving_up.execute(flow.flow, services, "b", None, ADA).to_json()["plan_closed"]
+    assert told_of_plan.startswith("batch 3 (20, 30], not at the sink itself")
     assert flow.store.sinks_behind("shop") == ()
     mediation.execute(flow.flow, services, "rewind", Target(batches=1), ADA)
     flow.run()

@@ -101,6 +101,17 @@ def interpret(
         for fresh in renamed_to(action):
             to = TableName(lowered(fresh.database), lowered(fresh.table)) if fold else fresh
             _rename(new, state, action.name, to, place)
+    doubted = query.of_session and isinstance(action, AlterTable | RenameTables)
+    return _doubted(new, at, history) if doubted else new
+
+
+def _doubted(new: dict[TableName, Entry], at: _Statement, history: SchemaHistory) -> dict[TableName, Entry]:
+    """Return instead what is known where the statement may be of temporary tables: nothing of what it would change."""
+    held = {name: history.at(name, at.place) for name in new}
+    changed = [name for name, was in held.items() if was is None or was.definition != new[name].definition]
+    new.clear()
+    for name in changed:
+        at.unknown(name, "it may be of a temporary table of that name")
     return new
 
 

@@ -100,10 +100,10 @@ def _seconds(paths: Mapping[str, Path]) -> dict[str, float]:
 
 def _importers(of: set[str], known: Imports, steps: int | None) -> set[str]:
     """Return modules and what imports them, in some steps or any number; a package's own module is no step."""
-    packages = {name.rpartition(".")[0] for name in known}
+    packages = {name.rpartition(".")[0] for name in known} if steps is not None else set()
     found, edge, taken = set(of), set(of), 0
     while edge and (steps is None or taken < steps):
-        edge = {name for name, imported in known.items() if imported & edge} - found
+        edge = {name for name, imported in known.items() if name not in found and not imported.isdisjoint(edge)}
         found |= edge
         if not edge & packages:
             taken += 1

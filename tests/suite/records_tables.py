@@ -41,9 +41,10 @@ def made_or_migrated(connection: Any, place: str) -> bool:
     """Make the tables in an empty SQLite database; migrate any other, as `databus.records.schema.migrate`."""
     from databus.records import schema
 
-    empty = connection.dialect.name == "sqlite" and not connection.exec_driver_sql(
-        "SELECT count(*) FROM sqlite_master"
-    ).scalar_one()
+    empty = (
+        connection.dialect.name == "sqlite"
+        and not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
+    )
     if not empty:
         return schema.migrate(connection, place)
     for statement in statements():

@@ -445,6 +445,16 @@ FULL = (
         "[mariadb-STATEMENT]",
     ),
     Full("integration/test_tables_by_statement.py", "test_a_stored_function", "STATEMENT", "[MIXED-mariadb]"),
+    Full("unit/records/test_retention.py", "test_thirty_days", "each_minute", "[each_quarter_hour]"),
+    Full("unit/records/test_held_rows.py", "test_rows_beyond", "as_many_as_it_is", "[few_at_a_time]"),
+    Full("unit/ops/test_quarantine.py", "test_more_events", "as_many_as_it_is", "[few_at_a_time]"),
+    Full("unit/ops/test_lineage_runs.py", "test_windows_that_are_refused", "20-", "[4-10-1], [4-20-12]"),
+    Full(
+        "unit/binlog/test_json_binary_column.py",
+        "test_much_damage",
+        "",
+        "300 documents of its 1500: test_damage_ends_as_in_the_plain_reader",
+    ),
 )
 
 

@@ -435,7 +435,6 @@ FULL = (
         "taken out of it",
         "[of the flow]; without servers: unit/ops/test_giving_up.py",
     ),
-    Full("unit/records/test_retention.py", "test_thirty_days", "", "what is kept and what goes, same file"),
     Full("integration/test_backfill_by_statement.py", "", "", "the same ways: integration/test_rows_by_statement.py"),
     Full("integration/test_tables_by_statement.py", "test_a_table_made_of_a_query", "mysql-MIXED", "[mysql-STATEMENT]"),
     Full(
@@ -455,6 +454,44 @@ FULL = (
         "",
         "300 documents of its 1500: test_damage_ends_as_in_the_plain_reader",
     ),
+    Full("unit/runtime/test_sinks_behind.py", "test_kills_and_outages_at_random", "5", "[0], [4]: five of ten seeds"),
+    Full(
+        "unit/runtime/test_sinks_behind_detached.py",
+        "test_kills_outages",
+        "5-",
+        "[0-stop], [4-continue]: five of ten seeds",
+    ),
+    Full("unit/runtime/test_sinks_behind.py", "test_kills_and_outages_at_random", "6", "[0], [4]: five of ten seeds"),
+    Full(
+        "unit/runtime/test_sinks_behind_detached.py",
+        "test_kills_outages",
+        "6-",
+        "[0-stop], [4-continue]: five of ten seeds",
+    ),
+    Full("unit/runtime/test_sinks_behind.py", "test_kills_and_outages_at_random", "7", "[0], [4]: five of ten seeds"),
+    Full(
+        "unit/runtime/test_sinks_behind_detached.py",
+        "test_kills_outages",
+        "7-",
+        "[0-stop], [4-continue]: five of ten seeds",
+    ),
+    Full("unit/runtime/test_sinks_behind.py", "test_kills_and_outages_at_random", "8", "[0], [4]: five of ten seeds"),
+    Full(
+        "unit/runtime/test_sinks_behind_detached.py",
+        "test_kills_outages",
+        "8-",
+        "[0-stop], [4-continue]: five of ten seeds",
+    ),
+    Full("unit/runtime/test_sinks_behind.py", "test_kills_and_outages_at_random", "9", "[0], [4]: five of ten seeds"),
+    Full(
+        "unit/runtime/test_sinks_behind_detached.py",
+        "test_kills_outages",
+        "9-",
+        "[0-stop], [4-continue]: five of ten seeds",
+    ),
+    Full("unit/ops/test_ledger_range.py", "test_what_is_missing", "sequence-1-1", "[sequence-1-0]"),
+    Full("unit/ops/test_ledger_range.py", "test_what_is_missing", "binlog-1-1", "[binlog-1-0]"),
+    Full("unit/ops/test_ledger_range.py", "test_what_is_missing", "partitions-3-1", "[partitions-3-0]"),
 )
 
 

@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.suite.progress",
     "tests.suite.clients",
     "tests.suite.whole",
+    "tests.suite.records_tables",
     "tests.suite.steady",
     "tests.suite.profile",
     "tests.suite.report",

@@ -118,6 +118,22 @@ class LedgerPagesContract:
         (kept,) = Reports(recorder.store).batches(FLOW, sent.run_id)
         assert (kept.refilled, kept.durations_ms, kept.checks) == (False, sent.durations_ms, sent.checks)
 
+    def test_many_that_are_filled_in_together_have_each_its_own_run_counts_and_receipts(self, recorder):
+        flow = Flow()
+        flow.move(*range(1, 602))
+        entries = [
+            replace(e, who=f"run-{e.batch % 3}", counts={"shop.orders": TableCounts(e.batch + 2, 1, 1, e.batch)})
+            for e in flow.entries
+        ]
+        recorder.page(FLOW, entries)
+        for run in range(3):
+            found = Reports(recorder.store).batches(FLOW, f"run-{run}")
+            assert [report.batch for report in found] == list(range(run or 3, 602, 3))
+            for filled in found:
+                assert filled.refilled
+                assert filled.tables["shop.orders"].dispatched == filled.batch
+                assert filled.receipts[0]["outputs"]["cdc.orders[0]"]["first_offset"] == filled.batch * 10
+
     def test_a_report_that_comes_late_replaces_the_one_filled_in(self, recorder):
         sent = report(1)
         committed = HistoryEntry(

@@ -31,10 +31,10 @@ from tests.contract.ledger_pages import COUNTS, NOON, place, receipts
 
 NAME = "orders_to_kafka"
 FLOW = Flow(name=NAME, source=Mock(tables=("shop.orders",), rows=1), sinks=(Noop(name="kafka"), Noop(name="search")))
-BEFORE, BATCHES, AFTER = 20, 1_100, 30
-"""Batches of the run before, of the run that is audited, and of its successor, which commits already."""
+BEFORE, AFTER = 20, 30
+"""Batches of the run before the one that is audited, and of its successor, which commits already."""
 
-FIRST, LAST = BEFORE + 1, BEFORE + BATCHES
+FIRST = BEFORE + 1
 
 
 def at(batch: int) -> Any:
@@ -82,6 +82,8 @@ class RunAuditContract:
     """Tests inherited by the tests of each store, which give `store`, open and with little history kept."""
 
     KEPT = 50
+    BATCHES = 1_100
+    """Of the run that is audited: they are read in three pieces."""
 
     @pytest.fixture
     def services(self, store: Any, tmp_path: Path) -> Any:
@@ -92,7 +94,7 @@ class RunAuditContract:
     @pytest.fixture
     def windows(self, services: Any) -> Windows:
         windows = Windows(services.store, services.recorder)
-        for run_id, batches in (("before", BEFORE), ("run", BATCHES), ("after", AFTER)):
+        for run_id, batches in (("before", BEFORE), ("run", self.BATCHES), ("after", AFTER)):
             windows.run(run_id, batches)
         return windows
 
@@ -106,9 +108,9 @@ class RunAuditContract:
     ) -> None:
         assert len(windows.store.history(NAME, 10_000)) < 2 * self.KEPT + PAGE_EVERY
         sound = audit_run(FLOW, services, "run", at(FIRST))
-        assert (sound.problems, sound.compared.batches) == ((), BATCHES)
-        assert BATCHES + AFTER < sound.compared.entries <= BATCHES + AFTER + 10
-        assert any(f"{BATCHES} of {BATCHES} batches compared" in line for line in sound.lines())
+        assert (sound.problems, sound.compared.batches) == ((), self.BATCHES)
+        assert self.BATCHES + AFTER < sound.compared.entries <= self.BATCHES + AFTER + 10
+        assert any(f"{self.BATCHES} of {self.BATCHES} batches compared" in line for line in sound.lines())
 
         with services.recorder.store.transaction() as connection:
             oldest = t.batches.select().where(t.batches.c.batch == FIRST)
@@ -130,7 +132,7 @@ class RunAuditContract:
             connection.execute(t.ledger.delete().where(t.ledger.c.batch == FIRST + 1))
         found = self.compared(services)
         assert f"batch {FIRST + 1} has a report and is not in the history" in found.problems
-        assert found.batches == BATCHES - 2
+        assert found.batches == self.BATCHES - 2
 
     def test_what_a_run_moves_again_after_a_rewind_is_compared_as_well(self, services: Any) -> None:
         windows = Windows(services.store, services.recorder)
@@ -160,16 +162,17 @@ class RunAuditContract:
         assert audit_run(FLOW, services, "next", at(4)).summary.state == "quarantined"
 
     def test_a_run_that_moved_nothing_reads_no_more_than_it_lasted(self, services: Any, windows: Windows) -> None:
-        found = self.compared(services, "idle", BEFORE + BATCHES + AFTER - 5)
+        found = self.compared(services, "idle", BEFORE + self.BATCHES + AFTER - 5)
         assert (found.problems, found.batches) == ((), 0)
         assert found.entries <= 20
 
     def test_a_run_of_which_every_report_is_lost_is_found_by_its_time(self, services: Any, windows: Windows) -> None:
+        last = BEFORE + self.BATCHES
         with services.recorder.store.transaction() as connection:
-            connection.execute(t.batches.delete().where(t.batches.c.batch.between(FIRST, LAST)))
+            connection.execute(t.batches.delete().where(t.batches.c.batch.between(FIRST, last)))
         found = self.compared(services)
-        assert found.problems[0] == f"batch {LAST} is committed and has no report"
-        assert found.problems[-1] == f"and {BATCHES - 20} more"
+        assert found.problems[0] == f"batch {last} is committed and has no report"
+        assert found.problems[-1] == f"and {self.BATCHES - 20} more"
 
     def test_what_a_sink_moved_alone_counts_and_what_both_sides_moved_counts_once(self, services: Any) -> None:
         windows = Windows(services.store, services.recorder)

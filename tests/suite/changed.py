@@ -14,7 +14,7 @@ import argparse
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.suite import child
@@ -41,8 +41,8 @@ def touched(changed: Iterable[str], known: Imports) -> set[str]:
     found = {name for name in everything if _is_light(name) or name in near or name in changed}
     if any(not _is_light(name) for name in found):
         return found
-    for steps in range(2, len(known)):  # no server test is near: those that are nearest
-        beside = _importers(changed, known, steps) & everything
+    for importers in _by_steps(changed, known):  # no server test is near: those that are nearest
+        beside = importers & everything
         if beside - found or everything == found:
             return found | beside
     return found
@@ -100,14 +100,23 @@ def _seconds(paths: Mapping[str, Path]) -> dict[str, float]:
 
 def _importers(of: set[str], known: Imports, steps: int | None) -> set[str]:
     """Return modules and what imports them, in some steps or any number; a package's own module is no step."""
-    packages = {name.rpartition(".")[0] for name in known}
-    found, edge, taken = set(of), set(of), 0
-    while edge and (steps is None or taken < steps):
-        edge = {name for name, imported in known.items() if imported & edge} - found
-        found |= edge
-        if not edge & packages:
-            taken += 1
+    found = of
+    for taken, found in enumerate(_by_steps(of, known)):  # noqa: B007 - the last one is what was asked for
+        if taken == steps:
+            break
     return found
+
+
+def _by_steps(of: set[str], known: Imports) -> Iterator[set[str]]:
+    """Yield modules and what imports them: in no step, in one, in two, up to all."""
+    packages = {name.rpartition(".")[0] for name in known}
+    found = edge = set(of)
+    yield found
+    while edge:
+        edge = {name for name, imported in known.items() if name not in found and not imported.isdisjoint(edge)}
+        found = found | edge
+        if not edge & packages:
+            yield found
 
 
 def _is_test(name: str) -> bool:

@@ -5,6 +5,7 @@ Listed are the further members of matrices (servers × engines × kinds), long f
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import NamedTuple
 
 import pytest
@@ -440,7 +441,6 @@ FULL = (
         "taken out of it",
         "[of the flow]; without servers: unit/ops/test_giving_up.py",
     ),
-    Full("unit/records/test_retention.py", "test_thirty_days", "", "what is kept and what goes, same file"),
     Full("integration/test_backfill_by_statement.py", "", "", "the same ways: integration/test_rows_by_statement.py"),
     Full("integration/test_tables_by_statement.py", "test_a_table_made_of_a_query", "mysql-MIXED", "[mysql-STATEMENT]"),
     Full(
@@ -450,6 +450,54 @@ FULL = (
         "[mariadb-STATEMENT]",
     ),
     Full("integration/test_tables_by_statement.py", "test_a_stored_function", "STATEMENT", "[MIXED-mariadb]"),
+    Full("unit/records/test_retention.py", "test_thirty_days", "each_minute", "[each_quarter_hour]"),
+    Full("unit/records/test_held_rows.py", "test_rows_beyond", "as_many_as_it_is", "[few_at_a_time]"),
+    Full("unit/ops/test_quarantine.py", "test_more_events", "as_many_as_it_is", "[few_at_a_time]"),
+    Full("unit/ops/test_lineage_runs.py", "test_windows_that_are_refused", "20-", "[4-10-1], [4-20-12]"),
+    Full(
+        "unit/binlog/test_json_binary_column.py",
+        "test_much_damage",
+        "",
+        "300 documents of its 1500: test_damage_ends_as_in_the_plain_reader",
+    ),
+    Full("unit/runtime/test_sinks_behind.py", "test_kills_and_outages_at_random", "5", "[0], [4]: five of ten seeds"),
+    Full(
+        "unit/runtime/test_sinks_behind_detached.py",
+        "test_kills_outages",
+        "5-",
+        "[0-stop], [4-continue]: five of ten seeds",
+    ),
+    Full("unit/runtime/test_sinks_behind.py", "test_kills_and_outages_at_random", "6", "[0], [4]: five of ten seeds"),
+    Full(
+        "unit/runtime/test_sinks_behind_detached.py",
+        "test_kills_outages",
+        "6-",
+        "[0-stop], [4-continue]: five of ten seeds",
+    ),
+    Full("unit/runtime/test_sinks_behind.py", "test_kills_and_outages_at_random", "7", "[0], [4]: five of ten seeds"),
+    Full(
+        "unit/runtime/test_sinks_behind_detached.py",
+        "test_kills_outages",
+        "7-",
+        "[0-stop], [4-continue]: five of ten seeds",
+    ),
+    Full("unit/runtime/test_sinks_behind.py", "test_kills_and_outages_at_random", "8", "[0], [4]: five of ten seeds"),
+    Full(
+        "unit/runtime/test_sinks_behind_detached.py",
+        "test_kills_outages",
+        "8-",
+        "[0-stop], [4-continue]: five of ten seeds",
+    ),
+    Full("unit/runtime/test_sinks_behind.py", "test_kills_and_outages_at_random", "9", "[0], [4]: five of ten seeds"),
+    Full(
+        "unit/runtime/test_sinks_behind_detached.py",
+        "test_kills_outages",
+        "9-",
+        "[0-stop], [4-continue]: five of ten seeds",
+    ),
+    Full("unit/ops/test_ledger_range.py", "test_what_is_missing", "sequence-1-1", "[sequence-1-0]"),
+    Full("unit/ops/test_ledger_range.py", "test_what_is_missing", "binlog-1-1", "[binlog-1-0]"),
+    Full("unit/ops/test_ledger_range.py", "test_what_is_missing", "partitions-3-1", "[partitions-3-0]"),
 )
 
 
@@ -461,6 +509,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is in the full tier only."""
+    listed = defaultdict(list)
+    for entry in FULL:
+        listed[f"tests/{entry.file}"].append(entry)
     for item in items:
-        if any(entry.has(item.nodeid) for entry in FULL):
+        file = item.nodeid.partition("::")[0]
+        if any(entry.has(item.nodeid) for entry in (*listed[file], *listed[f"tests/{file}"])):
             item.add_marker("full")

@@ -11,7 +11,6 @@ import typer
 from databus.cli.output import ERR, stdout
 from databus.core.amounts import counted
 from databus.core.settings import Settings
-from databus.ops.claims import save_claim, write_claim
 
 
 def claim(
@@ -21,6 +20,8 @@ def claim(
     to: Annotated[Path | None, typer.Option("--to", help="File to write; else the value goes to the output.")] = None,
 ) -> None:
     """Fetch a value that stands in the segment store because its row was too large; its hash is checked."""
+    from databus.ops.claims import save_claim, write_claim  # with what reads segments, which help needs nothing of
+
     text, settings = sys.stdin.read() if reference == "-" else reference, Settings.from_environment()
     if to is None:
         write_claim(text, stdout().buffer, settings)

@@ -11,8 +11,6 @@ from databus.cli.options import Output
 from databus.cli.output import OUT, Format, show_rows
 from databus.core.amounts import counted
 from databus.core.settings import Settings
-from databus.ops.claims import prune_claims
-from databus.ops.segments import list_segments, prune_segments
 
 _COLUMNS = ("server", "file", "from", "to", "transactions", "first commit", "last commit", "size", "age")
 
@@ -29,6 +27,9 @@ def segments(
 
     The limit holds for claims (`databus claim`) as well, but for none of the last 7 days.
     """
+    from databus.ops.claims import prune_claims  # with all that decodes a log, which help needs nothing of
+    from databus.ops.segments import list_segments, prune_segments
+
     if execute and not prune:
         raise typer.BadParameter("--execute goes with --prune")
     settings = Settings.from_environment()

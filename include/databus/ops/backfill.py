@@ -37,7 +37,6 @@ from databus.ops.targets import require_same_log
 from databus.runtime.backfill import locating, piece_flow, piece_session, require_ranged
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.drain import Drain
-from databus.runtime.window import run_window
 from databus.runtime.window_limits import WindowControl, WindowLimits
 
 log = logging.getLogger(__name__)
@@ -153,6 +152,8 @@ def run_backfill(flow: Flow, services: Services, wanted: Wanted, run: Run) -> Ba
 
 
 def _move(flow: Flow, services: Services, which: tuple[Backfill, int], run: Run, wanted: Wanted) -> None:
+    from databus.runtime.window import run_window  # with all that moves rows: a preview needs none of it
+
     backfill, number = which
     piece = backfill.pieces[number]
     log.info(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,23 +17,31 @@ from databus.records.batch_record import BatchRecord
 from databus.records.ranges import ranges_of_batch
 
 
-def put_report(connection: sa.Connection, flow: str, entry: HistoryEntry, known: Mapping[str, Any]) -> None:
-    """Insert a report of what an entry tells, with what hangs on it.
+def put_reports(
+    connection: sa.Connection, flow: str, entries: Sequence[tuple[HistoryEntry, Mapping[str, Any]]]
+) -> None:
+    """Insert reports of what entries tell, with what hangs on them.
 
     Args:
         connection: in a transaction.
         flow: flow name.
-        entry: a commit.
-        known: columns of the report that the entry does not tell, by name; its run among them.
+        entries: commits, each with the columns of its report that it does not tell, by name; its run among them.
 
     Raises:
-        RecordingError: the entry is no commit of a range.
+        RecordingError: an entry is no commit of a range.
     """
-    row = {**_report_row(flow, entry), **known}
-    number = connection.execute(t.batches.insert().returning(t.batches.c.id), [row]).scalar_one()
-    for table, rows in _report_children(flow, entry):
-        if rows:
-            connection.execute(table.insert(), [{**child, "batch": number} for child in rows])
+    if not entries:
+        return
+    rows = [{**_report_row(flow, entry), **known} for entry, known in entries]
+    insert = t.batches.insert().returning(t.batches.c.id, sort_by_parameter_order=True)
+    numbers = connection.execute(insert, rows).scalars().all()
+    children: dict[sa.Table, list[dict[str, Any]]] = {}
+    for number, (entry, _) in zip(numbers, entries, strict=True):
+        for table, of_entry in _report_children(flow, entry):
+            children.setdefault(table, []).extend({**child, "batch": number} for child in of_entry)
+    for table, of_all in children.items():
+        if of_all:
+            connection.execute(table.insert(), of_all)
 
 
 def tell_lost(connection: sa.Connection, report: BatchRecord) -> None:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from databus.core.checkpoint import HistoryEntry
 from databus.core.protocols import Clock
 from databus.records import tables as t
-from databus.records.entry_reports import put_report
+from databus.records.entry_reports import put_reports
 from databus.records.offset_map_rows import map_rows
 from databus.records.page_rows import Page, PageEnd, of_flow, page_end, page_row, whole
 from databus.records.run_rows import run_number
@@ -184,9 +184,11 @@ class LedgerPages:
             mine = (b.flow == flow) & b.batch.in_(numbers[first : first + _CHUNK])
             for row in connection.execute(sa.select(b.batch, b.plan_hash).where(mine)):
                 commits.pop((row.batch, row.plan_hash), None)
-        for entry in commits.values():
-            run = run_number(self.store, connection, flow, entry.who, "")
-            put_report(connection, flow, entry, {"run": run, "refilled": True})
+        lacking = list(commits.values())
+        runs = {who: run_number(self.store, connection, flow, who, "") for who in dict.fromkeys(e.who for e in lacking)}
+        for at in range(0, len(lacking), _CHUNK):
+            some = lacking[at : at + _CHUNK]
+            put_reports(connection, flow, [(e, {"run": runs[e.who], "refilled": True}) for e in some])
         if commits:
             log.warning(
                 "flow %s: reports of %d committed batches were missing and are filled in from history: %s",

@@ -17,7 +17,7 @@ from databus.core.checkpoint import HistoryEntry
 from databus.core.merging import goes_on, mergeable, merged
 from databus.core.offsets import Offset, Ordering
 from databus.records import tables as t
-from databus.records.entry_reports import put_report
+from databus.records.entry_reports import put_reports
 from databus.records.ledger_pages import LedgerPages
 from databus.records.ledger_reports import LedgerReports, ReportFact
 from databus.records.page_rows import Page, of_flow, page_row, whole
@@ -180,7 +180,7 @@ class MergedPages:
             "code_version": codes.pop() if len(codes) == 1 else "",
             "first_batch": part.merged.batch if part.merged else None,
         }
-        put_report(connection, flow, part, known)
+        put_reports(connection, flow, [(part, known)])
         runs = sorted({row.run for row in found} - {found[-1].run})
         judged = sa.exists().where((q.flow == r.flow) & (q.run_id == r.run_id))
         moved = sa.exists().where(b.run == r.id)

@@ -58,8 +58,9 @@ def migrate(connection: sa.Connection, place: str) -> bool:
 def is_newest(connection: sa.Connection, place: str) -> bool:
     """Tell whether there is nothing to migrate; only reads, and needs no lock. Raises as `migrate`."""
     # Alembic takes longer to load than most commands to answer.
-    if _revision(connection) == revision(SCHEMA_VERSION) and _version(connection) == SCHEMA_VERSION:
-        return True
+    found = _revision(connection), _version(connection)
+    if found in {(revision(SCHEMA_VERSION), SCHEMA_VERSION), (None, None)}:
+        return found != (None, None)
     current, newest, _ = _revisions(connection, place)
     return current == newest
 

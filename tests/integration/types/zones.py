@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import zoneinfo
+from functools import cache
 
 from tests.integration.test_decode_real import Server
 
@@ -15,7 +16,8 @@ _END = (1 << 31) - 1
 """TIMESTAMP's last second."""
 
 
-def changes(zone: str) -> list[tuple[int, int, int]]:
+@cache
+def changes(zone: str) -> tuple[tuple[int, int, int], ...]:
     """Return (second, offset before, offset after) of each change of a zone's offset from 1970 to 2038."""
     tz = zoneinfo.ZoneInfo(zone)
 
@@ -34,7 +36,7 @@ def changes(zone: str) -> list[tuple[int, int, int]]:
             middle = (low + high) // 2
             low, high = (middle, high) if offset(middle) == before else (low, middle)
         found.append((high, before, after))
-    return found
+    return tuple(found)
 
 
 def load(server: Server) -> None:

@@ -27,6 +27,20 @@ def test_a_command_pays_for_its_own_imports_only() -> None:
     assert done.stdout.splitlines()[-1] == "@ []"
 
 
+@pytest.mark.parametrize("words", [[], ["backfill"]])
+def test_help_loads_nothing_that_decodes_or_moves_rows(words: list[str]) -> None:
+    """It lists all commands, and so loads each of their modules: what they do is imported when they do it."""
+    code = f"import sys; sys.argv = ['databus', *{words!r}, '--help']\n"
+    code += "from databus.cli.main import main\n"
+    code += "try:\n    main()\nexcept SystemExit: pass\n"
+    code += (
+        f"print('@', sorted({{*{HEAVY!r}, 'confluent_kafka', 'pandas', 'databus.runtime.window'}} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Usage" in done.stdout
+    assert done.stdout.splitlines()[-1] == "@ []"
+
+
 @pytest.mark.parametrize(
     "words", [["flows", "list"], ["checkpoint", "show", "orders_to_kafka"], ["lag"], ["plan", "orders_to_kafka"]]
 )

@@ -224,10 +224,14 @@ def test_a_long_backlog_is_sent_in_parts(told: Told, monkeypatch: pytest.MonkeyP
     assert sorted(ended(told)) == sorted(uuids(told, runs))
 
 
-@pytest.mark.parametrize(("windows", "poisoned"), [(50, 1), (100, 60)])
+@pytest.mark.parametrize(
+    ("at_once", "windows", "poisoned"), [(4, 10, 1), (4, 20, 12), (BACKLOG, 50, 1), (BACKLOG, 100, 60)]
+)
 def test_windows_that_are_refused_again_and_again_keep_no_other_waiting(
-    told: Told, windows: int, poisoned: int
+    told: Told, monkeypatch: pytest.MonkeyPatch, at_once: int, windows: int, poisoned: int
 ) -> None:
+    monkeypatch.setattr(lineage_runs, "BACKLOG", at_once)
+    monkeypatch.setattr(lineage_runs, "_REFUSED_AT_MOST", 2 * at_once)
     runs = backlog(told, windows)
     bad, good = set(uuids(told, runs[:poisoned])), sorted(uuids(told, runs[poisoned:]))
     teller = told.teller
@@ -242,8 +246,8 @@ def test_windows_that_are_refused_again_and_again_keep_no_other_waiting(
     for number in range(30):
         before, there = len(asked), len(ended(told))
         replace(teller, emit=picky).close_left_open(f"next{number}", lambda _: "success")
-        assert len(ended(told)) - there <= BACKLOG
-        assert len(set(asked[before:])) <= 3 * BACKLOG
+        assert len(ended(told)) - there <= at_once
+        assert len(set(asked[before:])) <= 3 * at_once
     assert sorted(ended(told)) == good
 
 

@@ -24,6 +24,7 @@ from databus.ops.quarantine import discard, require_known
 from databus.ops.quarantine import tally as quarantine_tally
 from databus.ops.replay_entries import MAX_ROWS, in_replays, stages_of
 from databus.ops.replay_outcome import ReplayResult, beside, outcome, tally
+from databus.records import held_rows
 from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
@@ -46,18 +47,23 @@ def services(tmp_path: Path) -> Iterator[Services]:
         yield Services(Settings("t", "", url), EnvironmentConnections({}), nothing, nothing, recorder, SystemClock())
 
 
-def test_more_events_than_a_database_takes_parameters_may_be_named(services: Services) -> None:
-    rows = [RejectedRow(f"m{n}", "shop.orders", None, "a cause", "check", "b.1:4", "{}") for n in range(11_000)]
+@pytest.mark.parametrize("most", [500, held_rows._CHUNK_IDS], ids=["few_at_a_time", "as_many_as_it_is"])
+def test_more_events_than_a_database_takes_parameters_may_be_named(
+    services: Services, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(held_rows, "_CHUNK_IDS", most)
+    held = most + most // 10
+    rows = [RejectedRow(f"m{n}", "shop.orders", None, "a cause", "check", "b.1:4", "{}") for n in range(held)]
     services.recorder.quarantine("orders", 2, rows)
     ids = tuple(row.event_id for row in rows)
     require_known(FLOW, services, Selection(event_ids=ids))
-    others = tuple(f"x{number}" for number in range(40_000))
-    with pytest.raises(ConfigError, match=r"no row x0, x1, x2, x3, x4 and 39995 more in quarantine"):
+    others = tuple(f"x{number}" for number in range(4 * most))
+    with pytest.raises(ConfigError, match=f"no row x0, x1, x2, x3, x4 and {4 * most - 5} more in quarantine"):
         require_known(FLOW, services, Selection(event_ids=(*ids, *others)))
     store = MemoryCheckpoints()
     discarding: Any = replace(services, store=store)
-    assert discard(FLOW, discarding, Selection(event_ids=ids), Said("ada", "test data")) == 11_000
-    assert quarantine_tally(FLOW, services) == {"discarded": {"check": 11_000}, "held": {"check": 1, "former": 1}}
+    assert discard(FLOW, discarding, Selection(event_ids=ids), Said("ada", "test data")) == held
+    assert quarantine_tally(FLOW, services) == {"discarded": {"check": held}, "held": {"check": 1, "former": 1}}
 
 
 def test_a_known_name_is_asked_for_without_reading_the_quarantine(

@@ -10,6 +10,7 @@ import pytest
 
 from databus.core.checked_batches import CheckedBatch
 from databus.core.receipts import RejectedRow
+from databus.records import held_rows
 from databus.records.activity import activity
 from databus.records.held_rows import HeldRows, HeldState, Selection
 from databus.records.recorder import SqlRecorder
@@ -61,19 +62,23 @@ def test_what_nobody_decided_is_held_oldest_batch_first(rows: HeldRows) -> None:
     assert held(rows, limit=1) == [("e3", "check")]
 
 
-def test_rows_beyond_a_statements_parameters_are_found_each_once_and_in_order(rows: HeldRows) -> None:
+@pytest.mark.parametrize("most", [500, held_rows._CHUNK_IDS], ids=["few_at_a_time", "as_many_as_it_is"])
+def test_rows_beyond_a_statements_parameters_are_found_each_once_and_in_order(
+    rows: HeldRows, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """A fifth more rows than one statement takes, and three times as many that are not there."""
+    monkeypatch.setattr(held_rows, "_CHUNK_IDS", most)
+    each = 6 * most // 10
     with SqlRecorder(rows._store) as recorder:
         for batch in (8, 7):
-            recorder.quarantine(
-                "orders", batch, [row(number) for number in range(batch * 10_000, batch * 10_000 + 6_000)]
-            )
-    ids = tuple(f"e{batch * 10_000 + number}" for number in range(6_000) for batch in (8, 7))
-    unknown = tuple(f"x{number}" for number in range(25_000))
-    found = held(rows, event_ids=(*ids, *unknown, "e1", *ids[:2_000]))
-    assert len(found) == len(set(found)) == 12_001
-    assert (found[0], found[1], found[6_001]) == (("e1", "check"), ("e70000", "check"), ("e80000", "check"))
-    assert len(held(rows)) == 12_004
-    assert list(map(len, rows.pages(Selection()))) == [10_000, 2_004]
+            recorder.quarantine("orders", batch, [row(batch * 10_000 + number) for number in range(each)])
+    ids = tuple(f"e{batch * 10_000 + number}" for number in range(each) for batch in (8, 7))
+    unknown = tuple(f"x{number}" for number in range(5 * most // 2))
+    found = held(rows, event_ids=(*ids, *unknown, "e1", *ids[: most // 5]))
+    assert len(found) == len(set(found)) == 2 * each + 1
+    assert (found[0], found[1], found[each + 1]) == (("e1", "check"), ("e70000", "check"), ("e80000", "check"))
+    assert len(held(rows)) == 2 * each + 4
+    assert list(map(len, rows.pages(Selection()))) == [most, 2 * each + 4 - most]
     assert held(rows, event_ids=ids, limit=2) == [("e70000", "check"), ("e70001", "check")]
     assert rows.known_events((*ids, *unknown)) == set(ids)
     assert (rows.any_of(stage="index"), rows.any_of(stage="none"), rows.any_of(table="shop.orders")) == (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 import sqlalchemy as sa
 
 from databus.core.trace import Change
@@ -22,8 +23,8 @@ from tests.contract.record_samples import NOON, report
 
 FLOW = "orders_to_kafka"
 DAY = timedelta(days=1)
-RUNS = 43_200
-"""Thirty days at one run a minute."""
+MINUTES = 1440
+"""Of a day."""
 
 
 def counts(store):
@@ -72,21 +73,25 @@ def test_the_newest_quality_of_a_flow_is_kept_however_old(store):
     assert [run.run_id for run in newest_runs(store, FLOW, 5)] == ["only"]
 
 
-def test_thirty_days_of_runs_are_bounded_by_what_is_kept(store, reader, monkeypatch):
-    """A quality result a minute; each transaction deletes a bounded piece, and traces find what they found."""
+@pytest.mark.parametrize(
+    ("a_day", "chunk"), [(MINUTES // 15, 350), (MINUTES, 5_000)], ids=["each_quarter_hour", "each_minute"]
+)
+def test_thirty_days_of_runs_are_bounded_by_what_is_kept(store, reader, monkeypatch, a_day, chunk):
+    """A quality result of each run; each transaction deletes a bounded piece, and traces find what they found."""
     server = fill(store, "orders", 50, 1000)
     evaluate_run(store, FLOW, "sample", NOON)
     with store.transaction() as connection:
         sample = dict(connection.execute(sa.select(t.quality_results)).mappings().one())
         del sample["id"]
-        runs = [{"flow": FLOW, "run_id": f"r{n}", "run_url": ""} for n in range(RUNS)]
+        runs = [{"flow": FLOW, "run_id": f"r{n}", "run_url": ""} for n in range(30 * a_day)]
         connection.execute(t.runs.insert(), runs)
         results = [
-            {**sample, "result": {}, "run_id": f"r{n}", "evaluated_at": NOON + n * DAY / 1440} for n in range(RUNS)
+            {**sample, "result": {}, "run_id": f"r{n}", "evaluated_at": NOON + n * DAY / a_day}
+            for n in range(30 * a_day)
         ]
         connection.execute(t.quality_results.insert(), results)
     deleted: list[int] = []
-    monkeypatch.setattr(retention, "_CHUNK", 5_000)
+    monkeypatch.setattr(retention, "_CHUNK", chunk)
     sa.event.listen(
         store.engine,
         "after_cursor_execute",
@@ -94,9 +99,9 @@ def test_thirty_days_of_runs_are_bounded_by_what_is_kept(store, reader, monkeypa
     )
     gone = RecordRetention(store).prune(NOON + 23 * DAY)
     # And the sample, whose run moved nothing either.
-    assert gone["databus_quality_results"] == gone["databus_runs"] == 23 * 1440 + 1
-    assert max(deleted) == 5_000
-    assert counts(store)["databus_quality_results"] == 7 * 1440
+    assert gone["databus_quality_results"] == gone["databus_runs"] == 23 * a_day + 1
+    assert max(deleted) == chunk
+    assert counts(store)["databus_quality_results"] == 7 * a_day
     finder, at = BatchFinder("orders", Provenance(reader)), place(server, 25_500, 100)
     for change in (Change(gtid=f"{server}:25500"), Change(file=at.file, position=at.pos)):
         assert len(finder.read(change)) == 1

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.suite import changed, child
 from tests.suite.changed import Choice, changed_files, main, nearest, of_package, touched, within
-from tests.suite.imports import UnreadableError, imports, module_of, modules, naming
+from tests.suite.imports import Imports, UnreadableError, imports, module_of, modules, naming
 from tests.suite.steady import ROOT
 
 SMALL = {
@@ -24,6 +25,12 @@ SMALL = {
 }
 
 
+@cache
+def everything() -> Imports:
+    """Return what each module of the repository imports."""
+    return imports(modules())
+
+
 def test_unit_tests_are_touched_from_afar_and_server_tests_from_near() -> None:
     assert touched({"databus.core.a"}, SMALL) == {"tests.unit.test_c", "tests.integration.test_near"}
     assert touched({"databus.b"}, SMALL) == {"tests.unit.test_c", "tests.integration.test_far"}  # none is nearer
@@ -34,7 +41,7 @@ def test_unit_tests_are_touched_from_afar_and_server_tests_from_near() -> None:
 
 
 def test_the_tree_is_read_as_it_is() -> None:
-    known = imports(modules())
+    known = everything()
     found = touched({"databus.kafka.callbacks"}, known)
     assert "tests.unit.kafka.test_callbacks" in found
     assert "tests.unit.sinks.test_kafka_session" in found
@@ -69,7 +76,7 @@ def test_the_nearest_and_shortest_are_run_and_the_others_told() -> None:
 
 
 def test_modules_that_are_loaded_by_name_are_touched() -> None:
-    known = imports(modules())
+    known = everything()
     assert "tests.airflow.test_preload" in touched({"databus.airflow.preload"}, known)  # in another process' code
     assert "tests.integration.test_cli" in touched({"databus.cli.watching"}, known)  # f"databus.cli.{place}"
     assert "databus.records.migrations.versions.v0004_ranges" in known["databus.records.schema"]  # by its path
@@ -78,10 +85,16 @@ def test_modules_that_are_loaded_by_name_are_touched() -> None:
 
 
 def test_every_module_of_the_product_has_tests_to_run() -> None:
-    known = imports(modules())
+    known = everything()
     product = [name for name in known if name.startswith("databus.")]
     assert len(product) > 600
-    assert [name for name in product if not touched({name}, known) and not of_package(name, known)] == []
+    reached, edge = set[str](), {name for name in known if changed._is_test(name)}
+    while edge:
+        reached |= edge
+        edge = {imported for name in edge for imported in known[name]} - reached
+    assert [name for name in product if name not in reached and not of_package(name, known)] == []
+    for name in product[::25]:  # of all it takes ten times as long
+        assert bool(touched({name}, known)) == (name in reached)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +113,7 @@ def test_every_module_of_the_product_has_tests_to_run() -> None:
 )
 def test_files_that_are_no_modules_count_for_what_names_them_or_their_folder(file: str, test: str) -> None:
     paths = modules()
-    assert test in touched(naming(file, paths), imports(paths))
+    assert test in touched(naming(file, paths), everything())
     assert len(naming(file, paths)) < 20
 
 
@@ -111,7 +124,7 @@ def test_what_no_test_knows_is_told_and_what_is_left_out_is_named(capsys: pytest
     assert "no test is known for: LICENSE\n" in told
     assert "the nearest package's are run: include/databus/airflow/hooks.py\n" in told
     assert f"left out: {len(choice.left)} files farther away" in told
-    known = imports(modules())
+    known = everything()
     farther = {name for name in changed.importing({"databus.core.lag"}, known) if name.startswith("tests.integration.")}
     assert farther
     assert farther <= {*choice.left, *choice.fit}

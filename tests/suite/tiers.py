@@ -5,6 +5,7 @@ Listed are the further members of matrices (servers × engines × kinds), long f
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import NamedTuple
 
 import pytest
@@ -455,6 +456,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is in the full tier only."""
+    entries = defaultdict(list)
+    for entry in FULL:
+        entries[entry.file].append(entry)
     for item in items:
-        if any(entry.has(item.nodeid) for entry in FULL):
+        file = item.nodeid.partition("::")[0].removeprefix("tests/")
+        if any(entry.has(item.nodeid) for entry in entries[file]):
             item.add_marker("full")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import zoneinfo
+from functools import cache
 
 from tests.integration.test_decode_real import Server
 
@@ -15,6 +16,7 @@ _END = (1 << 31) - 1
 """TIMESTAMP's last second."""
 
 
+@cache
 def changes(zone: str) -> list[tuple[int, int, int]]:
     """Return (second, offset before, offset after) of each change of a zone's offset from 1970 to 2038."""
     tz = zoneinfo.ZoneInfo(zone)

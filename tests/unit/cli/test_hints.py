@@ -15,11 +15,16 @@ from databus.cli.main import app
 ROOT = Path(__file__).parents[3] / "include" / "databus"
 HOLE = "{}"
 """What stands for a value that is put in."""
+BEGINS = re.compile(r"`databus |`[\"']")
+"""What a file has that has such a text: the mark and the command may stand in two literals that follow each other."""
 
 
 def texts(file: Path) -> Iterator[tuple[int, str]]:
     """Yield the strings of a file that a person may be shown, with their lines: docstrings are for developers."""
-    tree = ast.parse(file.read_text())
+    source = file.read_text()
+    if not BEGINS.search(source):
+        return
+    tree = ast.parse(source)
     silent = {
         id(node.body[0].value)
         for node in ast.walk(tree)

@@ -14,7 +14,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3 /usr/bin/python3.11,\
 TOOLS := build/docker-check
 KERNELS := build/kernels.compiled
 # What takes the kernels' every function to compile, before many processes start and each compiles its own; so of the tests' byte code.
-COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py)
+COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py rows/test_json_images.py binlog/test_framing.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py)
 COMPOSE := docker compose --env-file include/databus/sandbox/versions.env --env-file docker/secrets.env -f docker/compose.yaml
 # Arguments for pytest, the demo, the benchmark: make test ARGS="-k kafka -x"
 ARGS ?=

@@ -18,8 +18,9 @@ COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py rows
 COMPOSE := docker compose --env-file include/databus/sandbox/versions.env --env-file docker/secrets.env -f docker/compose.yaml
 # Arguments for pytest, the demo, the benchmark: make test ARGS="-k kafka -x"
 ARGS ?=
-# Processes of the test run, each with servers of its own; the third waits for Airflow. 0 runs the tests in pytest's own process.
-PROCESSES ?= 3
+# Processes of the test run, each with servers of its own; the third waits for Airflow, a fourth takes tests without servers. 0 runs the tests in
+# pytest's own process.
+PROCESSES ?= 4
 IN_PROCESSES := --numprocesses=$(PROCESSES) --dist=loadscope --no-loadscope-reorder --max-worker-restart=0
 
 .PHONY: help

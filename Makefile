@@ -13,13 +13,14 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3 /usr/bin/python3.11,\
     $(shell $(name) -c 'import sys; sys.version_info[:2] == (3, 11) and print("$(name)")' 2>/dev/null)))
 TOOLS := build/docker-check
 KERNELS := build/kernels.compiled
-# What takes the kernels' every function to compile, before many processes start and each compiles its own.
-COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py)
+# What takes the kernels' every function to compile, before many processes start and each compiles its own; so of the tests' byte code.
+COMPILING := $(addprefix tests/unit/,rows/test_variant.py rows/test_emit.py rows/test_json_images.py binlog/test_framing.py binlog/test_values.py binlog/test_json_binary_column.py binlog/test_log_files.py)
 COMPOSE := docker compose --env-file include/databus/sandbox/versions.env --env-file docker/secrets.env -f docker/compose.yaml
 # Arguments for pytest, the demo, the benchmark: make test ARGS="-k kafka -x"
 ARGS ?=
-# Processes of the test run, each with servers of its own; the third waits for Airflow. 0 runs the tests in pytest's own process.
-PROCESSES ?= 3
+# Processes of the test run, each with servers of its own; the third waits for Airflow, a fourth takes tests without servers. 0 runs the tests in
+# pytest's own process.
+PROCESSES ?= 4
 IN_PROCESSES := --numprocesses=$(PROCESSES) --dist=loadscope --no-loadscope-reorder --max-worker-restart=0
 
 .PHONY: help
@@ -54,10 +55,11 @@ test-changed: setup java ## What a change touches, by imports and names, in abou
 test-loaded: setup java kernels ## A sample of the server tests beside two busy loops
 	$(BIN)/python -m tests.suite.loaded $(ARGS)
 
-kernels: $(KERNELS) ## Compile the decoder's kernels once, by the tests that use most of them (`make test` does)
+kernels: $(KERNELS) ## Compile the decoder's kernels once, by the tests that use most of them, and the tests' byte code (`make test` does)
 $(KERNELS): $(READY) $(wildcard include/databus/binlog/kernels/*.py include/databus/rows/*.py)
 	@mkdir -p $(@D)
 	env -u DATABUS_TEST_REPORT -u DATABUS_TEST_PROFILE $(BIN)/python -m pytest --quiet -p no:cacheprovider $(COMPILING)
+	env -u DATABUS_TEST_REPORT -u DATABUS_TEST_PROFILE $(BIN)/python -m pytest --quiet --quiet --collect-only -p no:cacheprovider tests
 	@touch $@
 
 test-unit: setup ## Unit tests only: no servers, no Spark

@@ -26,7 +26,6 @@ from databus.ops.services import open_services
 from databus.runtime import batch as batch_module
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.drain import Drain
-from tests.collecting import collect_garbage
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
 from tests.integration.one_process import OneProcess, run_locally
@@ -138,10 +137,7 @@ def run_range(world: World, flow: Flow, start: str, end: str, aim: Aim | None = 
     wanted = Wanted(start, end, aim or Aim(Mode.REPLAY, ".replay"), **how)
     identity = RunIdentity(f"backfill-{next(_NUMBERS)}", "", __version__)
     with past_services(world, flow) as services:
-        try:
-            return run_backfill(flow, services, wanted, Run(OneProcess, identity, drain, wait_s))
-        finally:
-            collect_garbage()
+        return run_backfill(flow, services, wanted, Run(OneProcess, identity, drain, wait_s))
 
 
 def at_once(count: int, run: Callable[[], object]) -> list[BaseException]:

@@ -17,7 +17,6 @@ from databus.runtime.context import RunIdentity
 from databus.runtime.direct import may_be_direct
 from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.runtime.window_result import WindowResult
-from tests.collecting import collect_garbage
 from tests.direct_engine import DirectEngine, Task
 from tests.integration.conftest import World
 
@@ -40,10 +39,7 @@ def run_locally(world: World, flow: Flow, run_id: str = "", **limits: Any) -> Wi
     run_id = run_id or f"local-{next(_NUMBERS)}"
     identity = RunIdentity(run_id, f"http://airflow/{run_id}", __version__)
     with open_services(flow, world.connections, world.settings) as services:
-        try:
-            return run_flow(flow, services, OneProcess(), identity, control)
-        finally:
-            collect_garbage()
+        return run_flow(flow, services, OneProcess(), identity, control)
 
 
 class OneProcessWorld(World):

@@ -29,6 +29,28 @@ LIGHT = ("tests/unit/", "tests/airflow/", "tests/dags/")
 
 _THIRD = "gw2"
 
+_FOURTH = f"gw{PROCESSES}"
+"""Has no ports: takes tests without servers, while the other three wait for theirs."""
+
+TOGETHER = (
+    (
+        "tests/integration/test_security.py",
+        "tests/integration/test_secrets.py",
+        "tests/integration/test_mirror_secured.py",
+    ),
+    (
+        "tests/integration/test_kafka_spark.py",
+        "tests/integration/test_kafka_registry.py",
+        "tests/integration/test_kafka_registry_secured.py",
+    ),
+    (
+        "tests/integration/test_sink_search.py",
+        "tests/integration/test_sink_search_truncate.py",
+        "tests/integration/test_search_conflicts.py",
+    ),
+)
+"""Files whose tests share servers that no other test asks for: those with TLS and logins, a registry, Elasticsearch."""
+
 ROOM_GIB = 4.0
 """Memory that must be available for a third set of servers: the other two still grow. A set comes to 5 to 8 GiB."""
 
@@ -44,6 +66,7 @@ class ByFile(LoadScopeScheduling):
     Of three processes the third takes the tests that wait for Airflow, and then whatever is next: the other two keep
     the cores busy meanwhile. There are never more than three sets of servers: Airflow's goes with the last test of its.
     Where memory gets short, the third takes no more tests of servers: its own go when it ends.
+    A fourth takes tests without servers, from the first moment on.
     `xdist_group` marks do not reach the scheduler (pytest-xdist 3.8 writes them into a name that pytest 9.2 computes).
     """
 
@@ -71,6 +94,8 @@ def next_group(process: str, waiting: Collection[str], beside: Collection[str], 
         beside: the processes that run beside it.
         roomy: whether there is memory for a third set of servers.
     """
+    if process == _FOURTH:
+        return next((group for group in waiting if group.startswith(LIGHT)), None)
     if process != _THIRD:
         return next((group for group in waiting if group != _AIRFLOW or _THIRD not in beside), None)
     if _AIRFLOW in waiting:
@@ -79,8 +104,10 @@ def next_group(process: str, waiting: Collection[str], beside: Collection[str], 
 
 
 def group_of(nodeid: str) -> str:
-    """Return the group of a test: its file, or its package where the package shares what is costly."""
-    return next((package for package in _PACKAGES if nodeid.startswith(package)), nodeid.partition("::")[0])
+    """Return the group of a test: its file, or the package or first of the files that share what is costly."""
+    file = nodeid.partition("::")[0]
+    together = next((files[0] for files in TOGETHER if file in files), file)
+    return next((package for package in _PACKAGES if nodeid.startswith(package)), together)
 
 
 def seconds_of(group: str) -> float:
@@ -104,14 +131,15 @@ def store_seconds(seconds: dict[str, float]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse more processes than there are ports for.
+    """Refuse more processes than there are ports for, beside one that needs none.
 
     Raises:
         pytest.UsageError: a run is asked for with more.
     """
-    processes = len(config.getoption("tx", None) or ())
-    if processes > PROCESSES:
-        raise pytest.UsageError(f"{processes} processes: servers have ports for {PROCESSES} (PROCESSES={PROCESSES})")
+    processes, most = len(config.getoption("tx", None) or ()), PROCESSES + 1
+    if processes > most:
+        why = f"servers have ports for {PROCESSES}, one more takes tests without servers"
+        raise pytest.UsageError(f"{processes} processes: {why} (PROCESSES={most})")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:

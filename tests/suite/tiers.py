@@ -310,12 +310,6 @@ FULL = (
         "groups that are carried: integration/test_mirror.py, test_kafka_groups.py",
     ),
     Full(
-        "integration/test_quarantine_two_sinks.py",
-        "test_a_row_that_two_sinks_refused",
-        "begun by an older",
-        "test_a_row_that_two_sinks_refused_comes_to_both[]",
-    ),
-    Full(
         "integration/test_backfill_expired.py",
         "test_one_that_was_drained",
         "stuck with an older",
@@ -498,6 +492,34 @@ FULL = (
     Full("unit/ops/test_ledger_range.py", "test_what_is_missing", "sequence-1-1", "[sequence-1-0]"),
     Full("unit/ops/test_ledger_range.py", "test_what_is_missing", "binlog-1-1", "[binlog-1-0]"),
     Full("unit/ops/test_ledger_range.py", "test_what_is_missing", "partitions-3-1", "[partitions-3-0]"),
+    Full("integration/test_bench_mirror_link.py", "test_what_came_while", "", "a tool's check; test_mirror_link.py"),
+    Full("spark/test_expectations.py", "test_the_figures_are_great_expectations_own", "auto", "[spark]"),
+    Full("spark/test_replay_lost_log.py", "test_of_a_replay_that_one_sink_has", "end", "[None]"),
+    Full("integration/test_kafka_registry_secured.py", "test_what_is_refused", "password", "[no login]"),
+    Full("integration/test_statement_topics.py", "test_a_batch_that_an_older", "at_least_once", "[exactly_once]"),
+    Full("integration/test_large_rows.py", "test_a_value_larger_than_memory", "mariadb", "[mysql]"),
+    Full(
+        "integration/test_log_replaced.py",
+        "test_a_replaced_log_that_has_deleted",
+        "mysql-GTIDs",
+        "[mariadb-GTIDs tell]",
+    ),
+    Full(
+        "integration/test_quarantine_two_sinks.py",
+        "",
+        "",
+        "two sinks of one replay: spark/test_replay_lost_log.py; on servers: test_quarantine.py",
+    ),
+    Full("airflow/test_preload.py", "test_a_scheduler_whose_executor", "triggerer", "[scheduler-LocalExecutor-8-True]"),
+    Full(
+        "airflow/test_preload.py",
+        "test_a_scheduler_whose_executor",
+        "scheduler-Celery",
+        "[scheduler-LocalExecutor-8-True]",
+    ),
+    Full(
+        "integration/test_decode_real.py", "test_every_cell", "mariadb", "[mysql]; MariaDB's cells: types/test_cells.py"
+    ),
 )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.groups import group_of, next_group
+from tests.suite.groups import TOGETHER, group_of, next_group
 from tests.unit.suite.inner_run import PYTEST, environment
 
 E2E, SERVERS, SPARK, UNIT = (
@@ -74,8 +74,21 @@ def test_where_memory_is_short_the_third_process_takes_no_more_server_tests_than
 
 
 @pytest.mark.parametrize("roomy", [True, False])
+def test_a_fourth_process_takes_tests_without_servers_alone(*, roomy: bool) -> None:
+    assert taken("gw3", GROUPS, ("gw0", "gw1", "gw2"), roomy=roomy) == (UNIT,)
+
+
+@pytest.mark.parametrize("roomy", [True, False])
 def test_no_group_is_left_whatever_processes_are_there(*, roomy: bool) -> None:
-    for processes in ({"gw0"}, {"gw2"}, {"gw0", "gw1"}, {"gw0", "gw2"}, {"gw1", "gw2"}, {"gw0", "gw1", "gw2"}):
+    for processes in (
+        {"gw0"},
+        {"gw2"},
+        {"gw0", "gw1"},
+        {"gw0", "gw2"},
+        {"gw1", "gw2"},
+        {"gw0", "gw1", "gw2"},
+        {"gw0", "gw1", "gw2", "gw3"},
+    ):
         for group in GROUPS:
             takes = [p for p in processes if next_group(p, (group,), processes - {p}, roomy=roomy) == group]
             assert takes, (processes, group)
@@ -85,6 +98,12 @@ def test_groups_are_files_and_packages_that_share_what_is_costly() -> None:
     assert group_of("tests/e2e/test_wake.py::test_it[a]") == "tests/e2e/"
     assert group_of("tests/spark/test_checks.py::test_it") == "tests/spark/"
     assert group_of("tests/unit/core/test_lag.py::TestIt::test_it") == "tests/unit/core/test_lag.py"
+    assert group_of("tests/integration/test_secrets.py::test_it") == "tests/integration/test_security.py"
+
+
+def test_files_that_are_taken_together_are_there() -> None:
+    root = Path(__file__).parents[3]
+    assert [file for files in TOGETHER for file in files if not (root / file).is_file()] == []
 
 
 def write_tests(root: Path, folder: str, files: int, test: str) -> None:
@@ -109,15 +128,16 @@ def run(root: Path, processes: int, room_gib: float = 0) -> list[tuple[str, ...]
     return [tuple(line.split()) for line in (root / "seen").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("processes", [1, 2, 3, 4])
 @pytest.mark.parametrize("folders", [("e2e",), ("integration",), ("e2e", "integration", "unit")])
 def test_every_test_of_a_real_run_is_run_once(tmp_path: Path, processes: int, folders: tuple[str, ...]) -> None:
     for folder in folders:
         write_tests(tmp_path, folder, 4, _WHO)
     ran = run(tmp_path, processes)
     assert sorted(folder for _, folder in ran) == sorted(folders * 4)
-    if processes == 3 and len(folders) == 3:
+    if processes >= 3 and len(folders) == 3:
         assert {process for process, folder in ran if folder == "e2e"} == {"gw2"}
+    assert {folder for process, folder in ran if process == "gw3"} <= {"unit"}
 
 
 def test_a_third_process_takes_server_tests_once_airflow_is_over(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from databus.binlog.segments import FetchedPrepare
 from databus.binlog.statement_scope import as_logged, subjects_of
 from databus.binlog.statements import StatementKind
 from databus.binlog.table_batch import Transactions
+from databus.binlog.temporary_tables import hiding_captured
 from databus.binlog.walk import LoggedStatement, RowsByStatement, Walk
 from databus.binlog.walker import Walker
 from databus.binlog.xa import XaEvent, walk_prepared
@@ -109,7 +110,7 @@ class Stretch:
         open: whether a transaction has begun and not ended.
         xa: XA phases among the transactions.
         unlogged: (index of its transaction, statement) of those that change captured rows without row events.
-        by_statement: statements that change rows and are logged as they were said;
+        by_statement: statements that change rows and are logged as they were said, or hide captured tables;
             one of the transaction still open comes with the stretch in which that ends. Empty where they are refused.
         others: indices of transactions that give tables which are none of the flow's, or their columns, other names, or
             drop such tables.
@@ -201,6 +202,7 @@ class LogWalk:
         prepared: Callable[[PreparedTransaction], RecordingDefinitions] | None = None,
         *,
         passes_statements: bool = False,
+        exists: Callable[[str, str], bool] = lambda *_: True,
     ):
         """Prepare for a dump that was asked to start at a transaction boundary.
 
@@ -210,9 +212,11 @@ class LogWalk:
             definitions: adds what TABLE_MAP events leave open; None where the log says it all.
             prepared: begins to record what one prepared transaction uses of these definitions: it is walked again when
                 it is committed, and has the tables of its own place. None where the log says it all.
-            passes_statements: whether statements that change rows are told rather than refused.
+            passes_statements: whether statements that change rows are told rather than refused, and those by which a
+                temporary table hides a captured one.
+            exists: whether there is a table of a captured name, for the latter.
         """
-        self._capture = capture
+        self._capture, self._exists = capture, exists
         self._start = start
         self._definitions, self._prepared = definitions, prepared
         self._tables = CapturedTables(capture)
@@ -290,9 +294,15 @@ class LogWalk:
 
     def _ended_by_statement(self, walk: Walk) -> list[RowsByStatement]:
         """Return the statements that change rows of the transactions that ended; those of the open one wait."""
-        ended, found = len(walk.transactions), [*self._open_by_statement, *walk.by_statement]
+        ended = len(walk.transactions)
+        found = [*self._open_by_statement, *walk.by_statement, *self._hiding(walk)]
         self._open_by_statement = [replace(s, transaction=0) for s in found if s.transaction >= ended]
         return [s for s in found if s.transaction < ended]
+
+    def _hiding(self, walk: Walk) -> Iterator[RowsByStatement]:
+        if self._passes_statements:
+            statements = (as_logged(self._capture, logged) for logged in walk.statements)
+            yield from hiding_captured(statements, self._capture, self._exists)
 
     def _ended_statements(self, walk: Walk) -> tuple[list[LoggedStatement], list[LoggedStatement]]:
         """Return the statements of the transactions that ended; those of the open one wait.
@@ -334,7 +344,7 @@ class LogWalk:
         for schema, count in zip(schemas.tolist(), counts.tolist(), strict=True):
             if schema >= 0:
                 rows[schema] = rows.get(schema, 0) + count
-        return CountedPrepare(rows, used, walk.by_statement)
+        return CountedPrepare(rows, used, [*walk.by_statement, *self._hiding(walk)])
 
     def definitions_of(
         self, data: npt.NDArray[np.uint8], prepared: PreparedTransaction

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from databus.binlog.charsets import charset_of
 from databus.binlog.identifiers import as_compared
+from databus.binlog.query_status import is_temporary
 from databus.binlog.statement_tokens import Token, qualified, tokens_of, without_settings
 from databus.binlog.table_queries import may_call, query_at
 
@@ -62,6 +63,7 @@ class Statement:
             temporary tables.
         fills: whether it makes a lasting table of a query, whose rows no row event tells: a log by row has that table's
             columns in the query's place. Or a temporary one, of a query that may call a stored function.
+        temporary: whether it makes a temporary table.
     """
 
     kind: StatementKind
@@ -73,6 +75,7 @@ class Statement:
     unlogged: bool = False
     moves: bool = False
     fills: bool = False
+    temporary: bool = False
 
 
 _ROWS = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "MERGE", "SELECT", "VALUES"}
@@ -181,6 +184,8 @@ def _definition(tokens: list[Token], words: list[str]) -> Statement:
         query = query_at(tokens, after) if verb == "CREATE" else None
         fills = query is not None and (lasting or may_call(tokens, query))
         statement = Statement(StatementKind.DEFINITION, objects=objects, empties=empties, moves=moves, fills=fills)
+        if verb == "CREATE" and not lasting:
+            statement = replace(statement, temporary=True)
         if verb in _MANY_TABLES and any(t.text == "," for t in tokens[after:]):
             return statement
         ignores = "IGNORE" in words[1:at]
@@ -256,12 +261,16 @@ class QueryEvent:
         sql_mode: the session's sql_mode as bits.
         of_session: whether the server marked it as one that only its session can run: it may be of a temporary table.
             Whatever a routine does behind its use of one has the mark as well.
+        temporary: whether it is of a temporary table, where it is a TRUNCATE and `of_session`; see `query_status`.
+        thread: number of the session, thread_id in what mysqlbinlog shows.
     """
 
     database: str
     statement: str
     sql_mode: int = 0
     of_session: bool = False
+    temporary: bool = False
+    thread: int = 0
 
 
 _Q_CHARSET = 4
@@ -284,7 +293,8 @@ def parse_query(body: bytes) -> QueryEvent:
         raise ValueError("a QUERY event is cut short")
     database = body[status_end:database_end].decode("utf-8")
     status = body[13:status_end]
-    return QueryEvent(database, _text(body[database_end + 1 :], status), _sql_mode(status))
+    text, thread = _text(body[database_end + 1 :], status), int.from_bytes(body[:4], "little")
+    return QueryEvent(database, text, _sql_mode(status), temporary=is_temporary(status), thread=thread)
 
 
 def _sql_mode(status: bytes) -> int:

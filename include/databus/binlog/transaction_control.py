@@ -220,7 +220,9 @@ class TransactionControl:
         self._rows[place, w.R_TYPE], self._rows[place, w.R_SLOT] = EventType.QUERY, -1
         self._rows[place, w.R_TRANSACTION] = state[w.S_TRANSACTIONS]
         state[w.S_EVENTS] += 1
-        self.statements.append(LoggedStatement(statement, query, place, int(state[w.S_TRANSACTIONS])))
+        self.statements.append(
+            LoggedStatement(statement, query, place, int(state[w.S_TRANSACTIONS]), self._place.fault_position)
+        )
         self._tables.redefine(query, self._end_of(event))
         if inside:
             return

@@ -34,27 +34,33 @@ class LoggedStatement:
         query: its text and default database.
         row_event: index of its place among the walk's rows events.
         transaction: index of its transaction.
+        pos: file position of its event.
     """
 
     statement: Statement
     query: QueryEvent
     row_event: int
     transaction: int
+    pos: int = 0
 
 
 @dataclass(frozen=True)
 class RowsByStatement:
-    """A statement that changes rows and has no row events: what it does cannot be told.
+    """A statement that changes rows and has no row events, or hides a captured table: what it does cannot be told.
 
     Attributes:
         sql: its text.
         pos: file position of its event.
         transaction: index of its transaction.
+        hidden: the captured table whose name its temporary table has; "" where it changes rows.
+        thread: number of its session, where it hides a table.
     """
 
     sql: str
     pos: int
     transaction: int
+    hidden: str = ""
+    thread: int = 0
 
 
 @dataclass

@@ -17,6 +17,12 @@ _SHOWN = 80
 
 _DELIVERED = "What came before it is delivered"
 
+_UNHIDE = (
+    f"{_DELIVERED}. Give temporary tables names of their own, or log by row (binlog_format=ROW for every session). See "
+    "in mysqlbinlog what that thread_id logs under the name: a TRUNCATE behind the place below would empty the sinks. "
+    "Go on there, or behind the last such TRUNCATE: "
+)
+
 _FAULTS = {
     w.BAD_SIZE: "has the impossible size of {size} bytes",
     w.BAD_CRC: "does not match its CRC32: the log was damaged at rest or on the way",
@@ -76,9 +82,9 @@ def rows_by_statement(found: RowsByStatement, log: Transactions, flow: str) -> D
         log: transactions, among which is that of the statement.
         flow: whose range it is, for what is to be done; "" for none.
     """
-    error = refuse_statement(StatementKind.ROWS, found.sql, f"{log.file}:{found.pos}")
     place = CommitPlace.of(log, found.transaction)
-    return _passable(f"{error.message} ({_named(place)})", place, flow)
+    message = f"{_refused(found, log.file)} ({_named(place)})"
+    return _passable(message, place, flow, hides=bool(found.hidden))
 
 
 def prepared_by_statement(
@@ -92,12 +98,12 @@ def prepared_by_statement(
         commit: where it is committed.
         flow: as of `rows_by_statement`.
     """
-    error = refuse_statement(StatementKind.ROWS, found.sql, f"{prepared.file}:{found.pos}")
     return _passable(
         f"{commit.file}:{commit.start_pos}: XA COMMIT {prepared.xid} commits what is logged by statement: "
-        f"{error.message} ({_named(commit)})",
+        f"{_refused(found, prepared.file)} ({_named(commit)})",
         commit,
         flow,
+        hides=bool(found.hidden),
     )
 
 
@@ -111,8 +117,21 @@ def nothing_delivered(error: DatabusError) -> DatabusError:
     return error
 
 
-def _passable(message: str, place: CommitPlace, flow: str) -> DecodeError:
-    error = DecodeError(message, hint=_way_on(place, flow))
+def _refused(found: RowsByStatement, file: str) -> str:
+    """Return what is wrong with a statement that a range cannot pass."""
+    changes = refuse_statement(StatementKind.ROWS, found.sql, f"{file}:{found.pos}").message
+    if not found.hidden:
+        return changes
+    head = changes.removesuffix(_STATEMENTS[StatementKind.ROWS][0])
+    return (
+        f"{head}is of a temporary table with the name of {found.hidden}: what thread_id {found.thread} logs under that "
+        "name up to its DROP TEMPORARY TABLE, TRUNCATE above all, reads as if of the captured table"
+    )
+
+
+def _passable(message: str, place: CommitPlace, flow: str, *, hides: bool) -> DecodeError:
+    unhides = hides and piece_of(flow) is None
+    error = DecodeError(message, hint=f"{_UNHIDE}{_skip(place, flow)}" if unhides else _way_on(place, flow))
     error.behind = f"{place.file}:{place.end_pos}"
     return error
 
@@ -136,6 +155,9 @@ def _way_on(place: CommitPlace, flow: str) -> str:
     return (
         f"{_DELIVERED}; whether it wrote a table of the flow, its text alone tells. Set "
         "binlog_format=ROW for every session (SHOW VARIABLES LIKE 'binlog_format'), set the sinks right if it did, "
-        f"then go on behind it: `databus checkpoint skip {flow or 'FLOW'} {place.file}:{place.end_pos} --reason … "
-        "--execute`."
+        f"then go on behind it: {_skip(place, flow)}"
     )
+
+
+def _skip(place: CommitPlace, flow: str) -> str:
+    return f"`databus checkpoint skip {flow or 'FLOW'} {place.file}:{place.end_pos} --reason … --execute`."

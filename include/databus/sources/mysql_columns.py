@@ -57,6 +57,16 @@ class MysqlColumns:
         )
         return [TableName(_text(d), _text(t)) for d, t in rows]
 
+    def has(self, database: str, table: str) -> bool:
+        """Tell whether the account can see a table, its name compared as the server does."""
+        rows = self._server.query(
+            "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND TABLE_TYPE IN %s",
+            database,
+            table,
+            _TABLE_TYPES,
+        )
+        return bool(rows)
+
     def wait_for_definition_statements(self, tables: Iterable[TableName]) -> None:
         """Wait until no definition statement on these tables is under way.
 

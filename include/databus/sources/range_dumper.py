@@ -18,10 +18,12 @@ from databus.core.protocols import Turns
 from databus.sources.dump_retries import DumpRetries
 from databus.sources.flow_stores import FlowStores
 from databus.sources.followed_dump import FollowedDump
+from databus.sources.mysql_columns import MysqlColumns
 from databus.sources.mysql_definitions import DefinitionMissingError, MysqlDefinitions
 from databus.sources.mysql_dumps import MysqlDumps
 from databus.sources.mysql_failover import Resumption
 from databus.sources.mysql_positions import request_after
+from databus.sources.mysql_sight import MysqlSight
 from databus.sources.prepared_transactions import PreparedTransactions
 from databus.sources.replaced_log import ReplacedLogCheck
 from databus.sources.segment_relay import SegmentRelay
@@ -105,7 +107,14 @@ class RangeDumper:
         staging = store.stage()
         capture = dataclasses.replace(self._capture, folds=self._server.folds_names)
         place = f"{self._server.place}: {start}"
-        walk = LogWalk(capture, place, definitions, definitions.of_prepare, passes_statements=True)
+        walk = LogWalk(
+            capture,
+            place,
+            definitions,
+            definitions.of_prepare,
+            passes_statements=True,
+            exists=self._exists,
+        )
         stager = RangeStager(staging.folder, walk, capture, start, bounds)
         try:
             with kept or self._reading(start, bounds, deadline, staging.folder) as dump:
@@ -139,6 +148,14 @@ class RangeDumper:
             staging.discard()
             raise
         return index
+
+    def _exists(self, database: str, table: str) -> bool:
+        """Tell whether there is a captured table beside temporary ones, or may be, out of the account's sight."""
+        return (
+            f"{database}.{table}" in self._capture.include
+            or MysqlColumns(self._server).has(database, table)
+            or not MysqlSight.of(self._server.query("SHOW GRANTS")).shows(database, table)
+        )
 
     def _reading(
         self, start: BinlogOffset, bounds: RangeBounds, deadline: float | None, spool: Path

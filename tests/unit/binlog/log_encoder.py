@@ -148,9 +148,9 @@ class Log:
         body = struct.pack("<QIB", sequence, domain, flags) + tail
         return self.add(162, body.ljust(19, b"\0"))
 
-    def query(self, sql: str, database: str = "shop", status: bytes = b"") -> Log:
+    def query(self, sql: str, database: str = "shop", status: bytes = b"", flags: int = 0) -> Log:
         body = struct.pack("<IIBHH", 1, 0, len(database.encode()), 0, len(status)) + status
-        return self.add(2, body + database.encode() + b"\0" + sql.encode())
+        return self.add(2, body + database.encode() + b"\0" + sql.encode(), flags=flags)
 
     def begin(self) -> Log:
         return self.query("BEGIN")

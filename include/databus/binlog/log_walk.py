@@ -66,7 +66,10 @@ _BETWEEN_TRANSACTIONS = frozenset(
     }
 )
 
-_RENAMES = re.compile("RENAME|CHANGE|DROP", re.IGNORECASE)
+_RENAMES = re.compile(
+    r"RENAME|CHANGE|ALTER\b.*\bDROP(?!\s+(PARTITION|INDEX|KEY|PRIMARY|FOREIGN|CONSTRAINT|CHECK)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
 _MOST_EXPANDED_BYTES = 64 << 20
 """What compressed events may take when expanded, of those that are walked at once; a larger one stands alone."""
 

@@ -67,7 +67,10 @@ _BETWEEN_TRANSACTIONS = frozenset(
     }
 )
 
-_RENAMES = re.compile("RENAME|CHANGE", re.IGNORECASE)
+_RENAMES = re.compile(
+    r"RENAME|CHANGE|ALTER\b.*\bDROP(?!\s+(PARTITION|INDEX|KEY|PRIMARY|FOREIGN|CONSTRAINT|CHECK)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
 _MOST_EXPANDED_BYTES = 64 << 20
 """What compressed events may take when expanded, of those that are walked at once; a larger one stands alone."""
 
@@ -113,7 +116,7 @@ class Stretch:
         by_statement: statements that change rows and are logged as they were said, or hide captured tables;
             one of the transaction still open comes with the stretch in which that ends. Empty where they are refused.
         others: indices of transactions that give tables which are none of the flow's, or their columns, other names, or
-            drop such tables.
+            drop these.
         taken_back: `schema_id` → row changes, counted as open in earlier stretches, that their transaction took back.
     """
 
@@ -308,7 +311,7 @@ class LogWalk:
         """Return the statements of the transactions that ended; those of the open one wait.
 
         Returns:
-            Those that concern the flow, and those that rename or drop other tables, or rename their columns.
+            Those that concern the flow, and those that rename or drop other tables or columns of these.
         """
         ended = len(walk.transactions)
         found = [*self._open_statements, *(as_logged(self._capture, logged) for logged in walk.statements)]
@@ -461,7 +464,7 @@ class _Opening:
 
 
 def _renames_or_drops(logged: LoggedStatement) -> bool:
-    """Tell whether a statement may rename tables or columns of tables, or drops tables; whoever reads it looks."""
+    """Tell whether a statement may rename or drop tables or columns of tables; whoever reads it looks."""
     statement = logged.statement
     if statement.kind is not StatementKind.DEFINITION or not any(name.table for name in statement.objects):
         return False

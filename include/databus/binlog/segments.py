@@ -62,7 +62,7 @@ class Segment:
             range's definitions hold.
         unlogged: its statements that change rows of captured tables without row events.
         others: whether it has statements that give tables which are none of the flow's, or their columns, other names,
-            or drop such tables.
+            or drop these.
     """
 
     name: str

@@ -83,6 +83,8 @@ def move_batch(
         committed = commit(
             session, lease, batch, moved.tables, moved.receipts, _next_pace(session, batch, moved, times)
         )
+        if session.hidden is not None:
+            session.hidden.committed(batch.plan.batch)
     report = BatchReport(
         plan=batch.plan,
         epoch=lease.epoch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from databus.core.errors import CheckpointUnavailableError
+from databus.core.errors import CheckpointError, CheckpointUnavailableError
 from databus.core.hidden_columns import NOTHING_GONE, HiddenByTable, HiddenColumns, RememberedHidden, with_added
 from databus.runtime.patience import Patience
 
@@ -25,6 +25,8 @@ class HiddenMemory:
         self._known: RememberedHidden | None = None
         self._unwritten, self._unforgotten = RememberedHidden(), RememberedHidden()
         self._again: HiddenByTable = {}
+        self._beside_again = RememberedHidden()
+        self._behind: tuple[int, RememberedHidden] = (0, NOTHING_GONE)
         self._told: set[tuple[str, str]] = set()
         self._patience: Patience | None = None
         self._connected: Callable[[], bool] = lambda: True
@@ -42,7 +44,8 @@ class HiddenMemory:
 
     def begin(self) -> None:
         """Read it under a new claim; what could not be written under the last one stays in hand. Raises as `known`."""
-        self._known, self._again = None, {}
+        self._known, self._again, self._beside_again = None, {}, RememberedHidden()
+        self._behind = (0, NOTHING_GONE)
         self.known()
 
     def known(self) -> RememberedHidden:
@@ -75,9 +78,11 @@ class HiddenMemory:
         Raises:
             CheckpointError: it cannot be written.
         """
+        known = self.known()
         if again:
             self._again = with_added(self._again, found.tables)
-        known = self.known()
+            beside = RememberedHidden(beside=found.beside).without(known)
+            self._beside_again = self._beside_again.with_added(beside)
         new, gone = found.without(known), gone.shared(known)
         self._unwritten = self._unwritten.without(gone).with_added(new)
         self._unforgotten = self._unforgotten.without(new).with_added(gone)
@@ -93,6 +98,30 @@ class HiddenMemory:
                 log.warning("flow %s: which columns it hides is written down later: %s", self._flow, error.message)
         elif new or gone:
             log.warning("flow %s: which columns it hides is written down once ZooKeeper is back", self._flow)
+
+    def take_back_behind(self, batch: int, gone: RememberedHidden, *, again: bool = False) -> None:
+        """Take back what holds no more behind a batch once that is committed: tried again it stands before it.
+
+        Args:
+            batch: its number.
+            gone: what holds no more.
+            again: whether the batch was moved before: what the flow remembers is of a place behind it, and only what
+                such batches found is taken back.
+        """
+        self._behind = (batch, gone.shared(self._beside_again) if again else gone)
+
+    def committed(self, batch: int) -> None:
+        """Take back what holds no more behind a batch, which is committed; what cannot be written stays in hand."""
+        (number, gone), self._behind = self._behind, (0, NOTHING_GONE)
+        if number != batch or not (gone := gone.shared(self.known())):
+            return
+        self._known = self.known().without(gone)
+        self._unwritten, self._unforgotten = self._unwritten.without(gone), self._unforgotten.with_added(gone)
+        if self._connected():
+            try:
+                self._write()
+            except CheckpointError as error:
+                log.warning("flow %s: which columns it hides is written down later: %s", self._flow, error.message)
 
     def first_told(self, table: str, column: str) -> bool:
         """Tell whether a column of a table was not told of yet by this process."""

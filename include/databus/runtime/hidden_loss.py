@@ -55,7 +55,8 @@ def settle_hidden(session: FlowSession, batch: PlannedBatch, changes: Changes) -
     _refuse_shown(session, changes, carried.moved)
     beside, known = RememberedHidden(beside=loss.beside), RememberedHidden(beside=memory.known().beside)
     found = found.with_added(carried).with_added(beside)
-    memory.remember(found, again=again, gone=known.without(beside))
+    memory.remember(found, again=again)
+    memory.take_back_behind(batch.plan.batch, known.without(beside), again=again)
 
 
 def settle_renames(session: FlowSession, batch: PlannedBatch) -> None:

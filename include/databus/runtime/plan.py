@@ -138,8 +138,13 @@ def _resumed(session: FlowSession, lease: Lease, pending: Plan) -> SourcePlan:
 
 
 def _make_unplanned(session: FlowSession, pending: Plan, source: SourcePlan, checkpoint: Checkpoint) -> None:
-    """Make outputs of statements that a plan lacks since an older databus wrote it, and pinned those of rows alone."""
+    """Make outputs of statements that a plan lacks since an older databus wrote it, and pinned those of rows alone.
+
+    An older databus told no sink of columns that move either.
+    """
     for name, sink in session.sinks.items():
+        with naming(name):
+            follow_columns(session.flow, session.sink_spec(name), sink, source)
         named = outputs_named(session.flow, session.sink_spec(name), sink, source)
         if named and isinstance(sink, PinningSink):
             with naming(name):

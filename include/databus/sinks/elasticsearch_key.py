@@ -78,8 +78,8 @@ class IndexKeys:
         standing = self.indices.standing(index, table)
         if standing is None or self.indices.shared:
             return
-        met = self.met.setdefault(index, {})
-        met.update(moves)
+        met, written = self.met.setdefault(index, {}), dict(standing.moved)
+        met.update((at, _with_known(columns, written.get(at, ()))) for at, columns in moves.items())
         moved = of_keys({**dict(standing.moved), **met}, keys_of(standing))
         if moved.items() <= dict(standing.moved).items():
             return
@@ -201,6 +201,12 @@ class IndexKeys:
             self.indices.place, table.full_name, index, *names,
         )  # fmt: skip
         return False
+
+
+def _with_known(columns: Columns, known: Columns) -> Columns:
+    """Return what a statement makes of columns; what is written of it stays: a range that begins later may see less."""
+    names = {old.casefold() for old, _ in known}
+    return (*known, *(pair for pair in columns if pair[0].casefold() not in names))
 
 
 def _newest(indices: Indices, index: str) -> Collection[str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from databus.binlog.capture import TableCapture
 from databus.binlog.column_renames import columns_moved
@@ -30,6 +30,14 @@ class Place:
     rows: int
 
 
+@dataclass(frozen=True)
+class _Said:
+    """What a statement makes of columns, and names under which its table has had that said of it: once under each."""
+
+    columns: tuple[tuple[str, str], ...]
+    of: set[str] = field(default_factory=set)
+
+
 def moved_columns(
     actions: Iterable[tuple[Place, Action, Sequence[tuple[str, str]], str]],
     segments: Sequence[Segment],
@@ -45,23 +53,26 @@ def moved_columns(
         segments: of the range.
         capture: tables of the flow.
     """
-    so_far: dict[str, tuple[tuple[str, str], ...]] = {}
+    so_far: dict[str, list[_Said]] = {}
 
-    def told(place: Place, table: str, columns: tuple[tuple[str, str], ...]) -> Iterator[MovedColumns]:
+    def told(place: Place, table: str) -> Iterator[MovedColumns]:
+        columns: tuple[tuple[str, str], ...] = ()
+        for said in so_far.get(table, ()):
+            columns = columns if table in said.of else joined(columns, said.columns)
+            said.of.add(table)
         if columns and capture(*table.split(".", 1)):
             first = tuple(_first_behind(segments, place))
             yield MovedColumns(table, columns, segments[place.segment].file, place.pos, place.rows, first)
 
     for place, action, tables, altered in actions:
         for old, new in tables:
-            carried = so_far.pop(old, ())
-            so_far[new] = carried
+            so_far[new] = so_far.pop(old, [])
             if not altered:
-                yield from told(place, new, carried)
+                yield from told(place, new)
         if isinstance(action, AlterTable):
-            columns = columns_moved(action)
-            so_far[altered] = joined(so_far.get(altered, ()), columns)
-            yield from told(place, altered, so_far[altered] if tables else columns)
+            if columns := columns_moved(action):
+                so_far.setdefault(altered, []).append(_Said(columns))
+            yield from told(place, altered)
         elif isinstance(action, DropTables):
             for name in action.names:
                 so_far.pop(str(name), None)

@@ -62,15 +62,14 @@ def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -
     named = tuple(dict.fromkeys(subject for _, each in logged for subject in _named(each, capture)))
     actions = [(place, action) for place, each in logged for action in _actions(each, index)]
     changes = [tuple(_table_changes(each, index, capture)) for _, each in actions]
-    renamed = tuple(
-        _tables_renamed(
-            [(place.schemas, c) for (place, _), each in zip(actions, changes, strict=True) for c in each], capture
-        )
-    )
+    altered = [_altered(action, index) for _, action in actions]
+    comes, becomes = _come(altered, changes)
+    places = [place.schemas for (place, _), each in zip(actions, changes, strict=True) for _ in each]
+    renamed = tuple(_tables_renamed(list(zip(places, chain.from_iterable(changes), becomes, strict=True)), capture))
     columns = tuple(
         told
-        for number, (_, each) in enumerate(actions, 1)
-        for told in _columns_renamed(each, index, capture, chain.from_iterable(changes[number:]))
+        for (_, action), name, later in zip(actions, altered, comes, strict=True)
+        for told in _columns_renamed(action, name, capture, later=later)
     )
     return SourcePlan(
         index.range,
@@ -152,17 +151,22 @@ def _renamed(action: Action, index: RangeIndex) -> Iterator[tuple[str, str]]:
         yield str(old), str(fresh)
 
 
-def _tables_renamed(changes: Sequence[tuple[int, TableChange]], capture: TableCapture) -> Iterator[RenamedTable]:
-    """Yield the tables that get other names and are the flow's, were so in this range or become so."""
+def _tables_renamed(changes: Iterable[tuple[int, TableChange, bool]], capture: TableCapture) -> Iterator[RenamedTable]:
+    """Yield the tables that get other names and are the flow's, were so in this range or become so later."""
     ours: set[str] = set()
-    for number, (behind, change) in enumerate(changes, 1):
+    for behind, change, comes in changes:
         if change.becomes in {"", change.table}:
             continue
         if change.table in ours or capture(*change.table.split(".", 1)):
             ours.add(change.becomes)
-        elif not change.captured and not _comes(change.becomes, (later for _, later in changes[number:])):
+        elif not change.captured and not comes:
             continue
         yield RenamedTable(change.table, change.becomes, behind)
+
+
+def _altered(action: Action, index: RangeIndex) -> str:
+    """Return what the table of an ALTER is called behind it; "" of other statements."""
+    return str((*_new_names(action, index), action.name)[0]) if isinstance(action, AlterTable) else ""
 
 
 def _acted(
@@ -170,32 +174,41 @@ def _acted(
 ) -> Iterator[tuple[Place, Action, Sequence[tuple[str, str]], str]]:
     """Yield each action with the tables that it renames, and of an ALTER its table as it is called behind it."""
     for place, action in actions:
-        altered = str((*_new_names(action, index), action.name)[0]) if isinstance(action, AlterTable) else ""
-        yield place, action, list(_renamed(action, index)), altered
+        yield place, action, list(_renamed(action, index)), _altered(action, index)
 
 
 def _columns_renamed(
-    action: Action, index: RangeIndex, capture: TableCapture, later: Iterable[TableChange]
+    action: Action, table: str, capture: TableCapture, *, later: bool
 ) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
     """Yield the table, as it is called behind the statement, of which a statement renames columns, and these.
 
     It is one of the flow's, or becomes one by a later statement.
     """
-    if not isinstance(action, AlterTable) or not (pairs := columns_renamed(action)):
-        return
-    name = (*_new_names(action, index), action.name)[0]
-    if capture(*name) or _comes(str(name), later):
-        yield str(name), pairs
+    pairs = columns_renamed(action) if isinstance(action, AlterTable) else ()
+    if pairs and (later or capture(*table.split(".", 1))):
+        yield table, pairs
 
 
-def _comes(table: str, later: Iterable[TableChange]) -> bool:
-    """Tell whether later statements make a table one of the flow's."""
-    for change in later:
-        if change.table == table and change.becomes != table:
-            if change.captured or not change.becomes:
-                return change.captured
-            table = change.becomes
-    return False
+def _come(altered: Sequence[str], changes: Sequence[Sequence[TableChange]]) -> tuple[list[bool], list[bool]]:
+    """Tell of what statements leave whether later ones make it one of the flow's tables; in one pass from the last.
+
+    Args:
+        altered: of each statement, the table that it alters.
+        changes: of each statement, what it does to names.
+
+    Returns:
+        Of each altered table, and of each change's table, whether it becomes one.
+    """
+    comes: dict[str, bool] = {}
+    of_altered: list[bool] = []
+    of_changes: list[bool] = []
+    for table, here in zip(reversed(altered), reversed(changes), strict=True):
+        of_altered.append(comes.get(table, False))
+        for change in reversed(here):
+            of_changes.append(comes.get(change.becomes, False))
+            if change.becomes != change.table:
+                comes[change.table] = change.captured or comes.get(change.becomes, False)
+    return of_altered[::-1], of_changes[::-1]
 
 
 def _table_changes(action: Action, index: RangeIndex, capture: TableCapture) -> Iterator[TableChange]:

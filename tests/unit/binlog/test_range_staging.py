@@ -267,7 +267,16 @@ def test_one_before_a_given_end_is_refused_only_where_ranges_stop(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "sql", ["ALTER TABLE other DROP PARTITION p0", "ALTER TABLE t ADD x INT", "ALTER TABLE other.t DROP PARTITION p0"]
+    "sql",
+    [
+        "ALTER TABLE other DROP PARTITION p0",
+        "ALTER TABLE t ADD x INT",
+        "ALTER TABLE other.t DROP PARTITION p0",
+        "ALTER TABLE other DROP INDEX i, ADD INDEX i (a)",
+        "DROP TEMPORARY TABLE IF EXISTS other",
+        "DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `other`",
+        "DROP INDEX i ON other",
+    ],
 )
 def test_other_statements_stop_nothing(tmp_path: Path, sql: str) -> None:
     log, _, _ = partitioned(sql)

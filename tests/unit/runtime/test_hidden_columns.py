@@ -22,6 +22,7 @@ from databus.observe.clock import SystemClock
 from databus.rows.changes import Changes
 from databus.rows.fields import fields_of
 from databus.rows.hidden import Hidden
+from databus.runtime import batch
 from databus.runtime.batch import run_batch
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 from databus.runtime.drain import Drain
@@ -374,6 +375,29 @@ def test_a_range_without_rows_of_the_flow_tells_what_a_copy_of_its_table_renames
         assert bool(kept.hidden.beside) == bool(transforms)
     moved(kept, "email", DropColumns("email"), view={"source": Beside(TableChange(ghost, ""))})
     assert kept.hidden.beside == {}
+
+
+@pytest.mark.parametrize("until", [None, 10], ids=["tried again", "set back"])
+def test_a_range_that_is_read_again_loses_no_rename_of_a_copy(
+    until: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it takes back, and gives to another table, it finds as it stood before it."""
+    kept, copy, ready = Kept(orders={"email"}), "shop._orders_new", "shop._orders_ready"
+    moves = {"source": Beside(TableChange(ready, ""), TableChange(copy, ready))}
+    kept.hidden = kept.hidden.with_added(RememberedHidden(beside={copy: {"email\0note"}}))
+    if until is None:
+        with monkeypatch.context() as killed:
+            killed.setattr(batch, "commit", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                moved(kept, "email", DropColumns("email"), view=moves)
+    else:
+        moved(kept, "email", DropColumns("email"), view=moves)
+    moved(kept, "email", DropColumns("email"), view=moves, until=until)
+    assert kept.hidden.beside == {ready: {"email\0note"}}
+
+
+def interrupted(*_: Any, **__: Any) -> Any:
+    raise KeyboardInterrupt
 
 
 def test_what_is_taken_back_while_zookeeper_is_away_is_so_later() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from databus import Elasticsearch, Flow, MysqlBinlog
 from databus.binlog.range_staging import RangeBounds
+from databus.binlog.segments import TARGET_BYTES
 from databus.core.connections import Connection
 from databus.core.errors import SinkKeyChangedError
 from databus.core.offsets import BinlogOffset
@@ -80,6 +81,7 @@ class World:
     steps: list[Step] = field(default_factory=list)
     numbers: Any = field(default_factory=count)
     flavor: str = "mysql"
+    segment_bytes: int = TARGET_BYTES
 
     def log(self, position: int) -> Log:
         """Return a log whose next event lies there, behind the one that says its format."""
@@ -95,8 +97,8 @@ class World:
         for step in self.steps[start:end]:
             written(log, step)
         begin = BinlogOffset(FILE, position, "", self.flavor, "uuid")
-        dump = batches(log, 1000, pos=position)
-        index, store = stage(self.folder / str(next(self.numbers)), dump, RangeBounds(rows), begin)
+        dump, bounds = batches(log, 1000, pos=position), RangeBounds(rows, segment_bytes=self.segment_bytes)
+        index, store = stage(self.folder / str(next(self.numbers)), dump, bounds, begin)
         return source_plan(index, store, CAPTURE) if index is not None else None
 
     def prepare(self, plan: SourcePlan | None, policy: str = "fail") -> int:
@@ -351,3 +353,43 @@ def test_an_index_of_a_databus_that_followed_no_columns_has_its_key_where_it_is_
     world.server.made, world.server.meta = True, {"databus": {"table": "shop.t", "key": ["id"]}}
     world.server.newest = {"id": 1, "old": 2}
     assert (world.batch(2, 3), world.batch(0, 3), world.batch(2, 3)) == (-1, 0, -1)
+
+
+@pytest.mark.parametrize("sql", ["DROP id, ADD id INT PRIMARY KEY", "CHANGE b b2 INT, DROP COLUMN id, ADD id INT"])
+@pytest.mark.parametrize("segment_bytes", [1, TARGET_BYTES])
+def test_a_copy_whose_key_column_is_made_anew_has_another_key(tmp_path: Path, sql: str, segment_bytes: int) -> None:
+    """Rows lie between its ALTER and the exchange, so that these come in segments of their own."""
+    world = World(tmp_path, segment_bytes=segment_bytes)
+    made, columns = ("CREATE TABLE n LIKE t", f"ALTER TABLE n {sql}"), (("b", 1), ("id", 2))
+    world.steps = [
+        replace(START, rows=2), Step(START.columns, ("id",), made, 3),
+        Step(columns, ("id",), ("RENAME TABLE t TO o, n TO t",), 1),
+    ]  # fmt: skip
+    assert world.batch(0, 3) == 5
+
+
+def test_a_table_that_is_back_under_its_name_has_its_columns_once(tmp_path: Path) -> None:
+    exchanged = "ALTER TABLE t RENAME COLUMN id TO b, RENAME COLUMN b TO id"
+    columns = (("b", 0), ("id", 1))
+    back = ("RENAME TABLE t TO away", "RENAME TABLE away TO t")
+    for key, told in (("b", -1), ("id", 2)):
+        sql = (f"{exchanged}, DROP PRIMARY KEY, ADD PRIMARY KEY ({key})", *back)
+        world = World(tmp_path / key, steps=[replace(START, rows=2), Step(columns, (key,), sql, 1)])
+        assert world.batch(0, 2) == told, key
+
+
+def test_a_range_that_knows_less_of_a_copy_takes_nothing_back(tmp_path: Path) -> None:
+    """A backfill may begin between two ALTERs of the copy."""
+    first, second = SHIFTED.replace(" t ", " n "), "ALTER TABLE n RENAME COLUMN id TO pk"
+    columns = (("old", 0), ("pk", 1))
+    world = World(tmp_path)
+    world.steps = [
+        replace(START, rows=2), Step(START.columns, ("id",), ("CREATE TABLE n LIKE t", first), 1),
+        Step(START.columns, ("id",), (second,), 1), Step(columns, ("pk",), ("RENAME TABLE t TO o, n TO t",)),
+        Step(columns, ("pk",), rows=1),
+    ]  # fmt: skip
+    assert world.batch(0, 4) == -1
+    known = world.server.meta["databus"]["moved"]
+    assert world.batch(2, 4) == -1
+    assert world.server.meta["databus"]["moved"] == known
+    assert world.batch(4, 5) == 0

@@ -1,8 +1,8 @@
-"""spark-submit entry: run one window of a flow. All logic is in `databus.ops.submit`."""
+"""spark-submit entry: run one window of a flow. All logic is in `databus.ops.runs.submit`."""
 
 import sys
 
-from databus.ops.submit import main
+from databus.ops.runs.submit import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

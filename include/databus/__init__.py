@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from databus.observe.alerts.rules import AlertWhen as AlertWhen
     from databus.observe.alerts.webhook import Webhook as Webhook
     from databus.sinks.console import Console as Console
-    from databus.sinks.elasticsearch import Elasticsearch as Elasticsearch
+    from databus.sinks.elasticsearch.spec import Elasticsearch as Elasticsearch
     from databus.sinks.kafka import Kafka as Kafka
     from databus.sinks.kafka_mirror import MirrorTopics as MirrorTopics
     from databus.sinks.memory import Memory as Memory
     from databus.sinks.noop import Noop as Noop
-    from databus.sources.kafka_topics import KafkaTopics as KafkaTopics
-    from databus.sources.mock import Mock as Mock
-    from databus.sources.mysql_binlog import MysqlBinlog as MysqlBinlog
-    from databus.sources.row_filters import HashPartition as HashPartition
-    from databus.sources.row_filters import ModuloPartition as ModuloPartition
-    from databus.sources.row_filters import RangePartition as RangePartition
+    from databus.sources.kafka.spec import KafkaTopics as KafkaTopics
+    from databus.sources.mock.spec import Mock as Mock
+    from databus.sources.mysql.row_filters import HashPartition as HashPartition
+    from databus.sources.mysql.row_filters import ModuloPartition as ModuloPartition
+    from databus.sources.mysql.row_filters import RangePartition as RangePartition
+    from databus.sources.mysql.spec import MysqlBinlog as MysqlBinlog
     from databus.transforms.drop import DropColumns as DropColumns
     from databus.transforms.filter import Filter as Filter
     from databus.transforms.hash import Hash as Hash

@@ -11,7 +11,7 @@ from databus.core.flow import Flow
 from databus.core.spec import caller
 from databus.kafka.selection import HEARTBEATS
 from databus.sinks.kafka_mirror.spec import MirrorTopics
-from databus.sources.kafka_topics import KafkaTopics
+from databus.sources.kafka.spec import KafkaTopics
 
 _OF_FLOW = frozenset(Flow.model_fields) - {"name", "source", "sinks", "transforms", "checks", "lane"}
 _OF_SOURCE = frozenset({"exclude_topics", "start", "on_gap", "on_missing_topic", "consumer", "timeout_s"})

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any
 
-from databus.core.alerts import AlertSpec
+from databus.core.alerts.alert import AlertSpec
 from databus.core.batching import Batching
 from databus.core.errors import UnknownKindError
 from databus.core.flow import Flow
@@ -16,9 +16,9 @@ from databus.core.flow_specs import CheckSpec, SinkSpec, SourceSpec, TransformSp
 from databus.core.spec import Spec, at_caller, options_of
 
 SOURCES = {
-    "mysql_binlog": "databus.sources.mysql_binlog:MysqlBinlog",
-    "kafka": "databus.sources.kafka_topics:KafkaTopics",
-    "mock": "databus.sources.mock:Mock",
+    "mysql_binlog": "databus.sources.mysql.spec:MysqlBinlog",
+    "kafka": "databus.sources.kafka.spec:KafkaTopics",
+    "mock": "databus.sources.mock.spec:Mock",
 }
 TRANSFORMS = {
     "filter": "databus.transforms.filter:Filter",
@@ -41,7 +41,7 @@ CHECKS = {
 SINKS = {
     "kafka": "databus.sinks.kafka:Kafka",
     "kafka_mirror": "databus.sinks.kafka_mirror:MirrorTopics",
-    "elasticsearch": "databus.sinks.elasticsearch:Elasticsearch",
+    "elasticsearch": "databus.sinks.elasticsearch.spec:Elasticsearch",
     "memory": "databus.sinks.memory:Memory",
     "console": "databus.sinks.console:Console",
     "noop": "databus.sinks.noop:Noop",
@@ -54,9 +54,9 @@ ALERTS = {
 }
 PARTS = {
     "Mirror": "databus.mirror:Mirror",
-    "RangePartition": "databus.sources.row_filters:RangePartition",
-    "ModuloPartition": "databus.sources.row_filters:ModuloPartition",
-    "HashPartition": "databus.sources.row_filters:HashPartition",
+    "RangePartition": "databus.sources.mysql.row_filters:RangePartition",
+    "ModuloPartition": "databus.sources.mysql.row_filters:ModuloPartition",
+    "HashPartition": "databus.sources.mysql.row_filters:HashPartition",
     "Expectations": "databus.core.expectations:Expectations",
 }
 """Class name → "module:Class" of specs that stand in another kind's options."""

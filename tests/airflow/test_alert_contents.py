@@ -11,20 +11,20 @@ from typing import Any, ClassVar
 import pytest
 
 from databus import AlertWhen
-from databus.airflow.alert_events import event_of, over
-from databus.core.alerts import Alert, AlertEvent, AlertKind, ChannelSpec
+from databus.airflow.reporting.alert_events import event_of, over
+from databus.core.alerts.alert import Alert, AlertEvent, AlertKind, ChannelSpec
+from databus.core.alerts.flow_status import FlowFigures, RejectedRows
 from databus.core.connections import ConnectionSource
-from databus.core.figures import FlowFigures, RejectedRows
-from databus.core.gaps import OPEN, Gap
-from databus.core.lag import Headroom
-from databus.core.offsets import SequenceOffset
+from databus.core.positions.gaps import OPEN, Gap
+from databus.core.positions.lag import Headroom
+from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
 from databus.observe.alerts.hysteresis import Patience
 from databus.observe.alerts.outbox import MemoryBook, Outbox
 from databus.observe.alerts.rules import Observation, judge
 from databus.observe.clock import SystemClock
-from databus.ops.airflow_health import AirflowHealth
-from databus.ops.alerts import _placed
+from databus.ops.health.airflow import AirflowHealth
+from databus.ops.health.alerts import _placed
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"

@@ -16,9 +16,9 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from databus import Flow, Kafka, MysqlBinlog, Noop
 from databus.airflow import flow_dag
-from databus.airflow.backfill import BackfillOperator, backfill_params
+from databus.airflow.backfills.operator import BackfillOperator, backfill_params
 from databus.core.errors import BackfillRangeError
-from databus.sources.mock import Mock
+from databus.sources.mock.spec import Mock
 
 FLOW = Flow(
     name="orders", source=MysqlBinlog(conn_id="m", tables=("shop.orders",)), sinks=(Kafka(conn_id="k", topic="t"),)

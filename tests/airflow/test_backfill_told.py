@@ -12,10 +12,10 @@ from airflow.sdk.definitions.dag import DAG
 from airflow.serialization.serialized_objects import DagSerialization
 
 from databus import AlertWhen, Flow, Kafka, MysqlBinlog, Webhook
-from databus.airflow.backfill_alerts import BackfillNotifier, ScheduledLookNotifier
-from databus.airflow.backfill_lineage import end_failed_backfill
-from databus.airflow.backfill_words import asked_of
-from databus.core.alerts import AlertKind
+from databus.airflow.backfills.alerts import BackfillNotifier, ScheduledLookNotifier
+from databus.airflow.backfills.lineage import end_failed_backfill
+from databus.airflow.backfills.params import asked_of
+from databus.core.alerts.alert import AlertKind
 from databus.core.errors import BackfillFutureError
 from databus.observe.alerts.hysteresis import Verdict
 from tests.airflow.test_backfill_dag import made

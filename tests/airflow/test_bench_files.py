@@ -10,8 +10,8 @@ import pytest
 from airflow.sdk import AssetOrTimeSchedule
 
 from databus import Flow, Kafka, MysqlBinlog
-from databus.bench import mirror_delay
-from databus.bench.airflow_flows import airflow_options, write_dag_file
+from databus.bench.airflow.flows import airflow_options, write_dag_file
+from databus.bench.mirror import delay as mirror_delay
 
 LIVE = Flow(
     name="fresh",

@@ -11,12 +11,12 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from databus import Flow, Kafka
 from databus.airflow.connections import AirflowConnections
-from databus.airflow.failures import airflow_outcome
+from databus.airflow.operators.failures import airflow_outcome
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
-from databus.ops.preflight import preflight, require_passed
+from databus.ops.health.preflight import preflight, require_passed
 from databus.runtime.context import Services
-from databus.sources.mock import Mock
+from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints
 
 GIVEN = '{"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}'

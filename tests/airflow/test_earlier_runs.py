@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from databus.airflow.earlier_runs import EarlierRun, earlier_run
+from databus.airflow.runs.earlier import EarlierRun, earlier_run
 
 
 class Instance:

@@ -12,12 +12,12 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from databus import AlertWhen, Flow, Mock, Noop, Webhook
 from databus.airflow import flow_dag
-from databus.airflow.ended_runs import ended
 from databus.airflow.notifiers import AlertNotifier
-from databus.core.alerts import AlertKind
+from databus.airflow.runs.ended import ended
+from databus.core.alerts.alert import AlertKind
 from databus.observe.alerts.hysteresis import Verdict
 from databus.observe.alerts.rules import Observation
-from databus.ops import alerts
+from databus.ops.health import alerts
 
 FLOW = Flow(
     name="orders", source=Mock(rows=1), sinks=(Noop(),), alerts=(AlertWhen(run_minutes=3), Webhook(conn_id="slack_ops"))

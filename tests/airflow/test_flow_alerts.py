@@ -10,10 +10,10 @@ import pytest
 
 from databus import AlertWhen, Flow, Kafka, MysqlBinlog, Webhook
 from databus.airflow import flow_dag
-from databus.airflow.alert_events import event_of
 from databus.airflow.assets import output_asset, outputs_alias
 from databus.airflow.notifiers import AlertNotifier
-from databus.core.alerts import AlertKind
+from databus.airflow.reporting.alert_events import event_of
+from databus.core.alerts.alert import AlertKind
 from databus.core.errors import SourceUnavailableError
 from databus.registry import flow_from_json
 

@@ -10,10 +10,10 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from databus import Flow, Kafka, MysqlBinlog
 from databus.airflow import flow_dag
-from databus.airflow.submit import SubmitTransferOperator
+from databus.airflow.operators.single_task_run import WholeRunOperator
+from databus.airflow.operators.submit import SubmitTransferOperator
+from databus.airflow.operators.transfer import TransferOperator
 from databus.airflow.timetable import staggered
-from databus.airflow.transfer import TransferOperator
-from databus.airflow.whole_run import WholeRunOperator
 from databus.core.errors import ConfigError
 from databus.core.flow import Mode
 from databus.runtime.window_limits import WindowLimits

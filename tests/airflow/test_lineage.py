@@ -11,7 +11,7 @@ import pytest
 from airflow.providers.openlineage import conf
 
 from databus import Flow, MysqlBinlog, Noop
-from databus.airflow.lineage import close_left_open, end_failed, window_lineage
+from databus.airflow.reporting.lineage import close_left_open, end_failed, window_lineage
 from databus.records.store import RecordStore
 
 FLOW = Flow(name="orders", source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders",)), sinks=(Noop(),))
@@ -47,7 +47,7 @@ def test_what_cannot_be_set_up_fails_no_window(
         done.append("rows are moved")
     end_failed(FLOW, context())
     assert done == ["rows are moved"]
-    warnings = [r.getMessage() for r in caplog.records if r.name == "databus.airflow.lineage"]
+    warnings = [r.getMessage() for r in caplog.records if r.name == "databus.airflow.reporting.lineage"]
     assert warnings == ["flow orders: lineage is not told: OpenLineage cannot be set up"] * 3
 
 

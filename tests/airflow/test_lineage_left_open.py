@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk.exceptions import ErrorType
 from airflow.sdk.execution_time import comms, task_runner
 
-from databus.airflow import lineage
+from databus.airflow.reporting import lineage
 from tests.unit.ops.test_lineage_runs import FLOW, PARENT, Told, told  # noqa: F401 - a fixture
 
 Answer = Callable[[Any], None]

@@ -8,9 +8,9 @@ import time
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from databus.airflow import drain_deadline
-from databus.airflow.drain_deadline import DrainDeadline, DrainDeadlineError
-from databus.airflow.failures import airflow_outcome
+from databus.airflow.operators import drain_deadline
+from databus.airflow.operators.drain_deadline import DrainDeadline, DrainDeadlineError
+from databus.airflow.operators.failures import airflow_outcome
 from databus.core.errors import ConfigError, FlowPausedError, SinkUnavailableError
 
 

@@ -21,7 +21,7 @@ heavy = ("great_expectations", "pyspark.sql.connect.session", "confluent_kafka",
          "numba.cpython.charseq", "pymysql", "databus.checkpoints.zookeeper")
 me = psutil.Process()
 sockets = [c for c in me.net_connections(kind="all") if c.raddr]
-docs = sys.modules.get("databus.records.data_docs")
+docs = sys.modules.get("databus.records.quality.data_docs")
 templates = len(docs.page_view().env.cache) if docs else 0
 print(json.dumps([[m for m in heavy if m in sys.modules], threading.active_count(), len(sockets), templates]))
 """

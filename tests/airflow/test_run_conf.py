@@ -10,10 +10,10 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from databus import Flow, Kafka, MysqlBinlog, Noop
 from databus.airflow import flow_dag
-from databus.airflow.run_conf import require_known
+from databus.airflow.operators.run_conf import require_known
 from databus.core.errors import RunConfError
 from databus.core.flow import Mode
-from databus.sources.mock import Mock
+from databus.sources.mock.spec import Mock
 
 FLOW = Flow(
     name="orders", source=MysqlBinlog(conn_id="m", tables=("shop.orders",)), sinks=(Kafka(conn_id="k", topic="t"),)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from airflow.sdk._shared.observability.metrics import stats  # configures logging, which would shut caplog out later
 
-from databus.airflow.metrics import emit_batch
+from databus.airflow.reporting.metrics import emit_batch
 from databus.observe.batch_points import of_batch, of_window
 from databus.observe.metric_names import TASK_METRICS
 from tests.contract.record_samples import report
@@ -33,7 +33,7 @@ stats.initialize(
     factory=stats_utils.get_stats_factory(),
     export_legacy_names=conf.getboolean("metrics", "legacy_names_on", fallback=True),
 )
-from databus.airflow.metrics import emit, emit_batch
+from databus.airflow.reporting.metrics import emit, emit_batch
 from databus.observe.batch_points import of_window
 from tests.contract.record_samples import report
 

@@ -15,10 +15,10 @@ import psutil
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from databus.airflow import submit
-from databus.airflow.submit import SubmitTransferOperator
-from databus.airflow.submit_hook import DrainingSubmitHook
-from databus.ops.submit import EXIT_PAUSED, EXIT_REFUSED, EXIT_RETRY
+from databus.airflow.operators import submit
+from databus.airflow.operators.submit import SubmitTransferOperator
+from databus.airflow.operators.submit_hook import DrainingSubmitHook
+from databus.ops.runs.submit import EXIT_PAUSED, EXIT_REFUSED, EXIT_RETRY
 from tests.airflow.test_flow_dag import FLOW
 
 CONTEXT = {"ti": SimpleNamespace(log_url="http://a/dags/d/runs/r/tasks/t?try_number=1"), "run_id": "r1"}
@@ -92,12 +92,12 @@ def test_exit_codes(spark_submit: Any, code: int, fails: bool) -> None:
 
 def test_the_job_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with submit._job_file() as file:
-        assert Path(file) == Path(submit.__file__).parents[3] / "jobs" / "micro_batch.py"
+        assert Path(file) == Path(submit.__file__).parents[4] / "jobs" / "micro_batch.py"
     monkeypatch.setenv("DATABUS_JOBS", "local:///opt/databus/jobs/")
     with submit._job_file() as file:
         assert file == "local:///opt/databus/jobs/micro_batch.py"
     monkeypatch.delenv("DATABUS_JOBS")
-    monkeypatch.setattr(submit, "__file__", str(tmp_path / "site-packages/databus/airflow/submit.py"))
+    monkeypatch.setattr(submit, "__file__", str(tmp_path / "site-packages/databus/airflow/operators/submit.py"))
     with submit._job_file() as file:
         done = subprocess.run([sys.executable, file, "--help"], capture_output=True, text=True, check=False)
         assert "Run one window of a databus flow" in done.stdout

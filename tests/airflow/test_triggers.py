@@ -14,8 +14,8 @@ from databus.airflow import triggers
 from databus.airflow.sensors import ChangesSensor, LagSensor
 from databus.core.connections import ConnectionSource
 from databus.core.errors import ConnectionMissingError, SourceAccessError, SourceUnavailableError
-from databus.ops import head
-from databus.ops.head import Place
+from databus.ops.health import head
+from databus.ops.health.head import Place
 
 POLL_S = 5.0
 FLOW = Flow(name="orders", source=MysqlBinlog(conn_id="mysql_shop", tables=("shop.orders",)), sinks=(Noop(),))

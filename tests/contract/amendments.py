@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from databus.core.amendments import AcceptedOutputs, Amendment
-from databus.core.checkpoint import Checkpoint, Epoch, Replaced
-from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError, LeaseBusyError, StaleEpochError
-from databus.core.gaps import OPEN, SKIPPED, Gap
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.gaps import OPEN, SKIPPED, Gap
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.amendments import AcceptedOutputs, Amendment
+from databus.core.state.checkpoint import Checkpoint, Epoch, Replaced
+from databus.core.state.checkpoint_store import Lease
+from databus.core.state.plan import Plan, SinkPlan
 
 FLOW = "orders"
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.checkpoint_store import CheckpointStore, Lease
-from databus.core.counts import TableCounts
+from databus.core.batches.counts import TableCounts
 from databus.core.errors import (
     CheckpointConflictError,
     CheckpointTooLargeError,
@@ -20,8 +18,10 @@ from databus.core.errors import (
     LeaseBusyError,
     StaleEpochError,
 )
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.checkpoint_store import CheckpointStore, Lease
+from databus.core.state.plan import Plan, SinkPlan
 from tests.contract.amendments import AmendmentContract
 
 FLOW = "orders"

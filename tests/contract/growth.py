@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from databus.records.merged_pages import MergedPages
+from databus.records.ledger.merged_pages import MergedPages
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 from databus.records.tables import metadata

@@ -10,15 +10,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
-from databus.core.counts import TableCounts
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import Plan, SinkPlan
+from databus.core.batches.counts import TableCounts
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.state.plan import Plan, SinkPlan
 from databus.records import tables as t
-from databus.records.ledger_pages import LedgerPages
+from databus.records.ledger.pages import LedgerPages
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
-from databus.runtime.page_out import page_out
+from databus.runtime.ledger_paging import page_out
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.contract.record_samples import report
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset
 from databus.records import tables as t
 from databus.records.ranges import ranges_of_batch
 from databus.records.run_rows import run_number

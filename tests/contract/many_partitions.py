@@ -11,20 +11,20 @@ from datetime import UTC, datetime
 import pytest
 import sqlalchemy as sa
 
-from databus.core.checkpoint import Epoch, HistoryEntry
-from databus.core.counts import TableCounts
-from databus.core.offsets import KafkaOffsets, OffsetRange
-from databus.core.plan import Plan, SinkPlan
-from databus.core.receipts import WriteReceipt
-from databus.core.report import BatchReport
+from databus.core.batches.counts import TableCounts
+from databus.core.batches.receipts import WriteReceipt
+from databus.core.batches.report import BatchReport
+from databus.core.positions.offsets import KafkaOffsets, OffsetRange
+from databus.core.state.checkpoint import Epoch, HistoryEntry
+from databus.core.state.plan import Plan, SinkPlan
 from databus.records import tables as t
-from databus.records.ledger_pages import LedgerPages
-from databus.records.ledger_reports import LedgerReports
+from databus.records.ledger.pages import LedgerPages
+from databus.records.ledger.reports import LedgerReports
+from databus.records.ledger.stored_places import WHOLE_EVERY
 from databus.records.provenance import Provenance
+from databus.records.quick_reader import RecordReader
 from databus.records.ranges import SOURCE
-from databus.records.reader import RecordReader
 from databus.records.recorder import SqlRecorder
-from databus.records.stored_places import WHOLE_EVERY
 
 FLOW = "wide"
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)

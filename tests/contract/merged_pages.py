@@ -9,18 +9,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from databus.core.checkpoint import HistoryEntry, Replaced
-from databus.core.counts import TableCounts
-from databus.core.gaps import Gap
-from databus.core.ledger import Ledger, build
-from databus.core.offsets import KafkaOffsets
+from databus.core.batches.counts import TableCounts
+from databus.core.positions.gaps import Gap
+from databus.core.positions.offsets import KafkaOffsets
+from databus.core.state.checkpoint import HistoryEntry, Replaced
+from databus.core.state.ledger import Ledger, build
 from databus.records import tables as t
-from databus.records.ledger_pages import LedgerPages
-from databus.records.ledger_reports import LedgerReports
-from databus.records.merged_pages import MergedPages
+from databus.records.ledger.merged_pages import MergedPages
+from databus.records.ledger.pages import LedgerPages
+from databus.records.ledger.reports import LedgerReports
 from databus.records.provenance import Provenance
+from databus.records.quick_reader import RecordReader
 from databus.records.ranges import SOURCE
-from databus.records.reader import RecordReader
 from databus.records.recorder import SqlRecorder
 from tests.contract.many_partitions import FLOW, NOON, history, report_of
 

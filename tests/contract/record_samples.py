@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from databus.core.checkpoint import Epoch
-from databus.core.counts import TableCounts
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import Plan, SinkPlan
-from databus.core.receipts import RejectedRow, WriteReceipt
-from databus.core.report import BatchReport, CheckResult
+from databus.core.batches.counts import TableCounts
+from databus.core.batches.receipts import RejectedRow, WriteReceipt
+from databus.core.batches.report import BatchReport, CheckResult
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.checkpoint import Epoch
+from databus.core.state.plan import Plan, SinkPlan
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -11,22 +11,22 @@ import pytest
 
 from databus import Flow, Mock, Noop
 from databus.connections.environment import EnvironmentConnections
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.checkpoint_store import CheckpointStore, Lease
 from databus.core.errors import ReconciliationError
-from databus.core.gaps import OPEN, SKIPPED, Gap
-from databus.core.offsets import OffsetRange
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.gaps import OPEN, SKIPPED, Gap
+from databus.core.positions.offsets import OffsetRange
 from databus.core.settings import Settings
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.checkpoint_store import CheckpointStore, Lease
+from databus.core.state.plan import Plan, SinkPlan
 from databus.observe.clock import SystemClock
-from databus.ops.audit import audit_run
-from databus.ops.run_history import AuditedRun, Compared, compare
-from databus.ops.run_view import run_view
+from databus.ops.runs.audit import audit_run
+from databus.ops.runs.history import AuditedRun, Compared, compare
+from databus.ops.runs.view import run_view
 from databus.records import tables as t
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.runtime.context import Services
-from databus.runtime.page_out import PAGE_EVERY, page_out
+from databus.runtime.ledger_paging import PAGE_EVERY, page_out
 from tests.contract.ledger_pages import COUNTS, NOON, place, receipts
 
 NAME = "orders_to_kafka"

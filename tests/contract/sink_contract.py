@@ -16,13 +16,13 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
+from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors import MarkerDivergedError, SinkConflictError, SinkFencedError, SinkUnavailableError
 from databus.core.findings import Level
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import Plan, SinkPlan, SourcePlan
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.protocols import Sink
-from databus.core.receipts import WriteReceipt
-from databus.core.tables import ColumnSchema, TableSchema
+from databus.core.state.plan import Plan, SinkPlan, SourcePlan
+from databus.core.tables.schemas import ColumnSchema, TableSchema
 
 ORDERS = TableSchema(
     0, "shop", "orders", (ColumnSchema("id", "bigint", "bigint", False), ColumnSchema("v", "int", "int")), ("id",)

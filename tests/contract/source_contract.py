@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from databus.core.batching import Batching
 from databus.core.events import Op
-from databus.core.offsets import Offset, Ordering
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import Offset, Ordering
 from databus.core.protocols import Source
+from databus.core.state.plan import SourcePlan
 from databus.rows.schema import arrow_schema
 
 EVERYTHING = Batching(max_rows=10**9, max_bytes=1 << 40, max_seconds=2)

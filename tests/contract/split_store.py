@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from databus.core.amendments import AcceptedOutputs, Amendment
-from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointConflictError, ConfigError, StaleEpochError
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.amendments import AcceptedOutputs, Amendment
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.plan import Plan, SinkPlan
 from tests.contract.amendments import skip
 from tests.contract.checkpoint_store import COUNTS, FLOW, NOON, RECEIPTS, OpenStore, Stored
 

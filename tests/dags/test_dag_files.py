@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from databus.bench.dag_files import write_files
+from databus.bench.airflow.dag_files import write_files
 from databus.core.errors import ConfigError, UnknownKindError
-from databus.ops.discovery import discover, find_flow
+from databus.ops.flows.discovery import discover, find_flow
 from databus.registry import flow_from_json
 
 DAGS = Path(__file__).parents[2] / "dags"
@@ -142,7 +142,7 @@ def test_what_is_no_file_or_goes_away_hides_no_other(tmp_path: Path) -> None:
 def test_flows_alone_are_read_without_airflow_unless_a_file_uses_its_dag(tmp_path: Path) -> None:
     text = (DAGS / "orders_to_kafka.py").read_text()
     (tmp_path / "plain.py").write_text(text)
-    code = "import sys; from pathlib import Path; from databus.ops.discovery import find_flow\n"
+    code = "import sys; from pathlib import Path; from databus.ops.flows.discovery import find_flow\n"
     code += "found = find_flow('orders_to_kafka', Path(sys.argv[1]), dags=False).flow\n"
     code += "print('@', found.spec_hash('1'), sorted({'airflow', 'pyspark', 'numba'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
@@ -189,7 +189,7 @@ def test_a_flow_is_found_where_only_its_dag_has_a_name(tmp_path: Path, dags: boo
 
 def test_a_flow_within_its_dag_is_found_without_airflow(tmp_path: Path) -> None:
     (tmp_path / "short.py").write_text(_SHORT)
-    code = "import sys; from pathlib import Path; from databus.ops.discovery import find_flow\n"
+    code = "import sys; from pathlib import Path; from databus.ops.flows.discovery import find_flow\n"
     code += "find_flow('within', Path(sys.argv[1]), dags=False)\n"
     code += "print('@', sorted({'airflow', 'pyspark', 'numba'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)

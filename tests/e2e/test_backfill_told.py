@@ -13,7 +13,7 @@ import pytest
 from databus import AlertWhen, Flow, Kafka, MysqlBinlog, Webhook, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.settings import Settings
-from databus.ops.run import run_flow
+from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
 from databus.runtime.window_limits import WindowControl, WindowLimits

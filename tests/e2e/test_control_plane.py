@@ -15,7 +15,7 @@ from databus.connections.environment import EnvironmentConnections
 from databus.core.settings import Settings
 from databus.demo.airflow_api import AirflowApi
 from databus.demo.shop import ShopWriter
-from databus.ops.run import run_flow
+from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
 from databus.runtime.window_limits import WindowControl, WindowLimits
@@ -37,7 +37,7 @@ HEAD = f"""
 from airflow.sdk import DAG, Asset, AssetWatcher
 from airflow.providers.standard.operators.empty import EmptyOperator
 from databus.airflow.assets import output_asset
-from databus.airflow.audit import AuditOperator
+from databus.airflow.operators.audit import AuditOperator
 from databus.airflow.sensors import ChangesSensor, LagSensor
 from databus.airflow.triggers import ChangesTrigger
 from databus.registry import flow_from_json

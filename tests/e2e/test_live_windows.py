@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from databus import Flow
-from databus.bench import mirror_delay
-from databus.bench.airflow_flows import AirflowFlows, write_dag_file
-from databus.bench.airflow_freshness import HANDOVERS, OurTurns, live_flows
+from databus.bench.airflow.flows import AirflowFlows, write_dag_file
+from databus.bench.airflow.freshness import HANDOVERS, OurTurns, live_flows
 from databus.bench.loads import Load, TableLoad, TopicLoad, create_tables, tables_of
 from databus.bench.log_files import log_writer
-from databus.bench.mirror_records import create
+from databus.bench.mirror import delay as mirror_delay
+from databus.bench.mirror.records import create
 from databus.bench.results import Result
 from databus.bench.turns import bars
 from tests.e2e.airflow_world import AirflowWorld

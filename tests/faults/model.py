@@ -30,13 +30,13 @@ from databus.checkpoints import claimant, zookeeper
 from databus.checkpoints.holder import LeaseHolder
 from databus.checkpoints.lease import Claim, ZooKeeperLease
 from databus.core.batching import Batching
-from databus.core.checkpoint import Epoch, merged_slots
 from databus.core.connections import Connection
 from databus.core.errors import DatabusError, LeaseBusyError, StaleEpochError
-from databus.core.offsets import OffsetRange
-from databus.core.plan import Plan, SinkPlan, SourcePlan
+from databus.core.positions.offsets import OffsetRange
+from databus.core.state.checkpoint import Epoch, merged_slots
+from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.runtime import commit as runtime_commit
-from databus.runtime.pace import Pace
+from databus.runtime.batch_sizing import Pace
 from databus.runtime.plan import PlannedBatch
 from tests.faults.model_closing import Closings
 from tests.faults.model_state import (

@@ -14,13 +14,14 @@ from typing import Any
 from unittest import mock
 
 from databus.core.errors import DatabusError, SinkFencedError, StaleEpochError
-from databus.core.marks import SlotMark
-from databus.core.plan import Plan
-from databus.runtime import closing
+from databus.core.state.plan import Plan
+from databus.core.state.sink_markers import SlotMark
 from databus.runtime import plan as runtime_plan
-from databus.sinks.kafka import fenced_plan, upkeep
+from databus.runtime.takeover import closing
+from databus.sinks.kafka import fenced_plan
+from databus.sinks.kafka import marker_upkeep as upkeep
+from databus.sinks.kafka.claim_register import mark_of
 from databus.sinks.kafka.markers import Marker, MarkerKey
-from databus.sinks.kafka.register import mark_of
 from databus.sinks.kafka.sink import KafkaSink
 from tests.faults.model_state import FLOW, SINK, Slot, put
 

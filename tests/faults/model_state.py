@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from databus.checkpoints.session import Node
-from databus.checkpoints.transaction import ANY_VERSION, Operation, OperationKind, OutcomeUnknownError, RefusedError
-from databus.core.checkpoint import Checkpoint
-from databus.core.plan import Plan
+from databus.checkpoints.connection.session import Node
+from databus.checkpoints.connection.transaction import (
+    ANY_VERSION,
+    Operation,
+    OperationKind,
+    OutcomeUnknownError,
+    RefusedError,
+)
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.plan import Plan
 
 FLOW, SINK = "model", "kafka"
 Nodes = tuple[tuple[str, bytes, int, int], ...]

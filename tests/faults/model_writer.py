@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from databus.core.errors import DatabusError
-from databus.core.offsets import BinlogOffset
-from databus.core.plan import Plan
+from databus.core.positions.offsets import BinlogOffset
+from databus.core.state.plan import Plan
 from databus.sinks.kafka import markers
 from databus.sinks.kafka.markers import Marker
 from tests.faults.model_state import SINK, Slot, Writer

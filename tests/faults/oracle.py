@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from databus.core.checkpoint import HistoryEntry
+from databus.core.state.checkpoint import HistoryEntry
 from tests.faults.changes import Key, text_of
 
 

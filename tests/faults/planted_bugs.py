@@ -66,14 +66,14 @@ def _no_epoch_check(plant: Callable[[Any, str, Any], None]) -> None:
 
 
 def _no_epoch_read(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.checkpoints import transitions
+    from databus.checkpoints.rules import plans as transitions
 
     plant(transitions, "check_epoch", lambda flow, mine, stored: None)
 
 
 def _multi_without_epoch(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.checkpoints import batch_writes
-    from databus.checkpoints.transaction import Operation, OperationKind
+    from databus.checkpoints.connection.transaction import Operation, OperationKind
 
     plant(batch_writes, "check", lambda path, version: Operation(OperationKind.CHECK, path))
 
@@ -127,7 +127,8 @@ def _unfinished_is_finished(plant: Callable[[Any, str, Any], None]) -> None:
 
 
 def _closed_slot_by_slot(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.runtime import closing, plan
+    from databus.runtime import plan
+    from databus.runtime.takeover import closing
 
     def close_unwritten(sinks: Any, pending: Any, _lease: Any) -> Any:
         # As it was: looked at first, then fenced and marked slot by slot, whatever a slot says then.
@@ -140,7 +141,8 @@ def _closed_slot_by_slot(plant: Callable[[Any, str, Any], None]) -> None:
 
 
 def _closed_plan_stays_closed(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.runtime import closing, plan
+    from databus.runtime import plan
+    from databus.runtime.takeover import closing
 
     for module in (plan, closing):
         plant(module, "open_again", lambda sinks, pending, lease: None)
@@ -159,7 +161,7 @@ def _closed_slots_stay(plant: Callable[[Any, str, Any], None]) -> None:
 
 
 def _slots_forgotten(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.core.plan import SinkPlan
+    from databus.core.state.plan import SinkPlan
     from databus.runtime import commit
 
     def following(self: Any, known: Any, committed: int) -> Any:
@@ -171,20 +173,22 @@ def _slots_forgotten(plant: Callable[[Any, str, Any], None]) -> None:
 
 def _plan_stays(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.checkpoints import batch_writes
-    from databus.checkpoints.transaction import Operation, OperationKind
+    from databus.checkpoints.connection.transaction import Operation, OperationKind
 
     plant(batch_writes, "delete", lambda path, version=-1: Operation(OperationKind.CHECK, path))
 
 
 def _plan_rewritten(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.checkpoints import transitions, zookeeper
+    from databus.checkpoints import zookeeper
+    from databus.checkpoints.rules import plans as transitions
 
     plant(zookeeper.ZooKeeperCheckpoints, "pending_plan", lambda self, flow: None)
     plant(transitions, "check_plan", lambda plan, stored, pending: None)
 
 
 def _plan_of_another_in_flight(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.checkpoints import transitions, zookeeper
+    from databus.checkpoints import zookeeper
+    from databus.checkpoints.rules import plans as transitions
 
     plant(zookeeper.ZooKeeperCheckpoints, "pending_plan", lambda self, flow: None)
     plant(transitions, "check_plan", lambda plan, stored, pending: None)
@@ -194,7 +198,7 @@ def _plan_of_another_in_flight(plant: Callable[[Any, str, Any], None]) -> None:
 
 def _commit_before_dispatch(plant: Callable[[Any, str, Any], None]) -> None:
     from databus.runtime import batch
-    from databus.runtime.pace import Pace
+    from databus.runtime.batch_sizing import Pace
 
     right_plan, right_commit, right_move = batch.next_plan, batch.commit, batch._move  # type: ignore[attr-defined]
     held: list[Any] = []
@@ -312,7 +316,7 @@ def _null_headers_emptied(plant: Callable[[Any, str, Any], None]) -> None:
 
 
 def _aborted_mirrored(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.sources import kafka_fetch
+    from databus.sources.kafka import fetch as kafka_fetch
 
     right = kafka_fetch.Fetcher.__init__
 

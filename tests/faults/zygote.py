@@ -23,22 +23,22 @@ from typing import Any, cast
 _log = logging.getLogger(__name__)
 
 _IMPORTS = (
-    "databus.ops.run",
+    "databus.ops.runs.run",
     "databus.ops.services",
-    "databus.sources.mysql_binlog_source",
-    "databus.sources.segment_split",
-    "databus.sources.library_decoder",
+    "databus.sources.mysql.source",
+    "databus.sources.mysql.segments.split",
+    "databus.sources.mysql.segments.library_decoder",
     "databus.sinks.kafka.sink",
     "databus.sinks.kafka.direct",
     "databus.sinks.kafka_mirror.sink",
-    "databus.sinks.kafka_mirror.following",
-    "databus.sources.kafka_topics_source",
-    "databus.ops.mirror_groups",
-    "databus.runtime.relay",
-    "databus.sinks.elasticsearch_sink",
-    "databus.sinks.elasticsearch_direct",
+    "databus.sinks.kafka_mirror.topic_sync",
+    "databus.sources.kafka.source",
+    "databus.ops.mirror.consumer_groups",
+    "databus.runtime.direct.raw_records",
+    "databus.sinks.elasticsearch.sink",
+    "databus.sinks.elasticsearch.direct",
     "opensearchpy",
-    "databus.runtime.direct",
+    "databus.runtime.direct.lane",
     "databus.runtime.window",
     "databus.checkpoints.zookeeper",
     "databus.records.recorder",
@@ -93,13 +93,13 @@ def _warm(command: dict[str, Any]) -> int:
     from databus.connections.environment import EnvironmentConnections
     from databus.core.batching import Batching
     from databus.core.flow_specs import FlowContext
-    from databus.core.plan import Plan, SinkPlan
     from databus.core.settings import Settings
+    from databus.core.state.plan import Plan, SinkPlan
     from databus.observe.clock import SystemClock
     from databus.registry import flow_from_json
-    from databus.runtime.direct import DirectTask, image_columns
-    from databus.runtime.image_checks import image_marks
-    from databus.runtime.shares import RowCounter, Taker
+    from databus.runtime.direct.lane import DirectTask, image_columns
+    from databus.runtime.direct.row_checks import image_marks
+    from databus.runtime.direct.row_counts import RowCounter, Taker
     from databus.sinks.kafka.direct import KafkaEncoder
 
     flow = flow_from_json(command["flow"])
@@ -192,7 +192,7 @@ def _move(command: dict[str, Any], tell: _Teller) -> None:
     from databus.connections.environment import EnvironmentConnections
     from databus.core.batching import Batching
     from databus.core.settings import Settings
-    from databus.ops.run import run_flow
+    from databus.ops.runs.run import run_flow
     from databus.ops.services import open_services
     from databus.registry import flow_from_json
     from databus.runtime.context import RunIdentity
@@ -210,7 +210,7 @@ def _move(command: dict[str, Any], tell: _Teller) -> None:
 
     engine: Any
     if command.get("spark"):
-        from databus.runtime.engine import connect_session
+        from databus.runtime.spark.session import connect_session
 
         engine = connect_session(command["spark"], f"faults/{command['flow']['name']}")
     else:

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk.exceptions import TaskDeferred
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
-from databus.airflow.backfill import BackfillOperator, backfill_params
+from databus.airflow.backfills.operator import BackfillOperator, backfill_params
 from tests.integration.backfills import MINUTE, BackfillShop, Later
 from tests.integration.commands import Commands
 from tests.integration.one_process import OneProcess

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from databus import Flow, __version__
-from databus.checkpoints.session import start_client
-from databus.core.backfill import Aim, Mode
+from databus.checkpoints.connection.session import start_client
 from databus.core.errors import SinkUnavailableError
-from databus.ops.backfill import Run, Wanted, run_backfill
-from databus.ops.backfill_status import BackfillState
+from databus.core.state.backfill import Aim, Mode
+from databus.ops.backfill.run import Run, Wanted, run_backfill
+from databus.ops.backfill.status import BackfillState
 from databus.ops.services import open_services
 from databus.runtime import batch as batch_module
 from databus.runtime.context import RunIdentity, Services

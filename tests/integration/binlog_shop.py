@@ -15,10 +15,10 @@ from pymysql.constants import COMMAND
 
 from databus.core.connections import Connection
 from databus.core.flow_specs import FlowContext
-from databus.core.offsets import BinlogOffset
+from databus.core.positions.offsets import BinlogOffset
 from databus.core.settings import Settings
-from databus.sources.mysql_binlog import MysqlBinlog
-from databus.sources.mysql_binlog_source import MysqlBinlogSource
+from databus.sources.mysql.source import MysqlBinlogSource
+from databus.sources.mysql.spec import MysqlBinlog
 from tests.contract.source_contract import EVERYTHING, Row, changes, rows_of
 from tests.integration.statements import run_sql
 

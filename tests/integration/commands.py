@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from databus.cli.main import app
-from databus.cli.output import ERR, OUT
+from databus.cli.terminal.output import ERR, OUT
 from tests.integration.conftest import World
 from tests.integration.test_cli import Cli
 

@@ -16,10 +16,10 @@ import pytest
 from databus import Flow, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.settings import Settings
-from databus.ops.run import run_flow
+from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
-from databus.runtime.engine import connect_session
+from databus.runtime.spark.session import connect_session
 from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.runtime.window_result import WindowResult
 from databus.sandbox import Sandbox, SandboxOptions

@@ -10,9 +10,9 @@ from typing import Any
 from confluent_kafka import Message
 
 from databus import Batching, Flow
-from databus.ops.journey import Journey
-from databus.ops.trace import trace
-from databus.ops.trace_query import recognise
+from databus.ops.trace.follow import trace
+from databus.ops.trace.journey import Journey
+from databus.ops.trace.query import recognise
 from tests.integration.kafka_target import consume, event_id
 from tests.integration.kafka_world import KafkaWorld, caught_up, facts
 from tests.integration.mirrors import mirror_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from databus.sinks.elasticsearch_bulk import Bulk, ItemResult
+from databus.sinks.elasticsearch.bulk import Bulk, ItemResult
 
 
 class KilledError(BaseException):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.table_batch import TableBatch
 
 Make = Callable[[random.Random], Any]
 FIRST, LAST = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)  # noqa: DTZ001 - DATETIME has no zone

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from databus import AlertWhen, Email, Flow, Webhook
-from databus.core.alerts import Alert
+from databus.core.alerts.alert import Alert
 from databus.observe.clock import SystemClock
-from databus.ops.alerts import evaluate
+from databus.ops.health.alerts import evaluate
 from tests.unit.observe.receivers import Hooks, Mailbox, http_receiver, smtp_sink
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from databus.core.connections import Connection
 from databus.core.flow_specs import FlowContext
-from databus.core.offsets import KafkaOffsets, Offset
+from databus.core.positions.offsets import KafkaOffsets, Offset
 from databus.core.protocols import Source
 from databus.core.settings import Settings
-from databus.sources.kafka_topics import KafkaTopics
+from databus.sources.kafka.spec import KafkaTopics
 
 _NUMBERS = itertools.count(1)
 DEADLINE_S = 60.0

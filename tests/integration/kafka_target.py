@@ -13,12 +13,13 @@ import pyarrow as pa
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from databus.core.batches.receipts import WriteReceipt
 from databus.core.connections import Connection
 from databus.core.flow_specs import FlowContext
-from databus.core.plan import Plan
-from databus.core.receipts import WriteReceipt
 from databus.core.settings import Settings
-from databus.sinks.kafka import Kafka, kept_sessions
+from databus.core.state.plan import Plan
+from databus.sinks.kafka import Kafka
+from databus.sinks.kafka import session_cache as kept_sessions
 from databus.sinks.kafka.markers import MARKER_TOPIC, MarkerKey
 from databus.sinks.kafka.sink import KafkaSink
 from tests.contract.sink_contract import Change, SinkAdapter

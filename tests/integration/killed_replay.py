@@ -13,14 +13,14 @@ from typing import Any
 
 from databus import Flow, __version__
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
-from databus.ops.mediation import Said
-from databus.ops.quarantine_replay import replay_rows
+from databus.ops.checkpoint.amend import Said
+from databus.ops.quarantine.replay import replay_rows
 from databus.ops.services import open_services
-from databus.records.held_rows import HeldRows, Selection
+from databus.records.quarantine import HeldRows, Selection
 from databus.registry import flow_from_json
-from databus.runtime import replay as replay_module
+from databus.runtime.beside import replay as replay_module
 from databus.runtime.context import RunIdentity
-from databus.runtime.engine import connect_session
+from databus.runtime.spark.session import connect_session
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.integration.conftest import World
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from databus.core.connections import Connection
 from databus.core.flow_specs import FlowContext
-from databus.core.offsets import offset_from_json
+from databus.core.positions.offsets import offset_from_json
 from databus.core.settings import Settings
-from databus.sources.mysql_binlog import MysqlBinlog
+from databus.sources.mysql.spec import MysqlBinlog
 from tests.contract.source_contract import EVERYTHING
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from databus import Flow, __version__
-from databus.ops.run import run_flow
+from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
-from databus.runtime.direct import may_be_direct
+from databus.runtime.direct.lane import may_be_direct
 from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.runtime.window_result import WindowResult
 from tests.direct_engine import DirectEngine, Task

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 from databus.core.connections import Connection
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import Plan, SinkPlan, SourcePlan
-from databus.core.tables import TableSchema
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.plan import Plan, SinkPlan, SourcePlan
+from databus.core.tables.schemas import TableSchema
 from databus.rows.schema import VARIANT
-from databus.sinks.elasticsearch import Elasticsearch
-from databus.sinks.elasticsearch_client import connect
-from databus.sinks.elasticsearch_sink import ElasticsearchSink
+from databus.sinks.elasticsearch.client import connect
+from databus.sinks.elasticsearch.sink import ElasticsearchSink
+from databus.sinks.elasticsearch.spec import Elasticsearch
 
 ENGINES = ("opensearch", "elasticsearch")
 ORDERS = TableSchema(0, "shop", "Orders", (), ("id",))

@@ -13,7 +13,7 @@ from databus import Batching, DropColumns, Flow, Kafka, MysqlBinlog, NotNull, __
 from databus.demo.consumers import topic_records
 from databus.demo.oracle import Seen, fold, mismatches, source_state
 from databus.demo.shop import ShopWriter, Written
-from databus.ops.ledger_verify import verify
+from databus.ops.ledger.verify import verify
 from databus.ops.services import open_services
 from tests.integration.conftest import World
 from tests.integration.statements import fresh_shop

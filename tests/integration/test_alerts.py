@@ -16,22 +16,22 @@ from typing import Any
 import pytest
 
 from databus import AlertWhen, Flow, NotNull
-from databus.checkpoints.alert_states import ZooKeeperAlertBook
-from databus.checkpoints.session import start_client
-from databus.core.alert_book import AlertState
-from databus.core.alerts import Alert, AlertEvent, AlertKind
+from databus.checkpoints.connection.session import start_client
+from databus.checkpoints.nodes.alert_states import ZooKeeperAlertBook
+from databus.core.alerts.alert import Alert, AlertEvent, AlertKind
+from databus.core.alerts.book import AlertState
 from databus.core.settings import Settings
 from databus.observe.alerts import rules
 from databus.observe.alerts.hysteresis import Verdict
 from databus.observe.alerts.outbox import RETRY_S
 from databus.observe.alerts.rules import Observation
 from databus.observe.clock import SystemClock
-from databus.ops import alerts
-from databus.ops.alerts import Teller, evaluate
-from databus.ops.audit import audit_run
-from databus.ops.figures import FlowLook
+from databus.ops.health import alerts
+from databus.ops.health.alerts import Teller, evaluate
+from databus.ops.health.status import FlowLook
+from databus.ops.runs.audit import audit_run
 from databus.ops.services import open_services
-from databus.records.quality import evaluate_run
+from databus.records.quality.result import evaluate_run
 from databus.records.store import RecordStore
 from databus.sandbox.connections import airflow_connections
 from tests.integration.conftest import World

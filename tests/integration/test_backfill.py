@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
-from databus.checkpoints.session import start_client
-from databus.core.backfill import Aim, Mode
+from databus.checkpoints.connection.session import start_client
 from databus.core.errors import (
     BackfillFutureError,
     BackfillIncompleteError,
@@ -23,13 +22,15 @@ from databus.core.errors import (
     SinkUnavailableError,
 )
 from databus.core.flow import Flow
-from databus.ops import backfill_status, mediation
-from databus.ops.backfill import Wanted, preview, take_up
-from databus.ops.backfill_status import status
-from databus.ops.ledger import LedgerState, read_ledger
-from databus.ops.mediation import Said
+from databus.core.state.backfill import Aim, Mode
+from databus.ops.backfill import status as backfill_status
+from databus.ops.backfill.run import Wanted, preview, take_up
+from databus.ops.backfill.status import status
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.targets import Target
+from databus.ops.ledger.show import LedgerState, read_ledger
 from databus.ops.services import open_services
-from databus.ops.targets import Target
 from databus.runtime.context import Services
 from databus.runtime.drain import Drain
 from tests.integration.backfill_task import TaskRuns

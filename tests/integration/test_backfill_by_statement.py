@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from databus.core.errors import DecodeError
-from databus.ops import mediation
-from databus.ops.mediation import Said
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.targets import Target
 from databus.ops.services import open_services
-from databus.ops.targets import Target
 from tests.integration.backfills import BackfillShop
 from tests.integration.conftest import World
 from tests.integration.followed_hints import advised, forget_log_of

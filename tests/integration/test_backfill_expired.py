@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from databus.core.errors import BackfillIncompleteError, MarkerDivergedError, SinkError
-from databus.ops.backfill_status import status
+from databus.ops.backfill.status import status
 from databus.runtime import batch as batch_module
 from databus.runtime import plan as plan_module
 from tests.integration.backfills import BackfillShop, Later, drained_at_the_first_commit

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog
-from databus.core.backfill import Aim, Mode
 from databus.core.errors import (
     BackfillIncompleteError,
     OffsetInvalidError,
@@ -25,17 +24,18 @@ from databus.core.errors import (
     SourceDivergedError,
 )
 from databus.core.flow_specs import FlowContext
-from databus.core.offsets import BinlogOffset
+from databus.core.positions.offsets import BinlogOffset
 from databus.core.settings import Settings
+from databus.core.state.backfill import Aim, Mode
 from databus.demo.consumers import index_documents
-from databus.ops import mediation
-from databus.ops.backfill import Wanted, preview
-from databus.ops.backfill_status import BackfillState, status
-from databus.ops.mediation import Said
+from databus.ops.backfill.run import Wanted, preview
+from databus.ops.backfill.status import BackfillState, status
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.targets import Target
 from databus.ops.services import open_services
-from databus.ops.targets import Target
 from databus.runtime.drain import Drain
-from databus.sources.mysql_binlog_source import MysqlBinlogSource
+from databus.sources.mysql.source import MysqlBinlogSource
 from tests.integration.backfills import cut_off_twice, past_services, run_range
 from tests.integration.binlog_shop import Connections
 from tests.integration.conftest import Started

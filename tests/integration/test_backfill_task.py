@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
-from databus.ops.backfill_status import status
+from databus.ops.backfill.status import status
 from tests.integration.backfill_task import TaskRuns
 from tests.integration.backfills import BackfillShop
 from tests.integration.conftest import World
@@ -39,7 +39,7 @@ def test_in_order_the_task_leaves_its_worker_while_an_earlier_run_is_not_over(
     with shop.services() as services:
         assert status(shop.shop.flow, services) == []  # before its turn it asks for nothing
         task.earlier = {}
-        monkeypatch.setattr("databus.airflow.backfill._ORDER_WAIT_S", 0.0)
+        monkeypatch.setattr("databus.airflow.backfills.operator._ORDER_WAIT_S", 0.0)
         lease = services.store.claim(f"{shop.name}.backfill-order", "somebody", 0)
         for run_type in ("backfill", "manual"):
             with pytest.raises(TaskDeferred) as held:

@@ -17,8 +17,8 @@ from databus.core.errors import DatabusError
 from databus.core.findings import Level
 from databus.demo.consumers import index_documents, topic_records
 from databus.demo.oracle import fold
-from databus.ops.doctor import examine_flow
-from databus.ops.run_view import run_view
+from databus.ops.health.doctor import examine_flow
+from databus.ops.runs.view import run_view
 from databus.records.reports import quarantined
 from tests.integration.conftest import World
 from tests.integration.statements import run_sql

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from databus.bench.decode import BARS, decode_file, measure, scan_boundaries
+from databus.bench.decoding.decode import BARS, decode_file, measure, scan_boundaries
 from databus.bench.log_files import WrittenLog, log_writer
 from databus.bench.options import DecodeOptions
 from databus.bench.orders import create, load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.bench.metadata import BARS, PHASES, run
+from databus.bench.airflow.metadata import BARS, PHASES, run
 from databus.bench.options import MetadataOptions
 from tests.ports import ports_from
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from databus import Flow
-from databus.bench.mirror import BARS, measure
+from databus.bench.mirror.throughput import BARS, measure
 from databus.bench.options import MirrorOptions
 from tests.integration import kafka_world as given
 from tests.integration.kafka_world import KafkaWorld

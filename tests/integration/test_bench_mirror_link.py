@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from databus.bench import mirror_link, plan
+from databus.bench import plan
+from databus.bench.mirror import link as mirror_link
 from databus.bench.options import MirrorLinkOptions, PlanOptions
 from tests.integration import kafka_world as given
 from tests.integration.kafka_world import KafkaWorld

@@ -9,8 +9,8 @@ from databus.bench import trace as bench
 from databus.bench.options import TraceOptions
 from databus.core.errors import ReconciliationError
 from databus.records.provenance import Provenance
+from databus.records.quick_reader import RecordReader
 from databus.records.ranges import SOURCE
-from databus.records.reader import RecordReader
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from databus.binlog.segment_keep import KeepLimit
+from databus.binlog.segments.retention import KeepLimit
 from databus.cli.main import app
 from databus.core.batching import Batching
 from databus.core.errors import ConfigError, OffsetPurgedError
 from databus.core.findings import Level
-from databus.core.offsets import Ordering
-from databus.sources.row_filters import HashPartition, ModuloPartition, RangePartition, RowFilter
+from databus.core.positions.offsets import Ordering
+from databus.sources.mysql.row_filters import HashPartition, ModuloPartition, RangePartition, RowFilter
 from tests.contract.source_contract import EVERYTHING, Row, SourceContract, changes, place, rows_of
 from tests.integration.binlog_shop import Shop
 

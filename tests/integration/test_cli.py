@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from databus.connections.environment import EnvironmentConnections
-from databus.ops.discovery import find_flow
-from databus.ops.flow_wants import table_want
+from databus.ops.flows.discovery import find_flow
 from databus.ops.services import open_services
+from databus.ops.tables.wants import table_want
 from databus.sandbox.connections import airflow_connections
 from tests.integration.conftest import World
 from tests.integration.shop_flow import Shop

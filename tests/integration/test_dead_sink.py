@@ -13,7 +13,7 @@ import pytest
 
 from databus import Batching, Elasticsearch
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
-from databus.core.checkpoint import Checkpoint
+from databus.core.state.checkpoint import Checkpoint
 from databus.demo.consumers import index_documents
 from databus.demo.oracle import mismatches, source_state
 from databus.records.reports import Reports

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.decode import DecodedEvents, decode_events
-from databus.binlog.scan import scan_events
-from databus.binlog.table_batch import DELETE, TableBatch
+from databus.binlog.decoding.decode import DecodedEvents, decode_events
+from databus.binlog.decoding.table_batch import DELETE, TableBatch
+from databus.binlog.log.scan import scan_events
 from databus.core.errors import DecodeError
 from databus.core.findings import Level
-from databus.core.offsets import BinlogOffset
+from databus.core.positions.offsets import BinlogOffset
 from databus.sandbox import Sandbox
 from tests.contract.source_contract import EVERYTHING, Row, SourceContract, changes, rows_of
 from tests.integration.binlog_shop import Shop

@@ -13,7 +13,7 @@ import pytest
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.sandbox import Sandbox
 from tests.integration import decode_oracle
 from tests.integration.decode_oracle import Column, columns_for

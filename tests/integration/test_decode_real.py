@@ -11,8 +11,8 @@ import pymysql
 import pytest
 from pymysql.converters import encoders
 
-from databus.binlog.decode import DecodedEvents, decode_events
-from databus.binlog.table_batch import DELETE, TableBatch, TableEvent
+from databus.binlog.decoding.decode import DecodedEvents, decode_events
+from databus.binlog.decoding.table_batch import DELETE, TableBatch, TableEvent
 from databus.core.errors import DecodeError
 from databus.sandbox import Sandbox
 from tests.integration.decode_oracle import Column, canonical_json, columns_for, decoded

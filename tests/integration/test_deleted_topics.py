@@ -16,20 +16,21 @@ from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from databus import __version__
-from databus.core.amendments import AcceptedOutputs
-from databus.core.backfill import Aim, Mode
 from databus.core.errors import SinkError, SinkOutputChangedError
-from databus.core.plan import Plan
-from databus.ops import accept, mediation
-from databus.ops.backfill import Run, Wanted, run_backfill
-from databus.ops.ledger_verify import verify
-from databus.ops.mediation import Said
+from databus.core.state.amendments import AcceptedOutputs
+from databus.core.state.backfill import Aim, Mode
+from databus.core.state.plan import Plan
+from databus.ops.backfill.run import Run, Wanted, run_backfill
+from databus.ops.checkpoint import accept
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.targets import Target
+from databus.ops.ledger.verify import verify
 from databus.ops.services import open_services
-from databus.ops.targets import Target
 from databus.runtime import batch as batch_module
 from databus.runtime.context import RunIdentity, Services
 from databus.runtime.drain import Drain
-from databus.sinks.kafka import standing as standing_module
+from databus.sinks.kafka.topics import standing as standing_module
 from tests.contract.sink_contract import ORDERS, inserts, source_plan
 from tests.integration.commands import Commands
 from tests.integration.conftest import Started

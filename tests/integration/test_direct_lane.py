@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from databus import AcceptedValues, Batching, Flow, InRange, NotNull
+from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors import SinkError
-from databus.core.receipts import WriteReceipt
 from databus.records.reports import Reports, quarantined
 from databus.records.store import RecordStore
-from databus.runtime import direct
-from databus.runtime.direct import may_be_direct
+from databus.runtime.direct import lane as direct
+from databus.runtime.direct.lane import may_be_direct
 from databus.sinks.kafka.session import Session
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, forget_kept

@@ -13,7 +13,7 @@ import pytest
 from databus.binlog import read_file, read_server
 from databus.core.errors import DecodeError
 from databus.core.findings import Level
-from databus.core.offsets import BinlogOffset
+from databus.core.positions.offsets import BinlogOffset
 from databus.sandbox import Sandbox, SandboxOptions
 from tests.contract.source_contract import EVERYTHING, rows_of
 from tests.integration.binlog_shop import Shop, fields

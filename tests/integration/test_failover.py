@@ -32,11 +32,11 @@ from databus.core.errors import (
 )
 from databus.core.findings import Level
 from databus.core.flow_specs import FlowContext
-from databus.core.offsets import BinlogOffset, OffsetRange, offset_from_json
+from databus.core.positions.offsets import BinlogOffset, OffsetRange, offset_from_json
 from databus.core.settings import Settings
-from databus.sinks.elasticsearch_version import versioning
-from databus.sources.mysql_binlog import MysqlBinlog
-from databus.sources.mysql_binlog_source import MysqlBinlogSource
+from databus.sinks.elasticsearch.versions import versioning
+from databus.sources.mysql.source import MysqlBinlogSource
+from databus.sources.mysql.spec import MysqlBinlog
 from tests.contract.source_contract import EVERYTHING, IMPATIENT, Row, rows_of
 from tests.integration.binlog_shop import Connections
 from tests.integration.replicated_pair import DEADLINE_S, Pair, Server

@@ -18,8 +18,8 @@ import pytest
 
 from databus import Batching, Flow, HashPartition, Kafka, ModuloPartition, MysqlBinlog, RangePartition
 from databus.core.errors import DatabusError, SourceDivergedError, SourceUnavailableError
-from databus.core.offsets import BinlogOffset
-from databus.runtime.direct import may_be_direct
+from databus.core.positions.offsets import BinlogOffset
+from databus.runtime.direct.lane import may_be_direct
 from tests.integration.conftest import World
 from tests.integration.failover_ledger import Keep, Writer, create, everything, expected, seen
 from tests.integration.replicated_pair import Pair, Server

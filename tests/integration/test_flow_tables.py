@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from databus import Elasticsearch, Filter, Flow, Mask, RenameColumns
 from databus.core.findings import Finding, Level
-from databus.ops.flow_tables import compare
+from databus.ops.tables.compare import compare
 from tests.integration.binlog_shop import Shop
 
 pytestmark = pytest.mark.integration

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from databus.core.batching import Batching
-from databus.core.offsets import Ordering
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import Ordering
+from databus.core.state.plan import SourcePlan
 from databus.sandbox import Sandbox
-from databus.sources.mysql_binlog_source import MysqlBinlogSource
+from databus.sources.mysql.source import MysqlBinlogSource
 from tests.contract.source_contract import EVERYTHING, IMPATIENT, Row, SourceContract, rows_of
 from tests.integration.binlog_shop import Shop
 

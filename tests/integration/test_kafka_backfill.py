@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from databus import Batching, Flow, Kafka, KafkaTopics
-from databus.core.backfill import Aim, Mode
 from databus.core.errors import (
     BackfillIncompleteError,
     BackfillOpenError,
@@ -18,14 +17,15 @@ from databus.core.errors import (
     OffsetPurgedError,
     SinkUnavailableError,
 )
-from databus.core.offset_ranges import earlier
-from databus.core.offsets import KafkaOffsets, OffsetRange
-from databus.ops import mediation
-from databus.ops.backfill import Wanted, preview, take_up
-from databus.ops.backfill_status import status
-from databus.ops.mediation import Said
+from databus.core.positions.offset_ranges import earlier
+from databus.core.positions.offsets import KafkaOffsets, OffsetRange
+from databus.core.state.backfill import Aim, Mode
+from databus.ops.backfill.run import Wanted, preview, take_up
+from databus.ops.backfill.status import status
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.targets import Target
 from databus.ops.services import open_services
-from databus.ops.targets import Target
 from databus.runtime.drain import Drain
 from tests.contract.source_contract import rows_of
 from tests.integration import kafka_world as given

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from databus import Batching, Flow, Kafka, KafkaTopics
-from databus.core.alerts import AlertKind
+from databus.core.alerts.alert import AlertKind
 from databus.core.errors import ConfigError, OffsetPurgedError
 from databus.core.findings import Level
 from databus.observe.alerts.hysteresis import Verdict
 from databus.observe.alerts.rules import Observation
-from databus.ops.doctor import examine_flow
-from databus.ops.figures import FlowLook
+from databus.ops.health.doctor import examine_flow
+from databus.ops.health.status import FlowLook
 from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.heard_alerts import Heard

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from databus import Batching
-from databus.core.offsets import KafkaOffsets
+from databus.core.positions.offsets import KafkaOffsets
 from databus.core.protocols import PartitionedSource
-from databus.sources import kafka_sample
+from databus.sources.kafka import record_sampling as kafka_sample
 from databus.testing.request_counter import RequestCounter
 from tests.integration import kafka_world as given
 from tests.integration.kafka_logs import Logs

@@ -8,7 +8,7 @@ import pytest
 
 from databus import Flow
 from databus.core.errors import OffsetPurgedError, PlanChangedError
-from databus.ops.audit import audit_run
+from databus.ops.runs.audit import audit_run
 from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.half_written import half_written

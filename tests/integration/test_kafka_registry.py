@@ -13,10 +13,10 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from databus import DropColumns, Flow, Kafka, KafkaTopics
 from databus.core.errors import RegistryUnavailableError
 from databus.core.findings import Level
-from databus.ops import quarantine
-from databus.ops.doctor import examine_flow
+from databus.ops.health.doctor import examine_flow
+from databus.ops.quarantine import show as quarantine
 from databus.ops.services import open_services
-from databus.records.held_rows import HeldRow, Selection
+from databus.records.quarantine import HeldRow, Selection
 from tests.integration.conftest import Started
 from tests.integration.kafka_target import consume
 from tests.integration.kafka_world import KafkaWorld

@@ -11,7 +11,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from databus.core.errors import RegistryAccessError
 from databus.core.findings import Level
-from databus.ops.doctor import examine_flow
+from databus.ops.health.doctor import examine_flow
 from databus.sandbox.certificates import authority
 from tests.integration.conftest import Started
 from tests.integration.kafka_world import KafkaWorld

@@ -11,8 +11,8 @@ import pytest
 
 from databus import Flow, Kafka, __version__
 from databus.core.batching import Batching
-from databus.core.checkpoint import HistoryEntry
-from databus.ops.ledger_verify import verify
+from databus.core.state.checkpoint import HistoryEntry
+from databus.ops.ledger.verify import verify
 from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.half_written import half_written

@@ -10,9 +10,9 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from databus import Batching, Elasticsearch, Filter, Flow, InRange, Kafka, KafkaTopics, Mask, NotNull
 from databus.demo.consumers import index_documents
-from databus.ops import quarantine
+from databus.ops.quarantine import show as quarantine
 from databus.ops.services import open_services
-from databus.records.held_rows import Selection
+from databus.records.quarantine import Selection
 from tests.integration.conftest import Started, World
 from tests.integration.kafka_logs import Logs
 from tests.integration.kafka_target import consume

@@ -20,7 +20,7 @@ import pytest
 
 from databus import Batching
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
-from databus.cli.exits import UNREACHABLE
+from databus.cli.terminal.exits import UNREACHABLE
 from databus.sandbox.connections import airflow_connections
 from tests.integration import shop_flow
 from tests.integration.conftest import World

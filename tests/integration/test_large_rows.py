@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.claims import read_claim
+from databus.binlog.segments.large_values import read_claim
 from databus.core.errors import SegmentStoreFullError
 from tests.contract.source_contract import EVERYTHING, changes, rows_of
 from tests.integration.binlog_shop import Shop

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from databus.checkpoints.codec import MAX_WRITE_BYTES
+from databus.checkpoints.connection.session import start_client
 from databus.checkpoints.durable_folder import DurableFolder
-from databus.checkpoints.large_values import LARGE_BYTES, LargeValues, reference
-from databus.checkpoints.session import start_client
+from databus.checkpoints.nodes.large_values import LARGE_BYTES, LargeValues, reference
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
-from databus.core.amendments import Amendment
-from databus.core.checkpoint import Checkpoint
-from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointFormatError
-from databus.core.gaps import OPEN, SKIPPED, Gap
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.gaps import OPEN, SKIPPED, Gap
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.amendments import Amendment
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.checkpoint_store import Lease
+from databus.core.state.plan import Plan, SinkPlan
 from databus.testing.zookeeper_proxy import Fault, ZooKeeperProxy
 from tests.contract.checkpoint_store import COUNTS, FLOW, NOON
 from tests.integration.conftest import World

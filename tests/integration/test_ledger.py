@@ -17,16 +17,16 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from databus import Batching, Kafka, __version__
-from databus.checkpoints.session import start_client
+from databus.checkpoints.connection.session import start_client
 from databus.core.errors import RecordingError
-from databus.ops.journey import lines
-from databus.ops.ledger import read_ledger, summary
-from databus.ops.ledger_verify import Verification, verify
+from databus.ops.ledger.show import read_ledger, summary
+from databus.ops.ledger.verify import Verification, verify
 from databus.ops.services import open_services
-from databus.ops.trace import trace
-from databus.ops.trace_query import recognise
+from databus.ops.trace.follow import trace
+from databus.ops.trace.journey import lines
+from databus.ops.trace.query import recognise
 from databus.records import tables as t
-from databus.records.merged_pages import MergedPages
+from databus.records.ledger.merged_pages import MergedPages
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.records.store import RecordStore

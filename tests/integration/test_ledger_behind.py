@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 
 from databus import Batching, Kafka, __version__
-from databus.checkpoints.session import start_client
+from databus.checkpoints.connection.session import start_client
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.errors import CheckpointConflictError, CheckpointError
-from databus.ops import giving_up, mediation
-from databus.ops.ledger_verify import Verification, verify
-from databus.ops.mediation import Said
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint import giving_up
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.targets import Target
+from databus.ops.ledger.verify import Verification, verify
 from databus.ops.services import open_services
-from databus.ops.targets import Target
 from databus.testing.tcp_proxy import TcpProxy
 from tests.integration.conftest import World
 from tests.integration.one_process import run_locally

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from databus import Batching, __version__
-from databus.ops.run import run_flow
+from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
-from databus.runtime import live
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain
-from databus.runtime.live import LiveLane
+from databus.runtime.live import lane as live
+from databus.runtime.live.lane import LiveLane
 from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.runtime.window_result import WindowResult
 from tests.integration.conftest import World

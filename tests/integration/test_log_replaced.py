@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, __version__
-from databus.binlog.kept_segments import KeptSegments
-from databus.core.backfill import Aim, Mode
+from databus.binlog.segments.kept_segments import KeptSegments
 from databus.core.errors import (
     CheckpointUnavailableError,
     ConfigError,
@@ -24,28 +23,29 @@ from databus.core.errors import (
     SourceDivergedError,
 )
 from databus.core.findings import Level
-from databus.core.ledger import SpanState
-from databus.core.offsets import BinlogOffset, Ordering
-from databus.core.replaced_logs import REPLACED
+from databus.core.positions.offsets import BinlogOffset, Ordering
+from databus.core.positions.replaced_logs import REPLACED
+from databus.core.state.backfill import Aim, Mode
+from databus.core.state.ledger import SpanState
 from databus.core.trace import log_of
 from databus.demo.consumers import index_documents
-from databus.ops import mediation
-from databus.ops.backfill import Wanted
-from databus.ops.backfill import preview as preview_backfill
-from databus.ops.lag import measure
-from databus.ops.ledger_verify import verify
-from databus.ops.mediation import Said
-from databus.ops.moves import Move
-from databus.ops.preflight import preflight
-from databus.ops.preview import preview
+from databus.ops.backfill.run import Wanted
+from databus.ops.backfill.run import preview as preview_backfill
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.preview import Move
+from databus.ops.checkpoint.targets import Target
+from databus.ops.health.lag import measure
+from databus.ops.health.preflight import preflight
+from databus.ops.ledger.verify import verify
+from databus.ops.runs.preview import preview
 from databus.ops.services import open_services
-from databus.ops.targets import Target
-from databus.ops.trace import trace
-from databus.ops.trace_query import recognise
+from databus.ops.trace.follow import trace
+from databus.ops.trace.query import recognise
 from databus.runtime import batch as batch_module
 from databus.runtime.context import Services
 from databus.sandbox import Sandbox
-from databus.sources.mysql_binlog_source import MysqlBinlogSource
+from databus.sources.mysql.source import MysqlBinlogSource
 from tests.integration.binlog_shop import Shop
 from tests.integration.commands import Commands
 from tests.integration.conftest import Started

@@ -12,9 +12,9 @@ import pytest
 
 from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, __version__
 from databus.demo.consumers import index_documents
-from databus.ops.changed_rows import changed_rows
-from databus.ops.dry_run import dry_run
-from databus.ops.preview import peek, preview
+from databus.ops.runs.changed_rows import changed_rows
+from databus.ops.runs.dry_run import dry_run
+from databus.ops.runs.preview import peek, preview
 from databus.ops.services import open_services
 from databus.records.reports import Reports
 from databus.records.store import RecordStore

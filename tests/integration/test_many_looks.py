@@ -11,9 +11,9 @@ import pytest
 
 from databus import Flow, Kafka, MysqlBinlog
 from databus.core.errors import CheckpointError
-from databus.ops.figures import FlowLook
-from databus.ops.head import HeadLook
-from databus.sources import mysql_table_changes
+from databus.ops.health.head import HeadLook
+from databus.ops.health.status import FlowLook
+from databus.sources.mysql.tables import changes as mysql_table_changes
 from databus.testing.zookeeper_proxy import ZooKeeperProxy
 from tests.integration.conftest import World
 

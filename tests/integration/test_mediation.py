@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 
 from databus import Batching, Elasticsearch, Flow
-from databus.core.amendments import Action
-from databus.core.checkpoint import Checkpoint
 from databus.core.errors import (
     CheckpointConflictError,
     ConfigError,
@@ -27,17 +25,19 @@ from databus.core.errors import (
     SinkError,
     SinkSettingError,
 )
-from databus.core.gaps import SKIPPED
-from databus.core.offsets import Ordering
-from databus.core.plan import Plan
+from databus.core.positions.gaps import SKIPPED
+from databus.core.positions.offsets import Ordering
+from databus.core.state.amendments import Action
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.plan import Plan
 from databus.demo.consumers import index_documents
 from databus.demo.oracle import fold
-from databus.ops import mediation
-from databus.ops.ends import opened_ends
-from databus.ops.mediation import Said
-from databus.ops.moves import Move
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.preview import Move
+from databus.ops.checkpoint.targets import Target
+from databus.ops.open_ends import opened_ends
 from databus.ops.services import open_services
-from databus.ops.targets import Target
 from databus.runtime import batch as batch_module
 from databus.runtime import window as window_module
 from databus.runtime.context import Services

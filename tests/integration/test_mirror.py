@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 
 from databus import Batching
 from databus.core.errors import SinkSettingError, SinkUnavailableError, SourceUnavailableError
-from databus.ops.mirror_groups import GroupSync
+from databus.ops.mirror.consumer_groups import GroupSync
 from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.kafka_logs import Logs

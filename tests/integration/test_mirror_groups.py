@@ -12,8 +12,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from databus.kafka.client import ClientSettings
 from databus.kafka.consumer import GrouplessConsumer
 from databus.kafka.groups import ClusterGroups
-from databus.ops.mirror_groups import LOOK_S, GroupSync
-from databus.ops.mirror_offsets import translate
+from databus.ops.mirror.consumer_groups import LOOK_S, GroupSync
+from databus.ops.mirror.translate import translate
 from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.kafka_logs import Logs

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from databus.bench.mirror_maker import MirrorMaker
+from databus.bench.mirror.mirror_maker import MirrorMaker
 from databus.core.errors import ConfigError
 from databus.kafka.heartbeats import Heartbeat
-from databus.ops.mirror_heartbeats import Seen, newest_heartbeat
+from databus.ops.mirror.heartbeats import Seen, newest_heartbeat
 from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.kafka_world import KafkaWorld, caught_up, records

@@ -9,9 +9,9 @@ import pytest
 
 from databus import Batching
 from databus.observe.prometheus import of_flow, render
-from databus.ops.figures import FlowLook
-from databus.ops.head import HeadLook
-from databus.sources import kafka_stable_offsets
+from databus.ops.health.head import HeadLook
+from databus.ops.health.status import FlowLook
+from databus.sources.kafka import stable_offsets as kafka_stable_offsets
 from tests.integration import kafka_world as given
 from tests.integration.commands import Commands
 from tests.integration.kafka_world import KafkaWorld, caught_up

@@ -8,11 +8,11 @@ import json
 import pytest
 
 from databus import Batching
-from databus.binlog.claims import read_claim
+from databus.binlog.segments.large_values import read_claim
 from databus.core.errors import RecordRejectedError
-from databus.ops.quarantine import select
+from databus.ops.quarantine.show import select
 from databus.ops.services import open_services
-from databus.records.held_rows import Selection
+from databus.records.quarantine import Selection
 from tests.integration import kafka_world as given
 from tests.integration.kafka_world import KafkaWorld, caught_up, records
 from tests.integration.mirrors import mirror_of

@@ -14,10 +14,10 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 
 from databus import Batching, Flow
 from databus.core.errors import ConfigError, OffsetInvalidError
-from databus.core.offset_map import Image
-from databus.ops.mirror_map import KeptMap
+from databus.core.positions.offset_map import Image
+from databus.ops.mirror.offset_map import KeptMap
 from databus.ops.services import open_services
-from databus.records.ledger_pages import LedgerPages
+from databus.records.ledger.pages import LedgerPages
 from databus.records.store import RecordStore
 from tests.integration import kafka_world as given
 from tests.integration.commands import Commands

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from databus import Flow
-from databus.ops.mirror_loops import problems
+from databus.ops.mirror.loops import problems
 from tests.integration.conftest import Started
 from tests.integration.kafka_logs import Logs
 from tests.integration.kafka_world import SERVERS, KafkaWorld, caught_up, records

@@ -8,8 +8,8 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from databus.core.errors import SinkOutputChangedError, SinkSettingError
-from databus.ops import accept
-from databus.ops.mediation import Said
+from databus.ops.checkpoint import accept
+from databus.ops.checkpoint.amend import Said
 from databus.ops.services import open_services
 from tests.integration import kafka_world as given
 from tests.integration.kafka_logs import Logs

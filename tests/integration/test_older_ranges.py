@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import SourcePlan
-from databus.sources.mysql_binlog_source import MysqlBinlogSource
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.plan import SourcePlan
+from databus.sources.mysql.source import MysqlBinlogSource
 from tests.contract.source_contract import EVERYTHING, rows_of
 from tests.integration.binlog_shop import Shop, fields
 

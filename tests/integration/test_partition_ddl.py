@@ -12,14 +12,14 @@ import pytest
 
 from databus import Batching, Flow, Kafka, MysqlBinlog
 from databus.core.errors import UnloggedChangeError
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.plan import SourcePlan
 from databus.demo.consumers import topic_records
-from databus.ops import mediation
-from databus.ops.mediation import Said
-from databus.ops.run_view import run_view
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.targets import Target
+from databus.ops.runs.view import run_view
 from databus.ops.services import open_services
-from databus.ops.targets import Target
 from tests.contract.source_contract import EVERYTHING, rows_of
 from tests.integration.binlog_shop import Shop
 from tests.integration.conftest import Started

@@ -14,14 +14,14 @@ from airflow.sdk import Asset, AssetAlias
 
 from databus import Batching, Elasticsearch, Filter, InRange, Kafka, Mask, Route
 from databus.airflow.assets import emit
-from databus.airflow.submit import SPARK_CONF
-from databus.core.counts import TableCounts
+from databus.airflow.operators.submit import SPARK_CONF
+from databus.core.batches.counts import TableCounts
 from databus.core.events import Op
 from databus.demo.consumers import index_documents, topic_records
 from databus.demo.oracle import fold, mismatches, source_state
-from databus.ops import quarantine
+from databus.ops.quarantine import show as quarantine
 from databus.ops.services import open_services
-from databus.records.held_rows import HeldState, Selection
+from databus.records.quarantine import HeldState, Selection
 from databus.records.reports import Reports
 from databus.records.store import RecordStore
 from databus.sandbox.connections import airflow_connections

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from databus.airflow.preflight import PreflightOperator
+from databus.airflow.operators.preflight import PreflightOperator
 from databus.core.errors import ConfigError, OffsetPurgedError
 from databus.core.findings import Level
-from databus.core.gaps import OPEN, SKIPPED
-from databus.core.gtid import MysqlGtidSet
-from databus.ops import mediation
-from databus.ops.gaps import note_gap
-from databus.ops.lag import measure
-from databus.ops.preflight import preflight
-from databus.ops.targets import Target
+from databus.core.positions.gaps import OPEN, SKIPPED
+from databus.core.positions.gtid import MysqlGtidSet
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint.targets import Target
+from databus.ops.health.lag import measure
+from databus.ops.health.preflight import preflight
+from databus.ops.ledger.gaps import note_gap
 from databus.sinks.kafka.writer import KafkaSlotWriter
 from tests.integration.commands import Commands
 from tests.integration.conftest import World

@@ -13,16 +13,16 @@ import pytest
 
 from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, NotNull, __version__
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
-from databus.cli.exits import HELD, OK
-from databus.core.counts import SinkCounts
+from databus.cli.terminal.exits import HELD, OK
+from databus.core.batches.counts import SinkCounts
 from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError, SinkError
 from databus.demo.consumers import index_documents
-from databus.ops import quarantine
-from databus.ops.mediation import Said
-from databus.ops.quarantine_replay import replay_rows
-from databus.ops.replay_outcome import ReplayResult
+from databus.ops.checkpoint.amend import Said
+from databus.ops.quarantine import show as quarantine
+from databus.ops.quarantine.outcome import ReplayResult
+from databus.ops.quarantine.replay import replay_rows
 from databus.ops.services import open_services
-from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
+from databus.records.quarantine import HeldRow, HeldRows, HeldState, Selection
 from databus.runtime.context import RunIdentity, Services
 from tests.integration.commands import Commands
 from tests.integration.conftest import World

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from databus import Batching, Flow, InRange, Kafka, MysqlBinlog
+from databus.core.batches.receipts import CHECK
 from databus.core.errors import CheckpointConflictError
-from databus.core.receipts import CHECK
-from databus.ops.ledger_verify import verify
+from databus.ops.ledger.verify import verify
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
 from tests.integration.one_process import run_locally

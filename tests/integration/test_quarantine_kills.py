@@ -10,8 +10,8 @@ import pytest
 
 from databus import Flow, Kafka
 from databus.core.errors import LeaseBusyError
-from databus.ops.replay_outcome import ReplayResult
-from databus.records.held_rows import HeldState
+from databus.ops.quarantine.outcome import ReplayResult
+from databus.records.quarantine import HeldState
 from tests.integration.conftest import World
 from tests.integration.kafka_target import consume, event_id
 from tests.integration.killed_replay import STAGES, replay_until

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from databus.core.errors import LeaseBusyError, OffsetPurgedError, ReplaysRefusedError
-from databus.ops import quarantine
-from databus.records.held_rows import HeldState, Selection
+from databus.ops.quarantine import show as quarantine
+from databus.records.quarantine import HeldState, Selection
 from tests.integration.conftest import World
 from tests.integration.killed_replay import replay_until
 from tests.integration.test_quarantine import ADA, Desk

@@ -12,8 +12,8 @@ import pytest
 from databus import Elasticsearch
 from databus.core.errors import SinkError
 from databus.demo.consumers import index_documents
-from databus.ops import quarantine_replay
-from databus.records.held_rows import HeldRow, HeldRows, HeldState
+from databus.ops.quarantine import replay as quarantine_replay
+from databus.records.quarantine import HeldRow, HeldRows, HeldState
 from tests.integration.conftest import World
 from tests.integration.test_quarantine import NOTE, Desk, killed
 

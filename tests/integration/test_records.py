@@ -19,9 +19,9 @@ from alembic.runtime.migration import MigrationContext
 from databus.core.errors import RecordingError
 from databus.records.database import SCHEMA_VERSION, VERSION_TABLE
 from databus.records.provenance import Provenance
-from databus.records.quality import evaluate_run
+from databus.records.quality.result import evaluate_run
+from databus.records.quick_reader import RecordReader
 from databus.records.ranges import SOURCE
-from databus.records.reader import RecordReader
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.records.store import RecordStore

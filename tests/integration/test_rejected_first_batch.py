@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from databus import Batching, Elasticsearch, Flow, Kafka, MysqlBinlog, NotNull
-from databus.core.alerts import AlertEvent
+from databus.core.alerts.alert import AlertEvent
 from databus.core.errors import RecordRejectedError
 from databus.demo.consumers import index_documents, topic_records
 from databus.records.reports import quarantined

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.kept_segments import KeptSegments
-from databus.checkpoints.dump_turns import ZooKeeperDumpTurns
+from databus.binlog.segments.kept_segments import KeptSegments
+from databus.checkpoints.nodes.dump_turns import ZooKeeperDumpTurns
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.batching import Batching
 from databus.core.connections import Connection
-from databus.core.offsets import Offset
+from databus.core.positions.offsets import Offset
 from tests.contract.source_contract import rows_of
 from tests.integration.binlog_shop import Shop
 from tests.integration.conftest import Started

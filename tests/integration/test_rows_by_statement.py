@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from databus import Batching, Flow, Kafka, MysqlBinlog, __version__
-from databus.core.backfill import Aim, Mode
 from databus.core.errors import DecodeError
+from databus.core.state.backfill import Aim, Mode
 from databus.demo.consumers import topic_records
-from databus.ops import mediation
-from databus.ops.ledger_verify import verify
-from databus.ops.mediation import Said
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.targets import Target
+from databus.ops.ledger.verify import verify
 from databus.ops.services import open_services
-from databus.ops.targets import Target
 from tests.contract.source_contract import EVERYTHING, rows_of
 from tests.integration.backfills import run_range
 from tests.integration.binlog_shop import Shop

@@ -12,11 +12,11 @@ import yaml
 from typer.testing import Result
 
 from databus.cli import backfill as backfill_command
-from databus.ops import mediation
-from databus.ops.mediation import Said
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.targets import Target
 from databus.ops.services import open_services
-from databus.ops.targets import Target
-from databus.runtime import engine
+from databus.runtime.spark import session as engine
 from tests.integration.backfills import BackfillShop, Later
 from tests.integration.commands import Commands
 from tests.integration.conftest import World

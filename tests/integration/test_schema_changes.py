@@ -19,7 +19,7 @@ import pymysql
 import pytest
 
 from databus.core.errors import SchemaUnknownError, SourceUnavailableError
-from databus.core.offsets import BinlogOffset
+from databus.core.positions.offsets import BinlogOffset
 from databus.sandbox import Sandbox
 from tests.contract.source_contract import EVERYTHING, Row, changes, rows_of
 from tests.integration.binlog_shop import Shop

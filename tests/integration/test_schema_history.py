@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from databus.binlog.log.statements.statements import QueryEvent
 from databus.binlog.schema_history.definition import Place, TableDefinition, TableName
 from databus.binlog.schema_history.history import Entry, SchemaHistory
 from databus.binlog.schema_history.interpret import interpret
-from databus.binlog.statements import QueryEvent
 from databus.sandbox import Sandbox
-from databus.sources.mysql_columns import MysqlColumns
-from databus.sources.mysql_server import MysqlServer
+from databus.sources.mysql.server import MysqlServer
+from databus.sources.mysql.tables.information_schema import MysqlColumns
 from tests.integration.binlog_shop import Shop
 
 pytestmark = pytest.mark.integration

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from databus.core.errors import ConfigError, SinkConflictError
-from databus.sinks.elasticsearch import FAST_BULK_BYTES, Elasticsearch
+from databus.sinks.elasticsearch.spec import FAST_BULK_BYTES, Elasticsearch
 from tests.integration import search_target as given
 from tests.integration.search_proxy import proxy
 from tests.integration.search_target import arrow, change, plan

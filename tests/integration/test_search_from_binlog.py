@@ -13,11 +13,11 @@ import pytest
 from databus import Batching, Elasticsearch, Flow, MysqlBinlog, RenameColumns, __version__
 from databus.core.errors import ConfigError, SinkSettingError
 from databus.demo.consumers import index_documents
-from databus.ops import quarantine
-from databus.ops.ledger import read_ledger
-from databus.ops.ledger_verify import verify
+from databus.ops.ledger.show import read_ledger
+from databus.ops.ledger.verify import verify
+from databus.ops.quarantine import show as quarantine
 from databus.ops.services import open_services
-from databus.records.held_rows import HeldState, Selection
+from databus.records.quarantine import HeldState, Selection
 from tests.integration.conftest import Started
 from tests.integration.cut_bulk import KilledError, kill_in_mid_batch
 from tests.integration.one_process import OneProcessWorld

@@ -22,15 +22,15 @@ from databus.connections.environment import EnvironmentConnections
 from databus.core.connections import Connection
 from databus.core.errors import DatabusError
 from databus.core.flow_specs import FlowContext
-from databus.ops.doctor import examine_flow
-from databus.ops.preflight import preflight, require_passed
-from databus.ops.run import run_flow
+from databus.ops.health.doctor import examine_flow
+from databus.ops.health.preflight import preflight, require_passed
+from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
-from databus.records.lineage import declared, namespace_of
+from databus.records.lineage.datasets import declared, namespace_of
 from databus.runtime.context import RunIdentity
-from databus.runtime.engine import connect_session
+from databus.runtime.spark.session import connect_session
 from databus.runtime.window_limits import WindowControl, WindowLimits
-from databus.sinks.elasticsearch_client import connect
+from databus.sinks.elasticsearch.client import connect
 from tests.collecting import collect_garbage
 from tests.integration.secured_world import CONN_IDS, SecuredShop, SecuredWorld, walk
 

@@ -19,11 +19,11 @@ from databus.core.findings import Level
 from databus.core.flow_specs import FlowContext
 from databus.demo.consumers import topic_records
 from databus.demo.oracle import fold, source_state
-from databus.ops.doctor import examine_flow
+from databus.ops.health.doctor import examine_flow
 from databus.sandbox.accounts import REPLICATION
-from databus.sinks.elasticsearch_client import connect
-from databus.sinks.elasticsearch_tracing import DocumentReader
-from databus.sources.mysql_server import MysqlServer
+from databus.sinks.elasticsearch.client import connect
+from databus.sinks.elasticsearch.tracing import DocumentReader
+from databus.sources.mysql.server import MysqlServer
 from tests.integration.secured_world import CONN_IDS, SecuredShop, SecuredWorld, walk
 from tests.integration.shop_flow import assert_arrived_once
 

@@ -11,9 +11,9 @@ import pytest
 
 import databus.runtime.batch as batch_module
 from databus import Batching, Flow, Kafka, MysqlBinlog
-from databus.binlog.segment_store import LEFT_AGE_S
-from databus.core.backfill import Aim, Mode
-from databus.sources.mysql_binlog_source import MysqlBinlogSource
+from databus.binlog.segments.store import LEFT_AGE_S
+from databus.core.state.backfill import Aim, Mode
+from databus.sources.mysql.source import MysqlBinlogSource
 from tests.integration.backfills import past_services, run_range
 from tests.integration.conftest import World
 from tests.integration.one_process import run_locally

@@ -9,8 +9,8 @@ import pytest
 
 from databus import Batching, Flow, Kafka, MysqlBinlog
 from databus.core.errors import ConfigError, SinkSettingError
-from databus.ops import accept
-from databus.ops.mediation import Said
+from databus.ops.checkpoint import accept
+from databus.ops.checkpoint.amend import Said
 from databus.ops.services import open_services
 from tests.integration.conftest import Started
 from tests.integration.kafka_target import consume, event_id

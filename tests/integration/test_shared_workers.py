@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from databus.runtime import engine
-from databus.runtime.engine import connect_session
+from databus.runtime.spark import session as engine
+from databus.runtime.spark.session import connect_session
 from tests.integration.conftest import World
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -109,7 +109,7 @@ def test_columns_are_built_beside_an_earlier_session_that_the_server_closed(
 ENDS = """
 import sys
 from pyspark.sql.connect.client.core import SparkConnectClient
-from databus.runtime.engine import connect_session
+from databus.runtime.spark.session import connect_session
 SparkConnectClient._cleanup_ml_cache = lambda client: print("asked")
 session = connect_session(*sys.argv[1:])
 assert session.range(3).count() == 3

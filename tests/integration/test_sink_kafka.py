@@ -16,8 +16,8 @@ from databus.core.connections import Connection
 from databus.core.errors import RecordRejectedError, SinkSettingError
 from databus.core.findings import Level
 from databus.core.flow_specs import FlowContext, Profile
-from databus.core.plan import Plan
 from databus.core.settings import Settings
+from databus.core.state.plan import Plan
 from databus.sinks.kafka import Kafka
 from databus.sinks.kafka.markers import MARKER_TOPIC
 from databus.sinks.kafka.sink import KafkaSink

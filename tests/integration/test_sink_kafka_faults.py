@@ -23,7 +23,6 @@ import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from databus.core.batching import Batching
-from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import (
     CheckpointConflictError,
     MarkerDivergedError,
@@ -32,11 +31,12 @@ from databus.core.errors import (
     SinkUnavailableError,
     StaleEpochError,
 )
-from databus.core.plan import Plan, SourcePlan
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.plan import Plan, SourcePlan
 from databus.kafka.callbacks import fatal_error_raised
-from databus.runtime.closing import Closed, close_unwritten, open_again
 from databus.runtime.plan import next_plan
-from databus.sinks.kafka import kept_sessions
+from databus.runtime.takeover.closing import Closed, close_unwritten, open_again
+from databus.sinks.kafka import session_cache as kept_sessions
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker
 from databus.sinks.kafka.session import Session
 from databus.sinks.kafka.sink import KafkaSink

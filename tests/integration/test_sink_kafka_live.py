@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from databus.core.client_cache import keeping
 from databus.core.errors import MarkerDivergedError, SinkUnavailableError
-from databus.core.kept import keeping
-from databus.sinks.kafka import kept_sessions, session
+from databus.sinks.kafka import session
+from databus.sinks.kafka import session_cache as kept_sessions
 from databus.sinks.kafka.session import Session
 from tests.contract.sink_contract import inserts
 from tests.integration.kafka_target import KafkaAdapter, PausedWrite, forget_kept

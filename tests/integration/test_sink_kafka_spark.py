@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from databus.core.receipts import WriteReceipt
+from databus.core.batches.receipts import WriteReceipt
 from databus.rows.murmur2 import murmur2
 from databus.runtime.dispatch import slot_task
 from tests.integration.kafka_target import (

@@ -18,11 +18,11 @@ from opensearchpy.exceptions import RequestError
 
 from databus.core.errors import RecordRejectedError, SinkSettingError
 from databus.core.findings import Level
-from databus.core.plan import Plan, SinkPlan
-from databus.core.tables import TableSchema
+from databus.core.state.plan import Plan, SinkPlan
+from databus.core.tables.schemas import TableSchema
 from databus.runtime.dispatch import slot_task
-from databus.sinks.elasticsearch_document import METADATA_FIELDS
-from databus.sinks.elasticsearch_sink import ElasticsearchSink
+from databus.sinks.elasticsearch.documents import METADATA_FIELDS
+from databus.sinks.elasticsearch.sink import ElasticsearchSink
 from tests.contract.sink_contract import Change, SinkAdapter, SinkContract
 from tests.integration import search_target as given
 from tests.integration.search_target import ORDERS, Target, arrow, change, plan

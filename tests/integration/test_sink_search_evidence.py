@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.evidence import SinkClaim
-from databus.core.offsets import BinlogOffset
-from databus.core.receipts import WriteReceipt
+from databus.core.batches.receipts import WriteReceipt
+from databus.core.positions.offsets import BinlogOffset
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.evidence import SinkClaim
 from tests.integration import search_target as given
 from tests.integration.search_target import change
 

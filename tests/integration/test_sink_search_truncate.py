@@ -9,9 +9,9 @@ import pytest
 
 from databus.core.errors import SinkConflictError, SinkSettingError
 from databus.core.findings import Level
-from databus.core.tables import TableSchema
-from databus.sinks import elasticsearch_clearing
-from databus.sinks.elasticsearch_index import Indices
+from databus.core.tables.schemas import TableSchema
+from databus.sinks.elasticsearch import clearing as elasticsearch_clearing
+from databus.sinks.elasticsearch.indices import Indices
 from tests.integration import search_target as given
 from tests.integration.search_target import ORDERS, change
 

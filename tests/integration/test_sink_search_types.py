@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from databus.core.tables import ColumnSchema, TableSchema
-from databus.sinks.elasticsearch_sink import ElasticsearchSink
+from databus.core.tables.schemas import ColumnSchema, TableSchema
+from databus.sinks.elasticsearch.sink import ElasticsearchSink
 from tests.integration import search_target as given
 from tests.integration.search_target import change
 
@@ -192,7 +192,7 @@ def test_the_flows_fields_win_and_an_index_that_is_there_keeps_its_own(target):
 
 def test_types_that_a_server_lacks_are_left_to_it(target, caplog, monkeypatch):
     monkeypatch.setattr(
-        "databus.sinks.elasticsearch_mapping._PLAIN", {"int": {"type": "no_such_type"}, "date": {"type": "date"}}
+        "databus.sinks.elasticsearch.mapping._PLAIN", {"int": {"type": "no_such_type"}, "date": {"type": "date"}}
     )
     to = target()
     with caplog.at_level(logging.WARNING):

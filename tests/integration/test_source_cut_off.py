@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.dump import Dump, DumpRequest
+from databus.binlog.server.dump import Dump, DumpRequest
 from databus.core.batching import Batching
 from databus.core.errors import ServerIdTakenError, SourceUnavailableError
 from databus.core.flow_specs import FlowContext
 from databus.core.settings import Settings
 from databus.sandbox import Sandbox
-from databus.sources import range_dumper
-from databus.sources.dump_retries import DumpRetries
-from databus.sources.mysql_binlog import MysqlBinlog
+from databus.sources.mysql.dump import range_dumper
+from databus.sources.mysql.dump.retries import DumpRetries
+from databus.sources.mysql.spec import MysqlBinlog
 from tests.contract.source_contract import ROW_OPS, rows_of
 from tests.integration.binlog_shop import Connections, Shop
 

@@ -16,9 +16,9 @@ from confluent_kafka import Consumer, TopicPartition
 from databus.core.batching import Batching
 from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SourceUnavailableError
 from databus.core.findings import Level
-from databus.core.offsets import KafkaOffsets, Ordering
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import KafkaOffsets, Ordering
 from databus.core.protocols import PartitionedSource, Source
+from databus.core.state.plan import SourcePlan
 from tests.contract.source_contract import IMPATIENT, SourceContract, rows_of
 from tests.integration.binlog_shop import fields
 from tests.integration.kafka_logs import DEADLINE_S, Logs, LogsSubject

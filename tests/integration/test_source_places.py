@@ -14,7 +14,7 @@ from databus.core.errors import (
     SourceDivergedError,
 )
 from databus.core.findings import Level
-from databus.core.offsets import BinlogOffset, Ordering, offset_from_json
+from databus.core.positions.offsets import BinlogOffset, Ordering, offset_from_json
 from tests.contract.source_contract import EVERYTHING, IMPATIENT, rows_of
 from tests.integration.binlog_shop import Shop
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from databus.binlog.dump import Dump, DumpRequest
-from databus.core.offsets import BinlogOffset, Ordering
+from databus.binlog.server.dump import Dump, DumpRequest
+from databus.core.positions.offsets import BinlogOffset, Ordering
 from tests.contract.source_contract import EVERYTHING, IMPATIENT
 from tests.integration.binlog_shop import Shop
 

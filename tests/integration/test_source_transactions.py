@@ -12,7 +12,7 @@ import pymysql
 import pytest
 
 from databus.core.batching import Batching
-from databus.core.offsets import BinlogOffset
+from databus.core.positions.offsets import BinlogOffset
 from databus.sandbox import Sandbox
 from tests.contract.source_contract import Row, changes, rows_of
 from tests.integration.binlog_shop import Shop, fields

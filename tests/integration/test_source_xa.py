@@ -11,8 +11,8 @@ import pytest
 
 from databus.core.batching import Batching
 from databus.core.errors import PreparedTransactionMissingError, SchemaUnknownError
-from databus.core.offsets import BinlogOffset, PreparedTransaction, offset_from_json
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import BinlogOffset, PreparedTransaction, offset_from_json
+from databus.core.state.plan import SourcePlan
 from databus.sandbox import Sandbox
 from tests.contract.source_contract import EVERYTHING, IMPATIENT, Row, changes, place, rows_of
 from tests.integration.binlog_shop import Shop, fields

@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from databus import Batching, Flow, InRange, Kafka, Mock, __version__
-from databus.core.plan import Plan
 from databus.core.settings import Settings
-from databus.ops.run import run_flow
+from databus.core.state.plan import Plan
+from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
 from databus.runtime.window_limits import WindowControl, WindowLimits

@@ -15,7 +15,7 @@ from databus import Batching, Flow, Kafka, MysqlBinlog, Route
 from databus.core.errors import SinkOutputChangedError, SinkSettingError
 from databus.runtime import plan as plan_module
 from databus.sandbox.accounts import ROOT
-from databus.sinks.kafka import standing as standing_module
+from databus.sinks.kafka.topics import standing as standing_module
 from tests.integration.conftest import Started, World
 from tests.integration.kafka_target import consume, forget_kept, wait_until
 from tests.integration.one_process import OneProcessWorld

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from databus.binlog.dump import Dump, Events
+from databus.binlog.server.dump import Dump, Events
 from tests.contract.source_contract import EVERYTHING, rows_of
 from tests.integration.binlog_shop import Shop
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from databus.core.offsets import BinlogOffset
-from databus.sources import mysql_table_changes
-from databus.sources.mysql_binlog_source import MysqlBinlogSource
+from databus.core.positions.offsets import BinlogOffset
+from databus.sources.mysql.source import MysqlBinlogSource
+from databus.sources.mysql.tables import changes as mysql_table_changes
 from tests.integration.binlog_shop import Shop
 
 pytestmark = [pytest.mark.integration]

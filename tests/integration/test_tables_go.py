@@ -12,7 +12,7 @@ import pytest
 
 from databus import Batching, Flow, Kafka, MysqlBinlog
 from databus.demo.consumers import topic_records
-from databus.sources.mysql_binlog_source import MysqlBinlogSource
+from databus.sources.mysql.source import MysqlBinlogSource
 from tests.integration.conftest import Started
 from tests.integration.one_process import OneProcessWorld
 from tests.integration.statements import run_sql

@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 from kazoo.exceptions import NoNodeError
 
+from databus.checkpoints.connection.session import start_client
 from databus.checkpoints.holder import LeaseHolder, read_holder
-from databus.checkpoints.layout import FlowPaths
-from databus.checkpoints.session import start_client
+from databus.checkpoints.paths import FlowPaths
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.sandbox.connections import airflow_connections
 from tests.integration.conftest import SERVERS, Started, World

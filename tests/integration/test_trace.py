@@ -20,10 +20,10 @@ from databus.core.trace import (
     TraceLogPurgedError,
     TraceNotRecordedError,
 )
-from databus.ops.journey import Journey, lines
-from databus.ops.lineage import recorded_lineage
-from databus.ops.trace import trace
-from databus.ops.trace_query import recognise
+from databus.ops.runs.lineage import recorded_lineage
+from databus.ops.trace.follow import trace
+from databus.ops.trace.journey import Journey, lines
+from databus.ops.trace.query import recognise
 from databus.sinks.kafka import tracing
 from tests.integration.commands import Commands
 from tests.integration.conftest import Started

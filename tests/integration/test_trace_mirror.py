@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from databus.core.trace import TraceExpiredError, TraceNotRecordedError, TraceQueryError
-from databus.ops.journey import lines
+from databus.ops.trace.journey import lines
 from databus.records import tables as t
 from databus.records.store import RecordStore
 from tests.integration.commands import Commands

@@ -12,15 +12,15 @@ import pytest
 from databus import Flow, MysqlBinlog
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import SinkUnavailableError
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import SinkPlan
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.settings import Settings
+from databus.core.state.plan import SinkPlan
 from databus.core.trace import Sought, TraceExpiredError, TraceNotRecordedError
-from databus.ops.trace import trace
-from databus.ops.trace_query import recognise
+from databus.ops.trace.follow import trace
+from databus.ops.trace.query import recognise
 from databus.records.recorder import SqlRecorder
-from databus.sinks.elasticsearch_tracing import DocumentReader, place_of
-from databus.sinks.elasticsearch_version import source_version
+from databus.sinks.elasticsearch.tracing import DocumentReader, place_of
+from databus.sinks.elasticsearch.versions import source_version
 from tests.contract.record_samples import report
 from tests.integration import search_target as given
 from tests.integration.search_target import change

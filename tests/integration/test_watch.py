@@ -22,8 +22,8 @@ import pytest
 
 from databus import AlertWhen
 from databus.observe.metric_names import WATCH_METRICS
-from databus.ops.airflow_health import AirflowHealth
-from databus.ops.watch import Watch
+from databus.ops.health.airflow import AirflowHealth
+from databus.ops.health.watch import Watch
 from databus.sandbox.connections import airflow_connections
 from tests.integration.conftest import World
 from tests.integration.test_alerts import Told, told  # noqa: F401 - a fixture

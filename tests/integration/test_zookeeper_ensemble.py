@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
-from databus.core.checkpoint_store import Lease
 from databus.core.connections import Connection
 from databus.core.errors import CheckpointUnavailableError, LeaseBusyError, StaleEpochError
-from databus.core.offsets import SequenceOffset
+from databus.core.positions.offsets import SequenceOffset
+from databus.core.state.checkpoint_store import Lease
 from databus.sandbox import Sandbox
 from databus.sandbox.servers.protocol import NotHealthyError
 from databus.sandbox.servers.zookeeper import four_letter_word, member_mode

@@ -20,7 +20,7 @@ from databus.core.errors import (
     MarkersAheadError,
     StaleEpochError,
 )
-from databus.sinks.kafka.register import KafkaClaimRegister
+from databus.sinks.kafka.claim_register import KafkaClaimRegister
 from databus.sinks.kafka.writer import KafkaSlotWriter
 from databus.testing.zookeeper_proxy import Fault, ZooKeeperProxy
 from tests.contract.checkpoint_store import wait_until

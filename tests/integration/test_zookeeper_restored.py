@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from databus import __version__
 from databus.cli.main import app
 from databus.core.errors import MarkerDivergedError, MarkersAheadError
-from databus.ops import adopt
+from databus.ops.checkpoint import adopt
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
 from databus.sandbox import Sandbox

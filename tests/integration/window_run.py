@@ -13,12 +13,12 @@ import sys
 from databus import __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import DatabusError
-from databus.ops.run import run_flow
+from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
 from databus.registry import flow_from_json
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain, drain_on_signals
-from databus.runtime.engine import connect_session
+from databus.runtime.spark.session import connect_session
 from databus.runtime.window_limits import WindowControl, WindowLimits
 from tests.integration.one_process import OneProcess
 

@@ -16,15 +16,15 @@ import pyarrow as pa
 from databus import Batching, Flow, Kafka, Mock, __version__
 from databus.checkpoints.spool import PlanSpool
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
-from databus.core.offsets import SequenceOffset
+from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
-from databus.ops.run import run_flow
+from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain
 from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.runtime.window_result import WindowResult
-from databus.sinks.kafka import kept_sessions
+from databus.sinks.kafka import session_cache as kept_sessions
 from databus.testing.zookeeper_proxy import ZooKeeperProxy
 from tests.collecting import collect_garbage
 from tests.integration.conftest import World

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from databus.binlog.table_batch import TableBatch
-from databus.rows.changes import Changes
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.rows.emit import emit
+from databus.rows.frames.changes import Changes
 from databus.testing.table_batches import transactions
 
 

@@ -11,7 +11,7 @@ from databus.checks.accepted_values import AcceptedValues
 from databus.checks.not_null import NotNull
 from databus.checks.row_check import RowCheck
 from databus.core.errors import ConfigError
-from databus.rows.changes import Changes
+from databus.rows.frames.changes import Changes
 from databus.testing.table_batches import batch, table
 from databus.transforms.filter import Filter
 from databus.transforms.mask import Mask

@@ -10,20 +10,20 @@ import pyarrow as pa
 import pytest
 
 from databus import Flow, HashPartition, MysqlBinlog, Noop
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.checks.accepted_values import AcceptedValues
 from databus.checks.expected_rules import Between, IsNull, Matches, RefusedValues, TextLength, is_shared
 from databus.checks.in_range import InRange
 from databus.checks.not_null import NotNull
 from databus.checks.row_check import RowCheck
-from databus.rows.changes import Changes
 from databus.rows.emit import emit
+from databus.rows.frames.changes import Changes
 from databus.rows.image_form import json_form
-from databus.rows.mark_bits import MARKS
-from databus.rows.marks import ImageMarks
 from databus.rows.murmur2 import murmur2
+from databus.rows.violation_bits import MARKS
+from databus.rows.violations import ImageMarks
 from databus.runtime.check import check, row_checks
-from databus.sources.row_filters import RowFilters
+from databus.sources.mysql.row_filters import RowFilters
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 from tests.spark.test_direct_lane import TYPES, changes, value
 

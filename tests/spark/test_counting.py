@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from databus.runtime.engine import SESSION_CONF
+from databus.runtime.spark.session import SESSION_CONF
 
 _RULES = "spark.sql.adaptive.optimizer.excludedRules"
 

@@ -16,27 +16,27 @@ import pyarrow as pa
 import pytest
 
 from databus import AcceptedValues, DropColumns, Flow, InRange, NotNull, Project, RenameColumns, Route, __version__
-from databus.binlog.table_batch import TableBatch, TableEvent
+from databus.binlog.decoding.table_batch import TableBatch, TableEvent
 from databus.connections.environment import EnvironmentConnections
+from databus.core.batches.receipts import RejectedRow
+from databus.core.batches.report import BatchReport
 from databus.core.connections import Connection
 from databus.core.flow_specs import FlowContext
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import Plan, SinkPlan
-from databus.core.receipts import RejectedRow
-from databus.core.report import BatchReport
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.settings import Settings
+from databus.core.state.plan import Plan, SinkPlan
 from databus.observe.clock import SystemClock
 from databus.rows.emit import emit, emit_events
 from databus.rows.image_form import VARIANT_FORM, ImageForm, json_form
 from databus.runtime.batch import run_batch
 from databus.runtime.context import RunIdentity, Services, open_session
-from databus.runtime.direct import may_be_direct
+from databus.runtime.direct.lane import may_be_direct
 from databus.sinks import envelope
 from databus.sinks.kafka import Kafka
 from databus.sinks.kafka.encoding import COLUMNS
 from databus.sinks.kafka.sink import KafkaSink
 from databus.sinks.memory import Memory, clear, records
-from databus.sources.mock import Mock
+from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 

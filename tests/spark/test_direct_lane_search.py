@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql.types import VariantVal
 
 from databus.core.connections import Connection
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.protocols import DirectEncoder
+from databus.core.state.plan import Plan, SinkPlan
 from databus.rows.image_form import VARIANT_FORM, json_form
-from databus.sinks.elasticsearch import Elasticsearch
-from databus.sinks.elasticsearch_direct import PASSED_ON
-from databus.sinks.elasticsearch_sink import ElasticsearchSink
+from databus.sinks.elasticsearch.direct import PASSED_ON
+from databus.sinks.elasticsearch.sink import ElasticsearchSink
+from databus.sinks.elasticsearch.spec import Elasticsearch
 from databus.testing.table_batches import batch, table
 from tests.spark.test_direct_lane import CLOCK, TYPES, by_type, changes, emitted, loaded
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from databus.core.flow_specs import TransformSpec
-from databus.rows.changes import Changes
+from databus.rows.frames.changes import Changes
 from databus.testing.table_batches import Unrepresentable, batch, table
 from databus.transforms.filter import Filter
 from databus.transforms.mask import Mask

@@ -12,15 +12,15 @@ import pytest
 
 from databus.core.connections import Connection
 from databus.core.flow_specs import FlowContext
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.settings import Settings
-from databus.core.tables import TableSchema
+from databus.core.state.plan import Plan, SinkPlan
+from databus.core.tables.schemas import TableSchema
 from databus.rows.murmur2 import murmur2
 from databus.sinks import envelope
 from databus.sinks.kafka import Kafka
 from databus.sinks.kafka.encoding import COLUMNS
-from databus.sinks.kafka.topic_names import topic_of
+from databus.sinks.kafka.topics.names import topic_of
 
 pytestmark = pytest.mark.spark
 

@@ -15,29 +15,32 @@ import pytest
 
 from databus import Batching, Flow, InRange, Mock, __version__
 from databus.connections.environment import EnvironmentConnections
-from databus.core.amendments import Amendment
+from databus.core.batches.receipts import CHECK, RejectedRow, WriteReceipt
 from databus.core.errors import CheckpointConflictError, DatabusError, SinkUnavailableError
 from databus.core.findings import Finding
 from databus.core.flow_specs import SinkSpec
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan
-from databus.core.receipts import CHECK, RejectedRow, WriteReceipt
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.settings import Settings
+from databus.core.state.amendments import Amendment
+from databus.core.state.plan import Plan
 from databus.observe.clock import SystemClock
-from databus.ops import quarantine
-from databus.ops.mediation import Said
-from databus.ops.quarantine_replay import _Replays, replay_rows
-from databus.ops.replay_outcome import ReplayResult
-from databus.records.held_rows import HeldRow, HeldState, Selection
+from databus.ops.checkpoint.amend import Said
+from databus.ops.quarantine import show as quarantine
+from databus.ops.quarantine.outcome import ReplayResult
+from databus.ops.quarantine.replay import _Replays, replay_rows
+from databus.records.quarantine import HeldRow, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
-from databus.runtime import batch, outage, probe, replay, sinks_behind
+from databus.runtime import batch
+from databus.runtime.beside import replay
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.read import read
+from databus.runtime.sink_outage import lagging_sinks as sinks_behind
+from databus.runtime.sink_outage import outage, probe
 from databus.runtime.window import run_window
 from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.runtime.window_result import WindowResult
-from databus.sinks.unmarked import UnmarkedSink
+from databus.sinks.markerless import UnmarkedSink
 from databus.testing.memory_store import MemoryCheckpoints, MemoryServer
 from tests.unit.runtime.test_sinks_behind import Engine, Killed, Killing
 
@@ -292,7 +295,7 @@ def test_what_a_sink_got_by_a_replay_it_leaves_out_when_it_catches_up(
 ) -> None:
     """Replays of the version before did not ask whether a sink was behind; one may be finished as it was begun."""
     held_and_behind(desk)
-    monkeypatch.setattr("databus.ops.quarantine_replay.require_passed", lambda *_: None)
+    monkeypatch.setattr("databus.ops.quarantine.replay.require_passed", lambda *_: None)
     desk.replay()
     desk.minimum = STRICT  # nor does it hold them anew
     desk.run()

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from databus.core.batches.receipts import CHECK
 from databus.core.errors import OffsetPurgedError, ReplaysRefusedError
-from databus.core.offsets import OffsetRange
-from databus.core.receipts import CHECK
-from databus.ops import quarantine_replay
-from databus.records.held_rows import HeldRows, HeldState
-from databus.sources.mock_source import MockSource
+from databus.core.positions.offsets import OffsetRange
+from databus.ops.quarantine import replay as quarantine_replay
+from databus.records.quarantine import HeldRows, HeldState
+from databus.sources.mock.source import MockSource
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.spark.test_replay_behind import LOOSE, STRICT, Desk, _read_once, _soon  # noqa: F401 - fixtures
 from tests.unit.runtime.test_sinks_behind import Killed
@@ -111,7 +111,7 @@ def test_a_replay_that_wrote_nothing_is_closed_once_its_log_is_gone(
 def test_of_a_replay_that_one_sink_has_the_other_alone_lacks_the_rows(
     desk: Desk, purge: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, end: tuple[Any, str] | None
 ) -> None:
-    from databus.runtime import replay
+    from databus.runtime.beside import replay
 
     killed_at(desk, monkeypatch, replay, "dispatch")
     purge(PER_BATCH // 2)

@@ -9,7 +9,7 @@ import pytest
 from databus import Noop
 from databus.runtime.dispatch import taken_by
 from databus.runtime.routing import takes
-from databus.sinks.unmarked import UnmarkedSink
+from databus.sinks.markerless import UnmarkedSink
 
 pytestmark = pytest.mark.spark
 

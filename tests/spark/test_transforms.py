@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.table_batch import TableBatch, TableEvent
+from databus.binlog.decoding.table_batch import TableBatch, TableEvent
 from databus.core.errors import TransformError
 from databus.core.flow_specs import TransformSpec
-from databus.rows.changes import Changes
 from databus.rows.emit import emit_events
+from databus.rows.frames.changes import Changes
 from databus.testing.table_batches import Unrepresentable, batch, table, transactions
 from databus.transforms.drop import DropColumns
 from databus.transforms.filter import Filter

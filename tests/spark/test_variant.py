@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from databus.rows.changes import Changes
+from databus.rows.frames.changes import Changes
 from databus.testing.table_batches import Unrepresentable, batch, table
 
 pytestmark = pytest.mark.spark

@@ -16,7 +16,7 @@ import pytest
 
 _NAME = "kafka-clients"
 _OUTPUT = "kafka_clients"
-_KEPT = {"databus.sinks.kafka.kept_sessions": "_kept", "databus.sinks.kafka.standing": "_opened"}
+_KEPT = {"databus.sinks.kafka.session_cache": "_kept", "databus.sinks.kafka.topics.standing": "_opened"}
 
 
 class OpenClients:

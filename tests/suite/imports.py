@@ -29,7 +29,7 @@ _TELLING = 8
 _TELL = frozenset({ast.Import, ast.ImportFrom, ast.Expr, ast.Constant, ast.BinOp, ast.JoinedStr, ast.Call})
 """Nodes that say something of others: one in ten."""
 
-_WORD = re.compile(r"\w+(?::\w+)?")
+_WORD = re.compile(r"\w+(?:\.\w+)*(?::\w+)?")
 _LONG = 200
 _BROAD = frozenset({"tests", "include", "include/databus", "databus"})
 """Folders of nearly all: that one is searched tells nothing of a file."""

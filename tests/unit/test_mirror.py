@@ -9,7 +9,7 @@ import pytest
 from databus import Flow, KafkaTopics, Mirror, MirrorTopics
 from databus.core.errors import ConfigError, SinkSettingError
 from databus.registry import flow_from_json
-from databus.runtime.direct import may_be_direct
+from databus.runtime.direct.lane import may_be_direct
 
 
 def mirror(**options: Any) -> Flow:

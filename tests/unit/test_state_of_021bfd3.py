@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.claims import ClaimStore, read_claim
-from databus.binlog.kept_segments import KeptSegments, servers_with_kept_segments
-from databus.binlog.segment_store import SegmentStore
+from databus.binlog.segments.kept_segments import KeptSegments, servers_with_kept_segments
+from databus.binlog.segments.large_values import ClaimStore, read_claim
+from databus.binlog.segments.store import SegmentStore
 from databus.checkpoints.codec import OWNER, decode_as, encode
 from databus.checkpoints.holder import EPOCH, LeaseHolder
-from databus.checkpoints.large_values import LargeValues, reference
+from databus.checkpoints.nodes.large_values import LargeValues, reference
 from databus.checkpoints.spool import PlanSpool
-from databus.core.alert_book import AlertState
-from databus.core.amendments import Pause
-from databus.core.backfill import Backfill, Boundary
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
-from databus.core.gaps import Gap
-from databus.core.marks import Announcement
-from databus.core.offsets import offset_from_json
-from databus.core.plan import Plan
-from databus.records.held_rows import HeldRows, Selection
-from databus.records.ledger_pages import LedgerPages
+from databus.core.alerts.book import AlertState
+from databus.core.positions.gaps import Gap
+from databus.core.positions.offsets import offset_from_json
+from databus.core.state.amendments import Pause
+from databus.core.state.backfill import Backfill, Boundary
+from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.state.plan import Plan
+from databus.core.state.sink_markers import Announcement
+from databus.records.ledger.pages import LedgerPages
+from databus.records.quarantine import HeldRows, Selection
 from databus.records.store import RecordStore
 from databus.sinks.kafka.markers import Marker
 

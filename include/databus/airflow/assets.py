@@ -9,9 +9,9 @@ from typing import Any
 
 from airflow.sdk import Asset, AssetAlias
 
-from databus.core.backfill import dag_name
 from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
+from databus.core.state.backfill import dag_name
 
 log = logging.getLogger(__name__)
 

@@ -106,22 +106,22 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
         from databus.airflow.wake import woken
 
         options["schedule"] = woken(flow, str(options["dag_id"]), options["schedule"], wake)
-    from databus.airflow.alert_events import callbacks, listed
-    from databus.airflow.lineage import end_failed
+    from databus.airflow.reporting.alert_events import callbacks, listed
+    from databus.airflow.reporting.lineage import end_failed
 
     together = tasks == "together" or (tasks is None and flow.mode == "economy" and engine == "connect")
     of_tasks = _weighted(flow.mode, callbacks(flow, options, together=together), defaults)
     failed = [*listed(options.get("on_failure_callback")), partial(end_failed, flow)]
     with DAG(**{**options, "on_failure_callback": failed}) as dag:
         if together:
-            from databus.airflow.whole_run import WholeRunOperator
+            from databus.airflow.operators.single_task_run import WholeRunOperator
 
             _transfer(WholeRunOperator, flow, every, spark_conn_id or "spark_connect_default", of_tasks["transfer"])
         else:
             _three_tasks(flow, every, engine, spark_conn_id, of_tasks)
     beside = []
     if backfill_every is not None and flow.source.ranged:
-        from databus.airflow.backfill import backfill_dag
+        from databus.airflow.backfills.operator import backfill_dag
 
         conn_id = (spark_conn_id if engine == "connect" else None) or "spark_connect_default"
         beside = [backfill_dag(flow, backfill_every, conn_id, options)]
@@ -133,13 +133,13 @@ def flow_dag(  # noqa: PLR0913 - one parameter per choice
 def _three_tasks(
     flow: Flow, every: timedelta, engine: Engine, conn_id: str | None, options: dict[str, dict[str, Any]]
 ) -> None:
-    from databus.airflow.audit import AuditOperator
-    from databus.airflow.preflight import PreflightOperator
+    from databus.airflow.operators.audit import AuditOperator
+    from databus.airflow.operators.preflight import PreflightOperator
 
     if engine == "connect":
-        from databus.airflow.transfer import TransferOperator as Operator
+        from databus.airflow.operators.transfer import TransferOperator as Operator
     else:
-        from databus.airflow.submit import SubmitTransferOperator as Operator
+        from databus.airflow.operators.submit import SubmitTransferOperator as Operator
     default = "spark_connect_default" if engine == "connect" else "spark_default"
     transfer = _transfer(Operator, flow, every, conn_id or default, options["transfer"])
     preflight = PreflightOperator(task_id="preflight", flow=flow, **options["preflight"])

@@ -40,7 +40,7 @@ class ZooKeeperHook(BaseHook):
 
     def get_conn(self) -> ZooKeeperCheckpoints:
         """Return the checkpoint store behind the connection; it connects at first use, the caller closes it."""
-        from databus.checkpoints.large_values import LargeValues
+        from databus.checkpoints.nodes.large_values import LargeValues
         from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 
         settings = Settings.from_environment()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from databus.airflow.connections import AirflowConnections, connection_missing, to_connection
-from databus.core.alerts import ChannelSpec
+from databus.core.alerts.alert import ChannelSpec
 from databus.core.connections import Connection
 from databus.core.flow import Flow
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
 
-from databus.core.alerts import AlertKind
+from databus.core.alerts.alert import AlertKind
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
 
@@ -50,9 +50,9 @@ class AlertNotifier(BaseNotifier):
 
     def notify(self, context: Any) -> None:
         """Tell; what goes wrong with that is logged and harms no task."""
-        from databus.airflow.alert_events import dag_of
         from databus.airflow.connections import AirflowConnections
-        from databus.airflow.ended_runs import ended
+        from databus.airflow.reporting.alert_events import dag_of
+        from databus.airflow.runs.ended import ended
 
         self._tell(context, AirflowConnections(), ended=partial(ended, dag_of(context)))
 
@@ -70,7 +70,7 @@ class AlertNotifier(BaseNotifier):
 
     def events(self, context: Any) -> list[Observation]:
         """Return what happened, and what is over, to the task or run of a context."""
-        from databus.airflow.alert_events import event_of, over, run_is_over, run_of
+        from databus.airflow.reporting.alert_events import event_of, over, run_is_over, run_of
 
         events = [over(AlertKind.FAILURE, task, context) for task in self.well]
         if self.ends:
@@ -80,6 +80,6 @@ class AlertNotifier(BaseNotifier):
         return events
 
     def _tell(self, context: Any, connections: ConnectionSource, **asked: Any) -> None:
-        from databus.ops.alerts import evaluate
+        from databus.ops.health.alerts import evaluate
 
         evaluate(self._flow(), connections, self.events(context), **asked)

@@ -15,7 +15,7 @@ from typing import Any
 from airflow.configuration import conf
 from airflow.listeners import hookimpl
 
-from databus.airflow.task_logs import only_warnings_of_libraries
+from databus.airflow.operators.task_logs import only_warnings_of_libraries
 from databus.registry import GROUPS, PARTS
 
 log = logging.getLogger(__name__)
@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 _MODULES = (
     "databus.airflow.dags",
     "databus.airflow.mirrors",
-    "databus.airflow.alert_events",
+    "databus.airflow.reporting.alert_events",
     "databus.airflow.assets",
-    "databus.airflow.audit",
-    "databus.airflow.backfill",
-    "databus.airflow.preflight",
-    "databus.airflow.submit",
-    "databus.airflow.transfer",
-    "databus.airflow.whole_run",
+    "databus.airflow.operators.audit",
+    "databus.airflow.backfills.operator",
+    "databus.airflow.operators.preflight",
+    "databus.airflow.operators.submit",
+    "databus.airflow.operators.transfer",
+    "databus.airflow.operators.single_task_run",
     # Airflow imports these when it serializes the first operator of a process.
     "airflow.providers.standard.operators.trigger_dagrun",
     "airflow.providers.standard.sensors.external_task",
@@ -38,23 +38,23 @@ _MODULES = (
 )
 
 _OF_TASKS = (
-    "databus.checkpoints.large_values",
+    "databus.checkpoints.nodes.large_values",
     "databus.checkpoints.zookeeper",
-    "databus.ops.audit",
-    "databus.ops.lineage_runs",
-    "databus.ops.mirror_loops",
-    "databus.ops.preflight",
-    "databus.ops.run",
-    "databus.records.lineage_facet",
-    "databus.rows.marks",
-    "databus.runtime.engine",
-    "databus.runtime.live",
-    "databus.sinks.elasticsearch_sink",
+    "databus.ops.runs.audit",
+    "databus.ops.runs.lineage_events",
+    "databus.ops.mirror.loops",
+    "databus.ops.health.preflight",
+    "databus.ops.runs.run",
+    "databus.records.lineage.run_facet",
+    "databus.rows.violations",
+    "databus.runtime.spark.session",
+    "databus.runtime.live.lane",
+    "databus.sinks.elasticsearch.sink",
     "databus.sinks.kafka.direct",
     "databus.sinks.kafka.sink",
     "databus.sinks.kafka_mirror.sink",
-    "databus.sources.kafka_topics_source",
-    "databus.sources.mysql_binlog_source",
+    "databus.sources.kafka.source",
+    "databus.sources.mysql.source",
     "pymysql",
     "pyspark.sql.connect.functions",
     "pyspark.sql.connect.session",
@@ -73,7 +73,7 @@ def preload() -> None:
 
 def preload_tasks() -> None:
     """Import what tasks need; what cannot be imported here is left to the task, which says so."""
-    from databus.records.data_docs import compile_templates
+    from databus.records.quality.data_docs import compile_templates
 
     only_warnings_of_libraries()
     try:

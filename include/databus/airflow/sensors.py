@@ -9,9 +9,9 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from databus.airflow.connections import AirflowConnections
-from databus.airflow.failures import airflow_outcome
+from databus.airflow.operators.failures import airflow_outcome
 from databus.core.flow import Flow
-from databus.ops.head import HeadLook, Place
+from databus.ops.health.head import HeadLook, Place
 
 
 class _FlowSensor(BaseOperator):

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from databus.airflow.known_connections import connections_of
-from databus.airflow.waiting_runs import run_waits
+from databus.airflow.runs.waiting import run_waits
 from databus.core.errors import DatabusError
 from databus.core.flow import Flow
 
 if TYPE_CHECKING:
-    from databus.ops.head import HeadLook, Place
+    from databus.ops.health.head import HeadLook, Place
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ async def places(flow: Flow, poll_s: float, patience: int | None, *, of_changes:
     Raises:
         DatabusError: see `patience`, or an error that no retry can mend.
     """
-    from databus.ops.head import HeadLook  # not at import: a DAG file may name a trigger, and loads no client
+    from databus.ops.health.head import HeadLook  # not at import: a DAG file may name a trigger, and loads no client
 
     look: HeadLook | None = None
     failed = 0

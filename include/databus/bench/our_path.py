@@ -11,10 +11,10 @@ from databus import AcceptedValues, Batching, Flow, InRange, Kafka, MysqlBinlog,
 from databus.bench.processes import CpuMeter
 from databus.connections.environment import EnvironmentConnections
 from databus.core.settings import Settings
-from databus.ops.run import run_flow
+from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
 from databus.runtime.context import RunIdentity
-from databus.runtime.engine import connect_session
+from databus.runtime.spark.session import connect_session
 from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections

@@ -14,12 +14,12 @@ from databus.bench.results import Bar, Result
 from databus.bench.servers import fresh_servers
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import ReconciliationError
-from databus.core.offsets import KafkaOffsets
+from databus.core.positions.offsets import KafkaOffsets
 from databus.core.settings import Settings
 from databus.ops.services import open_services
+from databus.runtime.batch_sizing import Pace
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession, RunIdentity, open_session
-from databus.runtime.pace import Pace
 from databus.runtime.plan import next_plan
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections

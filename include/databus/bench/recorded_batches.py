@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 from databus import __version__
-from databus.core.checkpoint import Epoch
-from databus.core.counts import TableCounts
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import Plan, SinkPlan
-from databus.core.receipts import WriteReceipt
-from databus.core.report import BatchReport
+from databus.core.batches.counts import TableCounts
+from databus.core.batches.receipts import WriteReceipt
+from databus.core.batches.report import BatchReport
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.checkpoint import Epoch
+from databus.core.state.plan import Plan, SinkPlan
 from databus.records.batch_record import BatchRecord
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports

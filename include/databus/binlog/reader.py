@@ -40,14 +40,14 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import SecretStr
 
-from databus.binlog.capture import TableCapture
-from databus.binlog.change_batches import DATABASE, TABLE, change_batch, statement_batch
-from databus.binlog.decode import TableFilter, every_table
-from databus.binlog.events import type_name
-from databus.binlog.log_dump import LogDump
-from databus.binlog.log_file import PIECE_BYTES, Change, Prepared
-from databus.binlog.log_files import NO_DEFINITIONS, LogFiles
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.change_batches import DATABASE, TABLE, change_batch, statement_batch
+from databus.binlog.decoding.decode import TableFilter, every_table
+from databus.binlog.decoding.log_dump import LogDump
+from databus.binlog.decoding.log_file import PIECE_BYTES, Change, Prepared
+from databus.binlog.decoding.log_files import NO_DEFINITIONS, LogFiles
+from databus.binlog.decoding.table_batch import TableBatch
+from databus.binlog.log.capture import TableCapture
+from databus.binlog.log.events import type_name
 from databus.core.connections import Connection
 
 if TYPE_CHECKING:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from databus.checkpoints import entries, transitions
 from databus.checkpoints.codec import encode
-from databus.checkpoints.flow_state import FlowState
-from databus.checkpoints.layout import FlowPaths
+from databus.checkpoints.connection.transaction import Operation, check, create, delete, set_data
+from databus.checkpoints.nodes.flow_state import FlowState
+from databus.checkpoints.paths import FlowPaths
 from databus.checkpoints.rounds import MOST_ROUNDS, rounds
-from databus.checkpoints.transaction import Operation, check, create, delete, set_data
-from databus.core.checkpoint import Checkpoint
-from databus.core.checkpoint_store import Lease
-from databus.core.counts import TableCounts
+from databus.checkpoints.rules import history_entries as entries
+from databus.checkpoints.rules import plans as transitions
+from databus.core.batches.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, CheckpointError
-from databus.core.plan import Plan
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.checkpoint_store import Lease
+from databus.core.state.plan import Plan
 
 ROUNDS = 4
 """Writes in a row that are refused or cut off over one and the same state, before the store gives up."""

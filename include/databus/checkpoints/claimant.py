@@ -10,14 +10,14 @@ import time
 import uuid
 
 from databus.checkpoints.codec import encode
+from databus.checkpoints.connection.session import ZooKeeperSession
+from databus.checkpoints.connection.transaction import OutcomeUnknownError, RefusedError, create, delete, set_data
 from databus.checkpoints.holder import LeaseHolder, encode_epoch, read_epoch, read_holder
-from databus.checkpoints.layout import FlowPaths
 from databus.checkpoints.lease import Claim, ZooKeeperLease
-from databus.checkpoints.session import ZooKeeperSession
-from databus.checkpoints.transaction import OutcomeUnknownError, RefusedError, create, delete, set_data
-from databus.core.checkpoint import Epoch
+from databus.checkpoints.paths import FlowPaths
 from databus.core.errors import CheckpointError, CheckpointUnavailableError, LeaseBusyError
 from databus.core.protocols import Clock
+from databus.core.state.checkpoint import Epoch
 from databus.core.stored_form import Form
 
 WAITER = Form("waiter", "who since")

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from databus.checkpoints.codec import decode_as, encode
-from databus.core.checkpoint import Epoch
+from databus.core.state.checkpoint import Epoch
 from databus.core.stored_form import Form
 
 LEASE = Form("lease", "who epoch since host pid claim run_url")

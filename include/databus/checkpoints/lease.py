@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from databus.checkpoints.awaited import AwaitedChildren
+from databus.checkpoints.connection.session import ZooKeeperSession
+from databus.checkpoints.connection.transaction import OutcomeUnknownError, RefusedError, check, delete
 from databus.checkpoints.holder import LeaseHolder
-from databus.checkpoints.layout import FlowPaths
-from databus.checkpoints.session import ZooKeeperSession
-from databus.checkpoints.transaction import OutcomeUnknownError, RefusedError, check, delete
+from databus.checkpoints.nodes.watched_nodes import AwaitedChildren
+from databus.checkpoints.paths import FlowPaths
 from databus.core.errors import CheckpointError, StaleEpochError
 
 _log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from databus.checkpoints.flow_state import FlowState
+from databus.checkpoints.nodes.flow_state import FlowState
 
 MOST_ROUNDS = 50
 """Writes of one call in all, however often others change the state between its reads and its writes."""

@@ -10,12 +10,12 @@ from typing import Any
 
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.durable_folder import DurableFolder
-from databus.core.checkpoint import Checkpoint
 from databus.core.errors import MarkersAheadError
-from databus.core.marks import Announcement
-from databus.core.offsets import Ordering
-from databus.core.outcome import PlanOutcome
-from databus.core.plan import Plan
+from databus.core.positions.offsets import Ordering
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.plan import Plan
+from databus.core.state.plan_outcome import PlanOutcome
+from databus.core.state.sink_markers import Announcement
 from databus.core.stored_form import Form
 
 log = logging.getLogger(__name__)

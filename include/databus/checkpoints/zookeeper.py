@@ -11,41 +11,42 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Self
 
-from databus.checkpoints import entries, transitions
-from databus.checkpoints.accepted_wants import ZooKeeperAcceptedWants
-from databus.checkpoints.alert_states import ZooKeeperAlertBook
-from databus.checkpoints.awaited import AwaitedNode
-from databus.checkpoints.backfills import ZooKeeperBackfills
+from databus.checkpoints.amendments import ZooKeeperMediation
 from databus.checkpoints.batch_writes import ROUNDS, ZooKeeperBatchWrites
-from databus.checkpoints.catching_up import ZooKeeperCatchingUp
 from databus.checkpoints.claimant import LeaseClaimant
 from databus.checkpoints.codec import decode_as, encode
-from databus.checkpoints.dump_turns import ZooKeeperDumpTurns
-from databus.checkpoints.flow_nodes import FlowNodes
-from databus.checkpoints.flow_state import FlowState
-from databus.checkpoints.hidden_columns import ZooKeeperHiddenColumns
-from databus.checkpoints.history import ZooKeeperHistory
+from databus.checkpoints.connection.options import ZooKeeperOptions
+from databus.checkpoints.connection.session import ZooKeeperSession
+from databus.checkpoints.connection.transaction import Operation, RefusedError, check, create
 from databus.checkpoints.holder import LeaseHolder, read_holder
-from databus.checkpoints.large_values import LargeValues
-from databus.checkpoints.layout import FlowPaths, Layout
+from databus.checkpoints.lagging_sinks import ZooKeeperSplits
 from databus.checkpoints.lease import ZooKeeperLease
-from databus.checkpoints.mediation import ZooKeeperMediation
-from databus.checkpoints.options import ZooKeeperOptions
-from databus.checkpoints.server_ids import ZooKeeperServerIds
-from databus.checkpoints.session import ZooKeeperSession
-from databus.checkpoints.splits import ZooKeeperSplits
-from databus.checkpoints.topics_read import ZooKeeperTopicsRead
-from databus.checkpoints.transaction import Operation, RefusedError, check, create
+from databus.checkpoints.nodes.accepted_wants import ZooKeeperAcceptedWants
+from databus.checkpoints.nodes.alert_states import ZooKeeperAlertBook
+from databus.checkpoints.nodes.backfills import ZooKeeperBackfills
+from databus.checkpoints.nodes.dump_turns import ZooKeeperDumpTurns
+from databus.checkpoints.nodes.flow_nodes import FlowNodes
+from databus.checkpoints.nodes.flow_state import FlowState
+from databus.checkpoints.nodes.hidden_columns import ZooKeeperHiddenColumns
+from databus.checkpoints.nodes.history import ZooKeeperHistory
+from databus.checkpoints.nodes.large_values import LargeValues
+from databus.checkpoints.nodes.server_ids import ZooKeeperServerIds
+from databus.checkpoints.nodes.topics_read import ZooKeeperTopicsRead
+from databus.checkpoints.nodes.watched_nodes import AwaitedNode
+from databus.checkpoints.paths import FlowPaths, Layout
+from databus.checkpoints.reconciling import ZooKeeperCatchingUp
+from databus.checkpoints.rules import history_entries as entries
+from databus.checkpoints.rules import plans as transitions
 from databus.core.amounts import counted
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.checkpoint_store import Lease
 from databus.core.connections import Connection
 from databus.core.errors import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
 from databus.core.findings import Finding, Level
-from databus.core.gaps import Gap
-from databus.core.offsets import Offset
-from databus.core.plan import Plan
+from databus.core.positions.gaps import Gap
+from databus.core.positions.offsets import Offset
 from databus.core.protocols import Clock
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.checkpoint_store import Lease
+from databus.core.state.plan import Plan
 
 
 class _UtcClock:
@@ -54,7 +55,7 @@ class _UtcClock:
 
 
 class ZooKeeperCheckpoints(ZooKeeperBatchWrites, ZooKeeperHistory, ZooKeeperMediation, ZooKeeperCatchingUp):
-    """Implements `databus.core.checkpoint_store.CheckpointStore` on ZooKeeper 3.5 or newer.
+    """Implements `databus.core.state.checkpoint_store.CheckpointStore` on ZooKeeper 3.5 or newer.
 
     Connects at first use, or by `open`. Safe for several threads, which share one session; not across a fork.
     """

@@ -8,11 +8,11 @@ from pydantic import Field
 
 from databus.checks.literals import Plain, has_value, literal
 from databus.checks.row_check import RowCheck
-from databus.core.tables import ColumnSchema
-from databus.rows import fields
+from databus.core.tables.schemas import ColumnSchema
+from databus.rows.frames import fields
 
 if TYPE_CHECKING:
-    from databus.rows.marks import ColumnValues, Mask
+    from databus.rows.violations import ColumnValues, Mask
 
 
 class AcceptedValues(RowCheck):

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.checks.literals import Plain
-from databus.core.tables import ColumnSchema
+from databus.core.tables.schemas import ColumnSchema
 
 Mask = npt.NDArray[np.bool_]
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
+from databus.core.batches.report import CheckResult
 from databus.core.flow_specs import CheckSpec
-from databus.core.report import CheckResult
 
 
 class BatchCheck(CheckSpec):

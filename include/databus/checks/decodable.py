@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from databus.checks.row_check import RowCheck
 from databus.core.errors import ConfigError
 from databus.core.flow import Flow
-from databus.core.tables import TableSchema
-from databus.core.wanted import ColumnsWanted
-from databus.rows.changes import Changes
-from databus.rows.fields import Field, fields_of
-from databus.rows.selection import EVERY_TABLE
+from databus.core.tables.schemas import TableSchema
+from databus.core.tables.wanted import ColumnsWanted
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.fields import Field, fields_of
+from databus.rows.frames.selection import EVERY_TABLE
 
 if TYPE_CHECKING:
-    from databus.rows.marks import ColumnValues, Mask
+    from databus.rows.violations import ColumnValues, Mask
 
 REASONS = ("undecodable", "unframed", "schema_unknown")
 

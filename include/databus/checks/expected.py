@@ -14,12 +14,12 @@ from databus.checks.row_check import RowCheck
 from databus.core.errors import ConfigError
 from databus.core.expectations import BY_ROW, MISSING, Action, Expectation
 from databus.core.flow import Flow
-from databus.core.tables import ColumnSchema
-from databus.rows.fields import Field
-from databus.rows.selection import EVERY_TABLE
+from databus.core.tables.schemas import ColumnSchema
+from databus.rows.frames.fields import Field
+from databus.rows.frames.selection import EVERY_TABLE
 
 if TYPE_CHECKING:
-    from databus.rows.marks import ColumnValues, Mask
+    from databus.rows.violations import ColumnValues, Mask
 
 Arguments = Mapping[str, Any]
 ROWS = "expect_table_row_count_to_be_between", "expect_table_row_count_to_equal"

@@ -11,11 +11,11 @@ from databus.checks.accepted_values import AcceptedValues
 from databus.checks.in_range import InRange
 from databus.checks.literals import has_value, is_text, literal
 from databus.checks.row_check import RowCheck
-from databus.core.tables import ColumnSchema
-from databus.rows.fields import Field, sql_string
+from databus.core.tables.schemas import ColumnSchema
+from databus.rows.frames.fields import Field, sql_string
 
 if TYPE_CHECKING:
-    from databus.rows.marks import ColumnValues, Mask
+    from databus.rows.violations import ColumnValues, Mask
 
 _SHARED = re.compile(
     r"(?:(?:[^\\$.^|?*+(){}\[\]]"  # a character that stands for itself

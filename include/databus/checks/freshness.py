@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from databus.checks.batch_check import BatchCheck
-from databus.core.plan import SourcePlan
-from databus.core.report import CheckResult
+from databus.core.batches.report import CheckResult
+from databus.core.state.plan import SourcePlan
 
 
 class Freshness(BatchCheck):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from databus.checks.decodable import Decodable
 from databus.core.flow import Flow
-from databus.rows.fields import Field
+from databus.rows.frames.fields import Field
 
 if TYPE_CHECKING:
-    from databus.rows.marks import ColumnValues, Mask
+    from databus.rows.violations import ColumnValues, Mask
 
 
 class Judged(Decodable):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import FiniteFloat
 
-from databus.rows.fields import Field, sql_string
+from databus.rows.frames.fields import Field, sql_string
 
 Plain = str | int | FiniteFloat
 """What a check's option may be: JSON's scalars. Decimals and temporals of full precision are given as text."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from databus.checks.row_check import RowCheck
-from databus.rows.fields import Field
+from databus.rows.frames.fields import Field
 
 if TYPE_CHECKING:
-    from databus.rows.marks import ColumnValues, Mask
+    from databus.rows.violations import ColumnValues, Mask
 
 
 class NotNull(RowCheck):

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from databus.core.errors import ConfigError
 from databus.core.flow_specs import CheckSpec
-from databus.core.tables import ColumnSchema, TableSchema
-from databus.core.wanted import ColumnsWanted
-from databus.rows.changes import Changes
-from databus.rows.fields import Field
-from databus.rows.selection import EVERY_TABLE, matches
+from databus.core.tables.schemas import ColumnSchema, TableSchema
+from databus.core.tables.wanted import ColumnsWanted
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.fields import Field
+from databus.rows.frames.selection import EVERY_TABLE, matches
 
 if TYPE_CHECKING:
     from databus.core import protocols
-    from databus.rows.marks import ColumnValues, Mask
+    from databus.rows.violations import ColumnValues, Mask
 
 
 class RowCheck(CheckSpec):

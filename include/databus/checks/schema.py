@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator
 
 from databus.checks.batch_check import BatchCheck
-from databus.core.plan import SourcePlan
-from databus.core.report import CheckResult
-from databus.core.tables import TableSchema
-from databus.core.wanted import ColumnsWanted
+from databus.core.batches.report import CheckResult
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.schemas import TableSchema
+from databus.core.tables.wanted import ColumnsWanted
 
 
 class Schema(BatchCheck):

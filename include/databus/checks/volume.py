@@ -8,8 +8,8 @@ from typing import ClassVar
 from pydantic import Field, model_validator
 
 from databus.checks.batch_check import BatchCheck
-from databus.core.plan import SourcePlan
-from databus.core.report import CheckResult
+from databus.core.batches.report import CheckResult
+from databus.core.state.plan import SourcePlan
 
 
 class Volume(BatchCheck):

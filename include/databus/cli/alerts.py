@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from databus.cli.exits import ERROR, OK, USAGE
-from databus.cli.options import Dags, FlowName, Output, connection_source, tell_causes, tell_unreadable
-from databus.cli.output import ERR, Format, show_rows
-from databus.core.alerts import Alert, AlertEvent, AlertKind
+from databus.cli.terminal.exits import ERROR, OK, USAGE
+from databus.cli.terminal.options import Dags, FlowName, Output, connection_source, tell_causes, tell_unreadable
+from databus.cli.terminal.output import ERR, Format, show_rows
+from databus.core.alerts.alert import Alert, AlertEvent, AlertKind
 from databus.core.errors import DatabusError
 from databus.core.flow import Flow
 from databus.core.settings import Settings
-from databus.ops.alerts import channels_of
-from databus.ops.discovery import discover, find_flow
-from databus.ops.figures import FlowLook
+from databus.ops.flows.discovery import discover, find_flow
+from databus.ops.health.alerts import channels_of
+from databus.ops.health.status import FlowLook
 
 app = typer.Typer(help="Show alerts, and try their channels.", no_args_is_help=True)
 

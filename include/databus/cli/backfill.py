@@ -10,20 +10,20 @@ from typing import Annotated, Any
 import typer
 
 from databus import __version__
-from databus.cli.amending import operator
-from databus.cli.cells import told
-from databus.cli.exits import exit_code_of_rows
-from databus.cli.options import Dags, FlowName, Output, opened
-from databus.cli.output import ERR, Format, show_one, show_rows
+from databus.cli.checkpoint.amend import operator
+from databus.cli.terminal.cells import told
+from databus.cli.terminal.exits import exit_code_of_rows
+from databus.cli.terminal.options import Dags, FlowName, Output, opened
+from databus.cli.terminal.output import ERR, Format, show_one, show_rows
 from databus.core.amounts import counted
-from databus.core.backfill import Mode, aim_of
 from databus.core.errors import BackfillRangeError
-from databus.ops.backfill import Run, Wanted, preview, run_backfill
-from databus.ops.backfill_status import BackfillState, state_of, status
-from databus.ops.delivered import delivered_in
+from databus.core.state.backfill import Mode, aim_of
+from databus.ops.backfill.delivered import delivered_in
+from databus.ops.backfill.run import Run, Wanted, preview, run_backfill
+from databus.ops.backfill.status import BackfillState, state_of, status
 from databus.runtime.context import RunIdentity
 from databus.runtime.drain import Drain, drain_on_signals
-from databus.runtime.engine import classic_session, connect_session
+from databus.runtime.spark.session import classic_session, connect_session
 
 _PLACE = (
     "a time (ISO 8601, UTC without a zone), earliest, latest, an offset as JSON; of a MySQL log gtid:SET or FILE:POS, "

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from databus.cli.output import ERR, stdout
+from databus.cli.terminal.output import ERR, stdout
 from databus.core.amounts import counted
 from databus.core.settings import Settings
 
@@ -20,7 +20,10 @@ def claim(
     to: Annotated[Path | None, typer.Option("--to", help="File to write; else the value goes to the output.")] = None,
 ) -> None:
     """Fetch a value that stands in the segment store because its row was too large; its hash is checked."""
-    from databus.ops.claims import save_claim, write_claim  # with what reads segments, which help needs nothing of
+    from databus.ops.large_values import (  # with what reads segments, which help needs nothing of
+        save_claim,
+        write_claim,
+    )
 
     text, settings = sys.stdin.read() if reference == "-" else reference, Settings.from_environment()
     if to is None:

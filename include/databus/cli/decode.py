@@ -13,11 +13,11 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from databus.cli.exits import OK
-from databus.cli.output import ERR, Format, show_one, show_rows, stdout
+from databus.cli.terminal.exits import OK
+from databus.cli.terminal.output import ERR, Format, show_one, show_rows, stdout
 from databus.core.amounts import counted
 from databus.core.errors import ConfigError
-from databus.ops.decode import ArrowStreams, Decoded, DecodedFile, JsonLines, NoOutput, Output, decode_files
+from databus.ops.decode.files import ArrowStreams, Decoded, DecodedFile, JsonLines, NoOutput, Output, decode_files
 
 
 class Rows(enum.StrEnum):

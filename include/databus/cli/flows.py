@@ -9,19 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
-from databus.cli.exits import OK, UNREACHABLE, USAGE
-from databus.cli.options import Dags, FlowName, Output, connection_source, tell_unreadable
-from databus.cli.output import ERR, OUT, STATE_STYLES, Format, show_one, show_rows
+from databus.cli.terminal.exits import OK, UNREACHABLE, USAGE
+from databus.cli.terminal.options import Dags, FlowName, Output, connection_source, tell_unreadable
+from databus.cli.terminal.output import ERR, OUT, STATE_STYLES, Format, show_one, show_rows
 from databus.core.amounts import counted
 from databus.core.errors import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
-from databus.core.hidden_columns import RememberedHidden
 from databus.core.settings import Settings
-from databus.ops.discovery import discover, find_flow
-from databus.ops.graph import graph_of, mermaid
-from databus.ops.mirror_loops import problems
+from databus.core.tables.hidden_columns import RememberedHidden
+from databus.ops.flows.discovery import discover, find_flow
+from databus.ops.flows.graph import graph_of, mermaid
+from databus.ops.mirror.loops import problems
 
 _NONE = "no flows: no Python file of the DAG folder makes one"
 _NONE_READABLE = "no flow is readable"
@@ -127,7 +127,7 @@ def _show_judged(rows: list[dict[str, Any]]) -> None:
 
 def _of_tables(flow: Flow) -> Iterator[Finding]:
     """Yield what is wrong between a flow and its tables as they are now, judged as its next run judges it."""
-    from databus.ops.flow_tables import compare
+    from databus.ops.tables.compare import compare
 
     try:
         source = flow.source.open(connection_source(), FlowContext(flow.name, Settings.from_environment()))
@@ -143,8 +143,8 @@ def _of_tables(flow: Flow) -> Iterator[Finding]:
 
 def _before(flow: Flow) -> tuple[frozenset[str], RememberedHidden]:
     """Return what the flow was found to have, and what it hid; nothing where its ZooKeeper cannot be asked."""
-    from databus.ops.flow_tables import accepted_of, remembered_of
     from databus.ops.services import open_services
+    from databus.ops.tables.compare import accepted_of, remembered_of
 
     try:
         with open_services(flow, connection_source(), records=False) as services:

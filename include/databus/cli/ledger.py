@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from databus import __version__
-from databus.cli.exits import ERROR
-from databus.cli.options import Dags, FlowName, Output, opened
-from databus.cli.output import ERR, OUT, Format, show_one, show_rows
-from databus.cli.places import place
-from databus.ops.ledger import read_ledger, summary
-from databus.ops.ledger_verify import Verification, verify
+from databus.cli.terminal.exits import ERROR
+from databus.cli.terminal.options import Dags, FlowName, Output, opened
+from databus.cli.terminal.output import ERR, OUT, Format, show_one, show_rows
+from databus.cli.terminal.places import place
+from databus.ops.ledger.show import read_ledger, summary
+from databus.ops.ledger.verify import Verification, verify
 
 _SPAN = ("from", "to", "kind", "batches", "bytes", "read", "filtered", "quarantined", "dispatched")
 

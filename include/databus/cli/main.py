@@ -10,9 +10,9 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from databus.cli.exits import MEANINGS, exit_code
-from databus.cli.lazy_commands import LazyCommands
-from databus.cli.output import ERR, print_advice
+from databus.cli.terminal.exits import MEANINGS, exit_code
+from databus.cli.terminal.lazy_commands import LazyCommands
+from databus.cli.terminal.output import ERR, print_advice
 from databus.core.errors import DatabusError
 
 
@@ -24,25 +24,25 @@ class Commands(LazyCommands):
         for name, place in {
             "flows": "flows:app",
             "alerts": "alerts:app",
-            "checkpoint": "checkpoint:app",
+            "checkpoint": "checkpoint.show:app",
             "quarantine": "quarantine:app",
             "mirror": "mirror:app",
             "records": "records:app",
             "sandbox": "sandbox:app",
-            "bench": "bench:app",
-            "plan": "moving:plan",
-            "run": "moving:run",
+            "bench": "bench.commands:app",
+            "plan": "run:plan",
+            "run": "run:run",
             "decode": "decode:decode",
             "ledger": "ledger:ledger",
             "backfill": "backfill:backfill",
             "quality": "quality:quality",
-            "peek": "watching:peek",
-            "lag": "watching:lag",
-            "gaps": "amending:gaps",
+            "peek": "diagnostics:peek",
+            "lag": "diagnostics:lag",
+            "gaps": "checkpoint.amend:gaps",
             "claim": "claim:claim",
             "trace": "trace:trace",
             "segments": "segments:segments",
-            "doctor": "watching:doctor",
+            "doctor": "diagnostics:doctor",
             "watch": "watch:watch",
         }.items()
     }

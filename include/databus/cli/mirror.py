@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from databus.cli.options import Dags, FlowName, Output, opened
-from databus.cli.output import Format, show_one, show_rows
-from databus.ops.lag import measure_partitions
-from databus.ops.mirror_groups import GroupSync
-from databus.ops.mirror_heartbeats import newest_heartbeat
-from databus.ops.mirror_offsets import mapped, mirror_sink
-from databus.ops.mirror_offsets import translate as translated
+from databus.cli.terminal.options import Dags, FlowName, Output, opened
+from databus.cli.terminal.output import Format, show_one, show_rows
+from databus.ops.health.lag import measure_partitions
+from databus.ops.mirror.consumer_groups import GroupSync
+from databus.ops.mirror.heartbeats import newest_heartbeat
+from databus.ops.mirror.translate import mapped, mirror_sink
+from databus.ops.mirror.translate import translate as translated
 
 app = typer.Typer(help="Offsets, consumer groups, lag and heartbeats of a mirror.", no_args_is_help=True)
 

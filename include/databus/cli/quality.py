@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from databus.cli.options import Dags, FlowName, Output
-from databus.cli.output import ERR, Format, show_one, show_rows
+from databus.cli.terminal.options import Dags, FlowName, Output
+from databus.cli.terminal.output import ERR, Format, show_one, show_rows
 from databus.core.settings import Settings
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -21,8 +21,8 @@ def quality(
     output: Output = Format.TABLE,
 ) -> None:
     """Show the newest run's results, each with its share of violations over the last runs, oldest first."""
-    from databus.ops.discovery import find_flow
-    from databus.records.quality_trend import newest_runs, trends
+    from databus.ops.flows.discovery import find_flow
+    from databus.records.quality.trend import newest_runs, trends
     from databus.records.store import RecordStore
 
     with RecordStore(Settings.from_environment().records_url) as store:

@@ -11,22 +11,22 @@ from typing import Annotated
 import typer
 
 from databus import __version__
-from databus.cli.amending import Accept, Execute, Reason, operator
-from databus.cli.exits import exit_code_of_rows
-from databus.cli.options import Dags, FlowName, Output, opened
-from databus.cli.output import ERR, OUT, Format, print_advice, show_one, show_rows
+from databus.cli.checkpoint.amend import Accept, Execute, Reason, operator
+from databus.cli.terminal.exits import exit_code_of_rows
+from databus.cli.terminal.options import Dags, FlowName, Output, opened
+from databus.cli.terminal.output import ERR, OUT, Format, print_advice, show_one, show_rows
 from databus.core.amounts import counted
-from databus.core.counts import SinkCounts, by_sink
+from databus.core.batches.counts import SinkCounts, by_sink
 from databus.core.errors import ConfigError, ReplaysRefusedError
-from databus.ops import quarantine
-from databus.ops.mediation import Said
-from databus.ops.quarantine_replay import replay_rows
-from databus.ops.replay_outcome import ReplayResult
-from databus.ops.replay_preview import refusals
-from databus.ops.replay_refusals import Refused
-from databus.records.held_rows import HeldState, Selection
+from databus.ops.checkpoint.amend import Said
+from databus.ops.quarantine import show as quarantine
+from databus.ops.quarantine.outcome import ReplayResult
+from databus.ops.quarantine.replay import replay_rows
+from databus.ops.quarantine.replay_preview import refusals
+from databus.ops.quarantine.replay_refusals import Refused
+from databus.records.quarantine import HeldState, Selection
 from databus.runtime.context import RunIdentity
-from databus.runtime.engine import classic_session, connect_session
+from databus.runtime.spark.session import classic_session, connect_session
 
 app = typer.Typer(help="Rows held back: list, show, export, replay once, discard.", no_args_is_help=True)
 

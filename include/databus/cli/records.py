@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from databus.binlog.segment_keep import KeepLimit
-from databus.cli.options import Output
-from databus.cli.output import ERR, Format, show_rows
+from databus.binlog.segments.retention import KeepLimit
+from databus.cli.terminal.options import Output
+from databus.cli.terminal.output import ERR, Format, show_rows
 from databus.core.amounts import counted
 from databus.core.errors import ConfigError
 from databus.core.settings import Settings
@@ -37,7 +37,7 @@ def prune(
         datetime.now(UTC) - timedelta(seconds=_age(name, given))
         for name, given in (("keep", keep), ("merge", merge) if merge else ("keep", keep))
     )
-    from databus.records.merged_pages import MergedPages
+    from databus.records.ledger.merged_pages import MergedPages
     from databus.records.retention import RecordRetention, old_results
     from databus.records.store import RecordStore
 

@@ -12,8 +12,8 @@ import typer
 from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from databus.cli.options import Output, sandbox_home
-from databus.cli.output import ERR, OUT, Format, show_rows
+from databus.cli.terminal.options import Output, sandbox_home
+from databus.cli.terminal.output import ERR, OUT, Format, show_rows
 from databus.sandbox import ProgressEvent, Sandbox, SandboxOptions, Step
 from databus.sandbox.accounts import logins
 from databus.sandbox.state import homes_below

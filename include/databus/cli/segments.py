@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from databus.binlog.segment_keep import KeepLimit
-from databus.cli.options import Output
-from databus.cli.output import OUT, Format, show_rows
+from databus.binlog.segments.retention import KeepLimit
+from databus.cli.terminal.options import Output
+from databus.cli.terminal.output import OUT, Format, show_rows
 from databus.core.amounts import counted
 from databus.core.settings import Settings
 
@@ -27,7 +27,7 @@ def segments(
 
     The limit holds for claims (`databus claim`) as well, but for none of the last 7 days.
     """
-    from databus.ops.claims import prune_claims  # with all that decodes a log, which help needs nothing of
+    from databus.ops.large_values import prune_claims  # with all that decodes a log, which help needs nothing of
     from databus.ops.segments import list_segments, prune_segments
 
     if execute and not prune:

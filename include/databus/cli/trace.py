@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from databus.cli.options import Dags, Output, connection_source, tell_unreadable
-from databus.cli.output import ERR, OUT, Format, show_one, show_rows
-from databus.cli.places import in_words
+from databus.cli.terminal.options import Dags, Output, connection_source, tell_unreadable
+from databus.cli.terminal.output import ERR, OUT, Format, show_one, show_rows
+from databus.cli.terminal.places import in_words
 from databus.core.amounts import counted
 from databus.core.settings import Settings
-from databus.ops.trace_query import Kind, recognise
+from databus.ops.trace.query import Kind, recognise
 
 
 def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
@@ -40,9 +40,9 @@ def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     Of a topic that bears one name on several clusters all records of that place are shown, unless --site says which.
     """
-    from databus.ops.discovery import discover, find_flow
-    from databus.ops.journey import lines
-    from databus.ops.trace import trace as follow
+    from databus.ops.flows.discovery import discover, find_flow
+    from databus.ops.trace.follow import trace as follow
+    from databus.ops.trace.journey import lines
 
     query = recognise(what, kind)
     found, broken = discover(dags, dags=False)

@@ -12,15 +12,15 @@ from typing import Annotated, Any
 
 import typer
 
-from databus.cli.exits import ERROR, OK
-from databus.cli.options import Dags, connection_source
-from databus.cli.output import ERR
+from databus.cli.terminal.exits import ERROR, OK
+from databus.cli.terminal.options import Dags, connection_source
+from databus.cli.terminal.output import ERR
 from databus.core.amounts import counted
 from databus.core.errors import ConfigError
 from databus.core.settings import Settings
 from databus.observe.prometheus import CONTENT_TYPE, render
-from databus.ops.airflow_health import AirflowHealth
-from databus.ops.watch import Round, Watch, run
+from databus.ops.health.airflow import AirflowHealth
+from databus.ops.health.watch import Round, Watch, run
 from databus.runtime.drain import Drain, drain_on_signals
 
 _STALE_ROUNDS = 3

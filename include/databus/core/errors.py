@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from databus.core.offsets import OffsetRange
+    from databus.core.positions.offsets import OffsetRange
 
 
 class DatabusError(Exception):

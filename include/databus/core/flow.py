@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from databus.core.alerts import AlertSpec, ChannelSpec
+from databus.core.alerts.alert import AlertSpec, ChannelSpec
 from databus.core.batching import Batching
 from databus.core.expectations import Expectation, expectations_of
 from databus.core.flow_specs import CheckSpec, SinkSpec, SourceSpec, TransformSpec

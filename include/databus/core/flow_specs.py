@@ -14,12 +14,12 @@ from databus.core.spec import Spec
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from databus.core.plan import SinkPlan, SourcePlan
+    from databus.core.batches.report import CheckResult
     from databus.core.protocols import Changes, Sink, Source
-    from databus.core.report import CheckResult
-    from databus.core.tables import TableSchema
+    from databus.core.state.plan import SinkPlan, SourcePlan
+    from databus.core.tables.schemas import TableSchema
+    from databus.core.tables.wanted import ColumnsWanted
     from databus.core.trace import TraceableSink
-    from databus.core.wanted import ColumnsWanted
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from databus.core.amendments import SinkEffect
+from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
+from databus.core.batches.receipts import RejectedRow, WriteReceipt
+from databus.core.batches.report import BatchReport
 from databus.core.batching import Batching
-from databus.core.checked_batches import BatchPlan, CheckedBatch
-from databus.core.checkpoint import HistoryEntry
 from databus.core.findings import Finding
-from databus.core.known_outputs import ChangedOutput, KnownOutputs
-from databus.core.lag import Headroom, Lag, PartitionLag
-from databus.core.offsets import Offset, OffsetRange
-from databus.core.plan import Plan, SinkPlan, SourcePlan
-from databus.core.receipts import RejectedRow, WriteReceipt
-from databus.core.report import BatchReport
-from databus.core.tables import TableSchema
-from databus.core.wanted import TablesNow
+from databus.core.positions.lag import Headroom, Lag, PartitionLag
+from databus.core.positions.offsets import Offset, OffsetRange
+from databus.core.state.amendments import SinkEffect
+from databus.core.state.checkpoint import HistoryEntry
+from databus.core.state.known_outputs import ChangedOutput, KnownOutputs
+from databus.core.state.plan import Plan, SinkPlan, SourcePlan
+from databus.core.tables.schemas import TableSchema
+from databus.core.tables.wanted import TablesNow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,8 +15,8 @@ from databus.demo.airflow_api import AirflowApi
 from databus.demo.consumers import index_documents, topic_records
 from databus.demo.oracle import Seen, State, fold, mismatches, source_state
 from databus.demo.shop import Written
-from databus.ops.discovery import find_flow
-from databus.ops.lag import measure
+from databus.ops.flows.discovery import find_flow
+from databus.ops.health.lag import measure
 from databus.ops.services import open_services
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import databus_environment

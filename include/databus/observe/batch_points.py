@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from databus.core.report import BatchReport
+from databus.core.batches.report import BatchReport
 from databus.observe.metric_names import BY_NAME, MetricName
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from databus.core.figures import FlowFigures
+from databus.core.alerts.flow_status import FlowFigures
 from databus.observe.batch_points import Point, point
 from databus.observe.metric_names import WATCH_METRICS
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from databus.binlog.kept_segments import KeptSegment, KeptSegments, servers_with_kept_segments
-from databus.binlog.segment_keep import KeepLimit
+from databus.binlog.segments.kept_segments import KeptSegment, KeptSegments, servers_with_kept_segments
+from databus.binlog.segments.retention import KeepLimit
 from databus.core.settings import Settings
 
 

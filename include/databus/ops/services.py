@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
-from databus.core.checked_batches import BatchPlan, CheckedBatch
-from databus.core.checkpoint import HistoryEntry
+from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
+from databus.core.batches.receipts import RejectedRow
+from databus.core.batches.report import BatchReport
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
 from databus.core.protocols import Recorder
-from databus.core.receipts import RejectedRow
-from databus.core.report import BatchReport
 from databus.core.settings import Settings
+from databus.core.state.checkpoint import HistoryEntry
 from databus.observe.clock import SystemClock
 from databus.runtime.context import Services
 
@@ -34,7 +34,7 @@ def open_services(
         CheckpointUnavailableError: ZooKeeper does not answer.
         ConnectionMissingError: the flow's ZooKeeper conn_id is unknown.
     """
-    from databus.checkpoints.large_values import LargeValues
+    from databus.checkpoints.nodes.large_values import LargeValues
     from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 
     settings = settings or Settings.from_environment()

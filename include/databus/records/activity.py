@@ -11,10 +11,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.figures import RecentBatches, RejectedRows
-from databus.core.receipts import CHECK
+from databus.core.alerts.flow_status import RecentBatches, RejectedRows
+from databus.core.batches.receipts import CHECK
 from databus.records import tables as t
-from databus.records.held_rows import HeldRows, HeldState
+from databus.records.quarantine import HeldRows, HeldState
 from databus.records.run_ranges import RunRange, range_of_batches, run_range
 from databus.records.store import RecordStore
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from databus.core.counts import TableCounts
-from databus.core.offsets import Offset, offset_from_json
+from databus.core.batches.counts import TableCounts
+from databus.core.positions.offsets import Offset, offset_from_json
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from databus.core.report import CheckResult
+    from databus.core.batches.report import CheckResult
 
 Row = Mapping[str, Any]
 
@@ -120,7 +120,7 @@ def batch_record(row: Row, counts: Iterable[Row], receipts: Iterable[Row], check
 
 
 def _check(row: Row) -> CheckResult:
-    from databus.core.report import CheckResult  # a look-up of batches without checks needs nothing of a run
+    from databus.core.batches.report import CheckResult  # a look-up of batches without checks needs nothing of a run
 
     return CheckResult(
         row["check_name"],

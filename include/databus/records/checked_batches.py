@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 import sqlalchemy as sa
 
-from databus.core.checked_batches import BatchPlan, CheckedBatch
-from databus.core.offsets import OffsetRange, offset_from_json
-from databus.core.receipts import CHECK
+from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
+from databus.core.batches.receipts import CHECK
+from databus.core.positions.offsets import OffsetRange, offset_from_json
 from databus.records import tables as t
-from databus.records.ledger_pages import newest_generation
+from databus.records.ledger.pages import newest_generation
 from databus.records.store import RecordStore
 
 _CHUNK = 10_000

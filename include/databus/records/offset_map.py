@@ -10,10 +10,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.checkpoint import HistoryEntry
-from databus.core.offset_map import Place, Stretch, stretches_of
+from databus.core.positions.offset_map import Place, Stretch, stretches_of
+from databus.core.state.checkpoint import HistoryEntry
 from databus.records import tables as t
-from databus.records.ledger_pages import LedgerPages
+from databus.records.ledger.pages import LedgerPages
 from databus.records.offset_map_rows import SOURCE, TARGET, stretch_of
 from databus.records.store import RecordStore
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.checkpoint import HistoryEntry
-from databus.core.offset_map import Span, Stretch, stretches_of
+from databus.core.positions.offset_map import Span, Stretch, stretches_of
+from databus.core.state.checkpoint import HistoryEntry
 
 SOURCE = ("source_topic", "source_partition", "source_from", "source_upto")
 TARGET = ("target_topic", "target_partition", "target_from", "target_upto")

@@ -6,10 +6,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from databus.core.offsets import Offset, offset_from_json
+from databus.core.positions.offsets import Offset, offset_from_json
 from databus.records.batch_record import BatchRecord, batch_record
+from databus.records.quick_reader import RecordReader, Select, json_of, time_of
 from databus.records.ranges import OUTPUT, SOURCE
-from databus.records.reader import RecordReader, Select, json_of, time_of
 
 _MOST = 50
 _MOST_EVENTS = 500

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, SequenceOffset, offset_from_json
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, SequenceOffset, offset_from_json
 from databus.core.trace import log_number
 
 SOURCE, OUTPUT = "source", "output"

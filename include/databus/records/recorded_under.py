@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.backfill import pieces_moved_by
+from databus.core.state.backfill import pieces_moved_by
 
 
 def recorded_under(column: sa.ColumnElement[str], name: str) -> sa.ColumnElement[bool]:

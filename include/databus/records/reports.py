@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.receipts import RejectedRow
+from databus.core.batches.receipts import RejectedRow
 from databus.records import tables as t
 from databus.records.batch_record import BatchRecord, batch_record
 from databus.records.recorded_under import recorded_under

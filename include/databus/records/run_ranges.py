@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.offsets import offset_from_json
+from databus.core.positions.offsets import offset_from_json
 from databus.records import tables as t
 from databus.records.store import RecordStore
 

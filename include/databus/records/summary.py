@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from databus.core.counts import SinkCounts, TableCounts, state_of
-from databus.core.offsets import Offset
-from databus.core.report import CheckResult
+from databus.core.batches.counts import SinkCounts, TableCounts, state_of
+from databus.core.batches.report import CheckResult
+from databus.core.positions.offsets import Offset
 from databus.records.batch_record import BatchRecord
 
 

@@ -10,15 +10,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent, Transactions
+from databus.binlog.decoding.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent, Transactions
 from databus.core.events import Op
 from databus.rows.columns import Ints, text
 from databus.rows.flags import no_flags, row_flags
 from databus.rows.image_form import VARIANT_FORM, ImageForm, Images
 from databus.rows.keys import KeyEncoder, key_encoder
-from databus.rows.mark_bits import MARKS
 from databus.rows.murmur2 import key_hashes
 from databus.rows.schema import arrow_schema
+from databus.rows.violation_bits import MARKS
 
 MAX_BATCH_BYTES = 64 << 20
 """Most bytes of VARIANT values in one record batch; a single larger row stands alone."""

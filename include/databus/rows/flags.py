@@ -5,7 +5,8 @@ A flag is "IMAGE.COLUMN:REASON", the image `before` or `after`, the column as th
 `unframed`, the same because they are not in the wire format of a schema registry;
 `schema_unknown`, the same because they name a schema that the registry does not have, or not of the format;
 `invalid_date`, it stands as the text of a date that no calendar has;
-`claimed`, it stands as the text of a JSON object that says where in the segment store it is (`databus.binlog.claims`);
+`claimed`, it stands as the text of a JSON object that says where in the segment store it is
+(`databus.binlog.segments.large_values`);
 `partial`, it is absent although it changed: the log holds only the differences of the document;
 `unjudged`, a row filter goes by it, and the change does not carry it.
 """
@@ -16,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from databus.binlog.claims import ClaimText
-from databus.binlog.table_batch import LargeValue, TableBatch
+from databus.binlog.decoding.table_batch import LargeValue, TableBatch
+from databus.binlog.segments.large_values import ClaimText
 
 UNDECODABLE = "undecodable"
 INVALID_DATE = "invalid_date"

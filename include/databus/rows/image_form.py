@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from databus.binlog.table_batch import MAX_IMAGES, TableBatch
+from databus.binlog.decoding.table_batch import MAX_IMAGES, TableBatch
 from databus.rows import json_images, variant
 from databus.rows.columns import Ints
 from databus.rows.json_images import ImageColumns
-from databus.rows.marks import ImageMarks
 from databus.rows.schema import VARIANT, null_variants
+from databus.rows.violations import ImageMarks
 
 JSON_CHANGES = 16_384
 """Row changes written together as JSON: some 20 MB of text, so that writer and reader overlap from early on and what

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.binlog.table_batch import LargeValue, TableBatch
-from databus.core.tables import TableSchema
+from databus.binlog.decoding.table_batch import LargeValue, TableBatch
+from databus.core.tables.schemas import TableSchema
 from databus.rows import json_kernels as kernels
 from databus.rows.columns import Bytes, Ints, binary_array, text
 from databus.rows.json_text import json_literals

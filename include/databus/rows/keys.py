@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.binlog.table_batch import LargeValue, TableBatch
+from databus.binlog.decoding.table_batch import LargeValue, TableBatch
 from databus.core.errors import DecodeError
 from databus.rows.json_text import json_literals
 

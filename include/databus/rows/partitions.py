@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.rows.columns import text
 from databus.rows.keys import key_encoder
 from databus.rows.murmur2 import key_hashes

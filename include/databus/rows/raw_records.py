@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from databus.core.tables import TableSchema
+from databus.core.tables.schemas import TableSchema
 
 if TYPE_CHECKING:
     from databus.rows.columns import Ints

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba import njit
 
-from databus.core.tables import ColumnSchema
+from databus.core.tables.schemas import ColumnSchema
 from databus.rows.columns import Bytes, Ints, fixed, string_array, validity
 
 _FRACTION = re.compile(r"^(?:datetime|timestamp|time)\s*\((\d)\)")

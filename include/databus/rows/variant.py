@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors import DecodeError
 from databus.rows import variant_kernels as kernels
 from databus.rows.columns import Bytes, Ints, binary_array

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from databus.binlog.table_batch import LargeValue, TableBatch
+from databus.binlog.decoding.table_batch import LargeValue, TableBatch
 from databus.core.errors import DecodeError
 from databus.rows import variant_kernels as kernels
 from databus.rows.columns import Bytes, Ints, fixed, text, validity

@@ -7,30 +7,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from databus.core.checkpoint import Checkpoint
-from databus.core.checkpoint_store import Lease
-from databus.core.counts import TableCounts
+from databus.core.batches.counts import TableCounts
+from databus.core.batches.receipts import RejectedRow, WriteReceipt
+from databus.core.batches.report import BatchReport, CheckResult
 from databus.core.flow import Flow
-from databus.core.plan import SourcePlan
 from databus.core.protocols import SlotWriter
-from databus.core.receipts import RejectedRow, WriteReceipt
-from databus.core.report import BatchReport, CheckResult
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.checkpoint_store import Lease
+from databus.core.state.plan import SourcePlan
 from databus.observe.stages import StageTimes
 from databus.runtime import check, counts
+from databus.runtime.batch_sizing import Effort, Pace, log_change, turned_away
+from databus.runtime.beside.held_by_flow import held_still
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession
-from databus.runtime.direct import dispatch_direct, is_direct
+from databus.runtime.direct.lane import dispatch_direct, is_direct
+from databus.runtime.direct.row_checks import without_rows
 from databus.runtime.dispatch import Dispatched, dispatch, quarantined_rows, taken_by, write_empty_slots, writing_order
-from databus.runtime.held_by_flow import held_still
-from databus.runtime.hidden_loss import settle_hidden, settle_renames
-from databus.runtime.image_checks import without_rows
-from databus.runtime.live_link import LinkLostError
-from databus.runtime.outage import naming
-from databus.runtime.pace import Effort, Pace, log_change, turned_away
+from databus.runtime.live.link import LinkLostError
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.runtime.read import read
 from databus.runtime.record import log_batch, record
-from databus.runtime.spark_errors import engine_errors
+from databus.runtime.sink_outage.outage import naming
+from databus.runtime.spark.errors import engine_errors
+from databus.runtime.tables.hidden_loss import settle_hidden, settle_renames
 from databus.runtime.transform import transform
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from databus.checks.decodable import decodable_checks
 from databus.checks.expected import expected_checks
 from databus.checks.judged import judged_checks
+from databus.core.batches.report import CheckResult
 from databus.core.errors import QualityGateError
 from databus.core.events import RowState
 from databus.core.flow import Flow
 from databus.core.flow_specs import CheckSpec
-from databus.core.plan import SourcePlan
-from databus.core.report import CheckResult
-from databus.rows.changes import Changes
+from databus.core.state.plan import SourcePlan
+from databus.rows.frames.changes import Changes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

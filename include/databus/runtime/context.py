@@ -10,28 +10,28 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from databus.core.backfill import BackfillStore
-from databus.core.checkpoint import Checkpoint
-from databus.core.checkpoint_store import CheckpointStore
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
 from databus.core.flow_specs import DumpTurns, FlowContext, ServerIds, SinkSpec
-from databus.core.hidden_columns import HiddenColumns
-from databus.core.marks import ClaimRegister
-from databus.core.plan import Plan
+from databus.core.positions.topics_read import TopicsReadStore
 from databus.core.protocols import Clock, Recorder, Sink, Source
 from databus.core.settings import Settings
-from databus.core.topics_read import TopicsReadStore
-from databus.core.wanted import AcceptedWants
-from databus.runtime.changed_keys import ChangedKeys
-from databus.runtime.column_lineage import ColumnLineage
-from databus.runtime.flow_commits import FlowCommits
-from databus.runtime.held_by_flow import HeldByFlow
-from databus.runtime.hidden_columns import HiddenMemory
+from databus.core.state.backfill import BackfillStore
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.checkpoint_store import CheckpointStore
+from databus.core.state.plan import Plan
+from databus.core.state.sink_markers import ClaimRegister
+from databus.core.tables.hidden_columns import HiddenColumns
+from databus.core.tables.wanted import AcceptedWants
+from databus.runtime.beside.held_by_flow import HeldByFlow
 from databus.runtime.recorder_breaker import RecorderBreaker
+from databus.runtime.tables.changed_keys import ChangedKeys
+from databus.runtime.tables.column_lineage import ColumnLineage
+from databus.runtime.tables.hidden_columns import HiddenMemory
+from databus.runtime.takeover.flow_commits import FlowCommits
 
 if TYPE_CHECKING:
-    from databus.runtime.live import LiveLane
+    from databus.runtime.live.lane import LiveLane
 
 log = logging.getLogger(__name__)
 

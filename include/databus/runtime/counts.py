@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from databus.core.counts import STATEMENTS, TableCounts
+from databus.core.batches.counts import STATEMENTS, TableCounts
+from databus.core.batches.receipts import RejectedRow, WriteReceipt
+from databus.core.batches.report import CheckResult
 from databus.core.errors import ReconciliationError
 from databus.core.events import RowState
 from databus.core.flow import Flow
-from databus.core.plan import SourcePlan
-from databus.core.receipts import RejectedRow, WriteReceipt
-from databus.core.report import CheckResult
+from databus.core.state.plan import SourcePlan
 from databus.runtime.check import STATE, VIOLATIONS, row_checks
 
 if TYPE_CHECKING:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from databus.core.checkpoint import Checkpoint, merged_slots
-from databus.core.checkpoint_store import Lease
 from databus.core.errors import (
     CheckpointConflictError,
     DatabusError,
@@ -16,23 +14,25 @@ from databus.core.errors import (
     PlanChangedError,
     SinkKeyChangedError,
 )
-from databus.core.known_outputs import known_outputs
-from databus.core.marks import MarkedSink
-from databus.core.offset_ranges import later, overlap, unreached, with_lives_of
-from databus.core.offsets import OffsetRange
-from databus.core.plan import LostRange, Plan, SinkPlan, SourcePlan
+from databus.core.positions.offset_ranges import later, overlap, unreached, with_lives_of
+from databus.core.positions.offsets import OffsetRange
+from databus.core.positions.resuming import resumed
 from databus.core.protocols import PinningSink, Sink
-from databus.core.resuming import resumed
-from databus.runtime.another_key import before_another_key
-from databus.runtime.closing import close_unwritten, open_again
+from databus.core.state.checkpoint import Checkpoint, merged_slots
+from databus.core.state.checkpoint_store import Lease
+from databus.core.state.known_outputs import known_outputs
+from databus.core.state.plan import LostRange, Plan, SinkPlan, SourcePlan
+from databus.core.state.sink_markers import MarkedSink
+from databus.runtime.batch_sizing import Pace
 from databus.runtime.context import FlowSession
-from databus.runtime.forgotten import recall_piece
-from databus.runtime.outage import naming
-from databus.runtime.pace import Pace
-from databus.runtime.purged import note_passed
+from databus.runtime.gap_notes import note_passed
 from databus.runtime.routing import follow_columns, outputs_named, outputs_of, prepare, require_unreserved
-from databus.runtime.written_tables import written_tables
-from databus.runtime.zookeeper_loss import marked_sinks
+from databus.runtime.sink_outage.outage import naming
+from databus.runtime.tables.another_key import before_another_key
+from databus.runtime.tables.written_tables import written_tables
+from databus.runtime.takeover.closing import close_unwritten, open_again
+from databus.runtime.takeover.forgotten_markers import recall_piece
+from databus.runtime.zookeeper_loss.policy import marked_sinks
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from databus.core.plan import SourcePlan
 from databus.core.protocols import Split
+from databus.core.state.plan import SourcePlan
 from databus.runtime.context import FlowSession
-from databus.runtime.packed_splits import pack
+from databus.runtime.spark.packed_splits import pack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,7 +19,7 @@ SPLITS_PER_BATCH = 8
 
 def read(session: FlowSession, planned: SourcePlan) -> tuple[DataFrame, int]:
     """Return the DataFrame of a range (lazy) and the number of splits it has."""
-    from databus.runtime.rows_source import RowsDataSource, planned_rows
+    from databus.runtime.spark.data_source import RowsDataSource, planned_rows
 
     splits = splits_of(session, planned)
     frame: DataFrame

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
+from databus.core.batches.refusals import refusals
+from databus.core.batches.report import BatchReport
 from databus.core.errors import RecordingError
 from databus.core.expectations import MISSING
 from databus.core.protocols import Recorder
-from databus.core.refusals import refusals
-from databus.core.report import BatchReport
 
 log = logging.getLogger(__name__)
 

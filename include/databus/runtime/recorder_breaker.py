@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from databus.core.checked_batches import BatchPlan, CheckedBatch
-from databus.core.checkpoint import HistoryEntry
+from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
+from databus.core.batches.receipts import RejectedRow
+from databus.core.batches.report import BatchReport
 from databus.core.errors import RecordingError
 from databus.core.protocols import Recorder
-from databus.core.receipts import RejectedRow
-from databus.core.report import BatchReport
+from databus.core.state.checkpoint import HistoryEntry
 
 T = TypeVar("T")
 

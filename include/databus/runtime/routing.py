@@ -8,10 +8,10 @@ from fnmatch import fnmatchcase
 from databus.core.errors import SinkSettingError
 from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
-from databus.core.known_outputs import KnownOutputs
-from databus.core.plan import SinkPlan, SourcePlan
 from databus.core.protocols import FollowingSink, PinningSink, Sink
-from databus.core.tables import TableSchema
+from databus.core.state.known_outputs import KnownOutputs
+from databus.core.state.plan import SinkPlan, SourcePlan
+from databus.core.tables.schemas import TableSchema
 
 
 def route_of(flow: Flow, table: TableSchema) -> str:

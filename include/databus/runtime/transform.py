@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from databus.core.flow import Flow
-from databus.core.hidden_columns import RememberedHidden
-from databus.core.plan import SourcePlan
-from databus.rows.changes import Changes
-from databus.rows.hidden_loss import HiddenLoss
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.hidden_columns import RememberedHidden
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.hidden_loss import HiddenLoss
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

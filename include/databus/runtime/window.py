@@ -8,8 +8,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from databus.core.checkpoint import Checkpoint
-from databus.core.checkpoint_store import Lease
+from databus.core.batches.report import BatchReport
 from databus.core.errors import (
     DatabusError,
     FlowPausedError,
@@ -21,23 +20,24 @@ from databus.core.errors import (
     StaleEpochError,
     TransformError,
 )
-from databus.core.offset_ranges import counted_as
-from databus.core.offsets import Offset, Ordering
+from databus.core.positions.offset_ranges import counted_as
+from databus.core.positions.offsets import Offset, Ordering
 from databus.core.protocols import SharedLogSource
-from databus.core.report import BatchReport
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.checkpoint_store import Lease
 from databus.runtime.batch import move_batch
 from databus.runtime.context import FlowSession
-from databus.runtime.live import live_lane
-from databus.runtime.missing_tables import MissingTables
-from databus.runtime.page_out import PAGE_EVERY, page_out
-from databus.runtime.purged import note_purged
-from databus.runtime.sinks_behind import SinksBehind
-from databus.runtime.sweep import sweep
-from databus.runtime.takeover import Claimed, refuse_superseded, take_over
-from databus.runtime.upkeep import Upkeep
+from databus.runtime.gap_notes import note_purged
+from databus.runtime.ledger_paging import PAGE_EVERY, page_out
+from databus.runtime.live.lane import live_lane
+from databus.runtime.marker_refresh import Upkeep
+from databus.runtime.sink_outage.lagging_sinks import SinksBehind
+from databus.runtime.tables.missing_tables import MissingTables
+from databus.runtime.takeover.sweep import sweep
+from databus.runtime.takeover.takeover import Claimed, refuse_superseded, take_over
 from databus.runtime.window_limits import WindowControl
 from databus.runtime.window_result import WindowResult
-from databus.runtime.zookeeper_loss import is_detached, outlasting
+from databus.runtime.zookeeper_loss.policy import is_detached, outlasting
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from databus.core.batches.report import BatchReport
 from databus.core.flow import Mode
-from databus.core.report import BatchReport
 from databus.runtime.drain import Drain
 
 

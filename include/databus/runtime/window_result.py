@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from databus.core.checkpoint import Checkpoint
-from databus.core.counts import SinkCounts, TableCounts, state_of
-from databus.core.lag import Headroom, eta_s
-from databus.core.plan import LostRange
-from databus.core.report import BatchReport
+from databus.core.batches.counts import SinkCounts, TableCounts, state_of
+from databus.core.batches.report import BatchReport
+from databus.core.positions.lag import Headroom, eta_s
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.plan import LostRange
 from databus.runtime.check import NO_EVENT, PARTITION_DDL
 
 _MOST_TOLD = 10

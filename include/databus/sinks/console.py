@@ -27,7 +27,7 @@ class Console(SinkSpec):
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:  # noqa: ARG002 - no connection
         """Open the mailbox that the workers deliver to."""
-        from databus.sinks.unmarked import UnmarkedSink
+        from databus.sinks.markerless import UnmarkedSink
 
         return UnmarkedSink(self.sink_name, _print, self.limit)
 

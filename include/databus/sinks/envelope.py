@@ -16,8 +16,8 @@ from importlib import metadata, resources
 from typing import Any
 
 from databus.core.events import Op
-from databus.core.offsets import BinlogOffset
-from databus.core.plan import Plan
+from databus.core.positions.offsets import BinlogOffset
+from databus.core.state.plan import Plan
 
 _KEEP_NULLS = {"ignoreNullFields": "false"}
 

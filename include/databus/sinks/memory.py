@@ -25,7 +25,7 @@ class Memory(SinkSpec):
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:  # noqa: ARG002 - no connection
         """Open the mailbox that the workers deliver to."""
-        from databus.sinks.unmarked import UnmarkedSink
+        from databus.sinks.markerless import UnmarkedSink
 
         def deliver(batch: int, slot: int, rows: list[dict[str, Any]]) -> None:
             _STORES.setdefault(self.store, {})[context.flow, batch, slot] = rows

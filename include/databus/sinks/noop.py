@@ -17,6 +17,6 @@ class Noop(SinkSpec):
 
     def open(self, connections: ConnectionSource, context: FlowContext) -> Sink:  # noqa: ARG002 - no connection
         """Return the open sink."""
-        from databus.sinks.unmarked import UnmarkedSink
+        from databus.sinks.markerless import UnmarkedSink
 
         return UnmarkedSink(self.sink_name)

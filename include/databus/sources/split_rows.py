@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from databus.rows.image_form import ImageForm
-    from databus.rows.marks import ImageMarks
+    from databus.rows.violations import ImageMarks
 
 
 class SplitRows(ABC):

@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from databus.checkpoints import adoption, entries, reconciliation, transitions
 from databus.checkpoints.codec import encode
-from databus.core.checkpoint import Checkpoint
-from databus.core.checkpoint_store import Lease
-from databus.core.outcome import PlanOutcome
-from databus.core.plan import Plan
+from databus.checkpoints.rules import adoption, reconciliation
+from databus.checkpoints.rules import history_entries as entries
+from databus.checkpoints.rules import plans as transitions
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.checkpoint_store import Lease
+from databus.core.state.plan import Plan
+from databus.core.state.plan_outcome import PlanOutcome
 
 if TYPE_CHECKING:
-    from databus.core.checkpoint import HistoryEntry
+    from databus.core.state.checkpoint import HistoryEntry
     from databus.testing.memory_store import MemoryFlow, MemoryServer
 
 

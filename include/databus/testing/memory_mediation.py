@@ -5,21 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from databus.checkpoints import amended, entries, transitions
-from databus.checkpoints.accepted import accepted_checkpoint, accepted_plan
 from databus.checkpoints.codec import check_size, decode_as, encode
-from databus.checkpoints.split_transitions import Joining
-from databus.core.amendments import AcceptedOutputs, Amendment, Pause
-from databus.core.checkpoint import Checkpoint
-from databus.core.checkpoint_store import Lease
-from databus.core.gaps import Gap
+from databus.checkpoints.rules import amendments as amended
+from databus.checkpoints.rules import history_entries as entries
+from databus.checkpoints.rules import plans as transitions
+from databus.checkpoints.rules.accepted import accepted_checkpoint, accepted_plan
+from databus.checkpoints.rules.lagging_sinks import Joining
+from databus.core.positions.gaps import Gap
 from databus.core.protocols import Clock
+from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.checkpoint_store import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from databus.core.checkpoint import HistoryEntry
-    from databus.core.plan import Plan
+    from databus.core.state.checkpoint import HistoryEntry
+    from databus.core.state.plan import Plan
     from databus.testing.memory_store import MemoryFlow, MemoryServer
 
 

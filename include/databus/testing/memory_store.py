@@ -11,19 +11,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from databus.checkpoints import entries, transitions
-from databus.checkpoints import split_transitions as splits
 from databus.checkpoints.codec import check_size, decode_as, encode
-from databus.checkpoints.layout import Layout
-from databus.checkpoints.stored_outputs import StoredCheckpoint, restored
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
-from databus.core.checkpoint_store import Lease
-from databus.core.counts import TableCounts
+from databus.checkpoints.nodes.stored_outputs import StoredCheckpoint, restored
+from databus.checkpoints.paths import Layout
+from databus.checkpoints.rules import history_entries as entries
+from databus.checkpoints.rules import lagging_sinks as splits
+from databus.checkpoints.rules import plans as transitions
+from databus.core.batches.counts import TableCounts
 from databus.core.errors import LeaseBusyError
-from databus.core.gaps import Gap
-from databus.core.offsets import Offset
-from databus.core.plan import Plan
+from databus.core.positions.gaps import Gap
+from databus.core.positions.offsets import Offset
 from databus.core.protocols import Clock
+from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.state.checkpoint_store import Lease
+from databus.core.state.plan import Plan
 from databus.testing.memory_catching_up import MemoryCatchingUp
 from databus.testing.memory_mediation import MemoryMediation
 
@@ -99,7 +100,7 @@ class _UtcClock:
 
 
 class MemoryCheckpoints(MemoryMediation, MemoryCatchingUp):
-    """Implements `databus.core.checkpoint_store.CheckpointStore` without durability; atomic through one lock."""
+    """Implements `databus.core.state.checkpoint_store.CheckpointStore` without durability; atomic through one lock."""
 
     def __init__(self, server: MemoryServer | None = None, clock: Clock | None = None, history: int = 1000):
         self._server = server or MemoryServer()

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, Transactions
-from databus.core.tables import ColumnSchema, TableSchema
+from databus.binlog.decoding.table_batch import DELETE, INSERT, UPDATE, TableBatch, Transactions
+from databus.core.tables.schemas import ColumnSchema, TableSchema
 
 Image = Mapping[str, Any]
 """Column name → value; a column left out is absent from the image, None is NULL."""

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from databus.core.tables import TableSchema
-from databus.core.wanted import ColumnsWanted
-from databus.rows.changes import Changes
-from databus.rows.hidden import Hidden
-from databus.rows.selection import EVERY_TABLE, columns_of, matches, selected
+from databus.core.tables.schemas import TableSchema
+from databus.core.tables.wanted import ColumnsWanted
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.hidden import Hidden
+from databus.rows.frames.selection import EVERY_TABLE, columns_of, matches, selected
 from databus.transforms.table_transform import TableTransform
 
 

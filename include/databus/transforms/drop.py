@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from databus.rows.changes import Changes
-from databus.rows.selection import refuse_key_columns
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.selection import refuse_key_columns
 from databus.transforms.columns_transform import ColumnsTransform
 
 

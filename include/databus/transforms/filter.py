@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import field_validator
 
 from databus.core.events import Op
-from databus.core.tables import TableSchema
-from databus.core.wanted import ColumnsWanted
-from databus.rows.changes import Changes
-from databus.rows.expression import PSEUDO_COLUMNS, parse_expression
-from databus.rows.leaving import CROSSES, Crossing, fate, lacking, lacking_names
-from databus.rows.selection import matches
+from databus.core.tables.schemas import TableSchema
+from databus.core.tables.wanted import ColumnsWanted
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.expression import PSEUDO_COLUMNS, parse_expression
+from databus.rows.frames.leaving import CROSSES, Crossing, fate, lacking, lacking_names
+from databus.rows.frames.selection import matches
 from databus.transforms.table_transform import TableTransform
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from databus.core.errors import TransformError
-from databus.rows.changes import Changes
-from databus.rows.fields import sql_string
-from databus.rows.selection import refuse_key_columns
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.fields import sql_string
+from databus.rows.frames.selection import refuse_key_columns
 from databus.transforms.columns_transform import ColumnsTransform
 
 if TYPE_CHECKING:

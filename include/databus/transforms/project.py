@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from databus.rows.changes import Changes
+from databus.rows.frames.changes import Changes
 from databus.transforms.columns_transform import ColumnsTransform
 
 

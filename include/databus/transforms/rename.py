@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from databus.core.wanted import ColumnsWanted
-from databus.rows.changes import Changes
-from databus.rows.selection import EVERY_TABLE, columns_of
+from databus.core.tables.wanted import ColumnsWanted
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.selection import EVERY_TABLE, columns_of
 from databus.transforms.table_transform import TableTransform
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from databus.core.tables import TableSchema
-from databus.core.wanted import ColumnsWanted
-from databus.rows.changes import Changes
-from databus.rows.selection import java_regex, matches
+from databus.core.tables.schemas import TableSchema
+from databus.core.tables.wanted import ColumnsWanted
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.selection import java_regex, matches
 from databus.transforms.table_transform import TableTransform
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from databus.core.errors import TransformError
 from databus.core.flow_specs import TransformSpec
-from databus.core.wanted import ColumnsWanted
-from databus.rows.changes import Changes
-from databus.rows.selection import EVERY_TABLE
+from databus.core.tables.wanted import ColumnsWanted
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.selection import EVERY_TABLE
 
 if TYPE_CHECKING:
     from databus.core import protocols

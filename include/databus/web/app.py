@@ -33,7 +33,7 @@ def create_app(guard: Guard, bundle: Path) -> FastAPI:
     from fastapi.staticfiles import StaticFiles
 
     from databus import __version__
-    from databus.ops.run_view import docs_page, run_view
+    from databus.ops.runs.view import docs_page, run_view
 
     # The description of the routes would be open: it is left out.
     app = FastAPI(title="Databus", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)

@@ -17,7 +17,7 @@ from databus.kafka.client import ClientSettings
 from databus.kafka.cluster import KafkaCluster, Place
 from databus.sandbox import Sandbox
 from databus.sandbox.servers.java import java_argv
-from databus.sources.kafka_stable_offsets import StableOffsets
+from databus.sources.kafka.stable_offsets import StableOffsets
 
 HUNG_S = 120.0
 """The brokers end a transaction by themselves after the minute that the writer gave it, and look every ten seconds."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from databus.checkpoints.session import start_client
+from databus.checkpoints.connection.session import start_client
 from databus.core.connections import Connection
 from databus.sandbox import Sandbox
 from databus.testing.zookeeper_proxy import ZooKeeperProxy

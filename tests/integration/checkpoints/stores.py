@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from databus.checkpoints.large_values import LargeValues
+from databus.checkpoints.nodes.large_values import LargeValues
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
-from databus.core.checkpoint_store import Lease
 from databus.core.connections import Connection
-from databus.core.offsets import SequenceOffset
+from databus.core.positions.offsets import SequenceOffset
+from databus.core.state.checkpoint_store import Lease
 from tests.contract.checkpoint_store import (
     FLOW,
     CheckpointStoreContract,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from databus.core.backfill import PLANNING, Boundary
 from databus.core.errors import StaleEpochError
-from databus.core.offsets import BinlogOffset
+from databus.core.positions.offsets import BinlogOffset
+from databus.core.state.backfill import PLANNING, Boundary
 from databus.testing.zookeeper_proxy import Fault, ZooKeeperProxy
 from tests.contract.checkpoint_store import FLOW
 from tests.integration.checkpoints.stores import Connect, in_thread

@@ -9,7 +9,7 @@ import pytest
 from databus.core.errors import (
     StaleEpochError,
 )
-from databus.core.offsets import SequenceOffset
+from databus.core.positions.offsets import SequenceOffset
 from databus.testing.zookeeper_proxy import Fault, ZooKeeperProxy
 from tests.contract.checkpoint_store import (
     DEADLINE_S,

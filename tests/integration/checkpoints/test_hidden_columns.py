@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from databus.core.errors import CheckpointFormatError
-from databus.core.hidden_columns import RememberedHidden
+from databus.core.tables.hidden_columns import RememberedHidden
 from tests.contract.checkpoint_store import FLOW
 from tests.integration.checkpoints.stores import Connect, in_thread
 

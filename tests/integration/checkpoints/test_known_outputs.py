@@ -12,12 +12,12 @@ import pytest
 
 from databus.checkpoints.codec import encode
 from databus.checkpoints.durable_folder import DurableFolder
-from databus.checkpoints.large_values import LargeValues
+from databus.checkpoints.nodes.large_values import LargeValues
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
-from databus.core.amendments import AcceptedOutputs
-from databus.core.checkpoint import Checkpoint
-from databus.core.checkpoint_store import Lease
 from databus.core.errors import CheckpointConflictError
+from databus.core.state.amendments import AcceptedOutputs
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.checkpoint_store import Lease
 from databus.testing.zookeeper_proxy import Fault, ZooKeeperProxy
 from tests.contract.checkpoint_store import COUNTS, FLOW, outcome, plan_of
 from tests.integration.checkpoints.stores import Connect, in_thread, started

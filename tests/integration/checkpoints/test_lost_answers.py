@@ -11,7 +11,7 @@ from databus.core.errors import (
     CheckpointUnavailableError,
     StaleEpochError,
 )
-from databus.core.offsets import SequenceOffset
+from databus.core.positions.offsets import SequenceOffset
 from databus.testing.zookeeper_proxy import Fault, ZooKeeperProxy
 from tests.contract.checkpoint_store import (
     DEADLINE_S,

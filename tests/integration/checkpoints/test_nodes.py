@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
-from databus.core.checkpoint_store import Lease
 from databus.core.errors import (
     CheckpointConflictError,
     CheckpointFormatError,
 )
-from databus.core.gaps import Gap
-from databus.core.offsets import SequenceOffset
-from databus.core.topics_read import TopicsRead
+from databus.core.positions.gaps import Gap
+from databus.core.positions.offsets import SequenceOffset
+from databus.core.positions.topics_read import TopicsRead
+from databus.core.state.checkpoint_store import Lease
 from tests.contract.checkpoint_store import (
     COUNTS,
     FLOW,

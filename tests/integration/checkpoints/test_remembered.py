@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from databus.checkpoints.session import ZooKeeperSession
+from databus.checkpoints.connection.session import ZooKeeperSession
 from databus.core.errors import CheckpointConflictError, StaleEpochError
 from databus.testing.zookeeper_proxy import Fault, ZooKeeperProxy
 from tests.contract.checkpoint_store import FLOW, commit, moved, outcome, plan_of, wait_until

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from databus.binlog.charset_tables import UNDEFINED
-from databus.binlog.charsets import charset_named
+from databus.binlog.values.charset_tables import UNDEFINED
+from databus.binlog.values.charsets import charset_named
 from tests.integration.decode_oracle import CJK, COLUMNS, Column, clock_text, text
 from tests.integration.types.zones import ZONES, changes
 

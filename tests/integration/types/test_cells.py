@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch
+from databus.binlog.decoding.table_batch import DELETE, INSERT, UPDATE, TableBatch
 from tests.integration.test_decode_real import Server
 from tests.integration.types.cells import Column, expression, families, normal, shown
 from tests.integration.types.zones import ZONES, load

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.charsets import charset_named
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.table_batch import TableBatch
+from databus.binlog.values.charsets import charset_named
 from databus.rows.emit import emit
 from tests.integration.test_decode_real import Server
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.column_types import ColumnType
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.table_batch import TableBatch
+from databus.binlog.values.column_types import ColumnType
 from databus.sandbox import Sandbox
 from tests.integration.test_decode_real import Server
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.sandbox import Sandbox
 from tests.integration.test_decode_real import Server
 from tests.integration.types.cells import Column, expression, families

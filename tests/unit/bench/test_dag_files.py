@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from databus.bench.dag_files import result, write_files
+from databus.bench.airflow.dag_files import result, write_files
 from databus.bench.options import DagFilesOptions
 
 

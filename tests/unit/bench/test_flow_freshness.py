@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from databus.bench.flow_freshness import FlowClass, FlowRows, table
+from databus.bench.airflow.flow_freshness import FlowClass, FlowRows, table
 
 
 def of(**rows: list[float]) -> FlowClass:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from databus.bench.airflow_idle import Watched, figures
+from databus.bench.airflow.idle import Watched, figures
 from databus.bench.processes import CpuMeter
 
 BURN = "import time\nwhile time.process_time() < 0.5: pass\n"

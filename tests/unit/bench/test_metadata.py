@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.bench.metadata import BARS, Loops, percentile
+from databus.bench.airflow.metadata import BARS, Loops, percentile
 from databus.core.errors import ReconciliationError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.bench.mirror_watch import Sighting, movement_of
+from databus.bench.mirror.watch import Sighting, movement_of
 from databus.core.errors import SandboxError
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from databus.bench import turns
+from databus.bench.airflow.handovers import told
 from databus.bench.delays import Reader
-from databus.bench.handovers import told
 from databus.bench.loads import Load, Written
 from databus.bench.turns import Turn
 from databus.core.errors import ReconciliationError

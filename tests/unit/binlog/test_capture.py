@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from databus.binlog.capture import TableCapture
+from databus.binlog.log.capture import TableCapture
 from databus.core.errors import ConfigError
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databus.binlog.charset_tables import MULTI_BYTE, SINGLE_BYTE, UNDEFINED
-from databus.binlog.charsets import charset_named, charset_of
-from databus.binlog.decode import decode_events
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch
+from databus.binlog.values.charset_tables import MULTI_BYTE, SINGLE_BYTE, UNDEFINED
+from databus.binlog.values.charsets import charset_named, charset_of
 from tests.unit.binlog.log_encoder import Log, int_col, text_col
 from tests.unit.binlog.value_encoder import integer, prefixed
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from databus.binlog.claims import LEAST_AGE_S, ClaimStore, ClaimText, read_claim
-from databus.binlog.segment_keep import KeepLimit
+from databus.binlog.segments.large_values import LEAST_AGE_S, ClaimStore, ClaimText, read_claim
+from databus.binlog.segments.retention import KeepLimit
 from databus.core.errors import ClaimError
 
 DAY = 86_400.0

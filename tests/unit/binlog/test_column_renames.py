@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.binlog.column_renames import columns_moved, columns_renamed
+from databus.binlog.log.statements.column_renames import columns_moved, columns_renamed
+from databus.binlog.log.statements.statements import QueryEvent
 from databus.binlog.schema_history.actions import AlterTable, action_of
 from databus.binlog.schema_history.sql_tokens import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
-from databus.binlog.statements import QueryEvent
 
 Pairs = tuple[tuple[str, str], ...]
 

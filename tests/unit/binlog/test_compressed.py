@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from databus.binlog.decode import decode_events
-from databus.binlog.scan import scan_events
-from databus.binlog.table_batch import TableBatch, TableEvent
-from databus.binlog.walker import Walker
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch, TableEvent
+from databus.binlog.log.scan import scan_events
+from databus.binlog.log.walker import Walker
 from databus.core.errors import DecodeError
 from tests.unit.binlog.compressed_encoder import (
     add_payload,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.binlog.compressed_columns import uncompressed_value
-from databus.binlog.decode import decode_events
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch
+from databus.binlog.values.compressed_columns import uncompressed_value
 from databus.core.errors import DecodeError
 from tests.unit.binlog.log_encoder import Col, Log, int_col, table_map_body
 from tests.unit.binlog.value_encoder import integer, prefixed

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from databus.binlog.wire import ServerConnection
+from databus.binlog.server.wire import ServerConnection
 from databus.core.connections import Connection
 from databus.core.errors import SourceUnavailableError
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from databus.binlog.capture import TableCapture
-from databus.binlog.decode import decode_events
-from databus.binlog.identifiers import lowered
-from databus.binlog.range_staging import RangeBounds
-from databus.binlog.segment_store import load_segment
-from databus.binlog.statement_scope import subjects_of
-from databus.binlog.statements import QueryEvent, classify
-from databus.binlog.table_batch import TableEvent
-from databus.binlog.walk import LoggedStatement
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.tables import RenamedTable, TableChange
-from databus.sources.staged_range import shared_out, source_plan
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableEvent
+from databus.binlog.log.capture import TableCapture
+from databus.binlog.log.statements.identifiers import lowered
+from databus.binlog.log.statements.scope import subjects_of
+from databus.binlog.log.statements.statements import QueryEvent, classify
+from databus.binlog.log.walk import LoggedStatement
+from databus.binlog.segments.range_staging import RangeBounds
+from databus.binlog.segments.store import load_segment
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.tables.schemas import RenamedTable, TableChange
+from databus.sources.mysql.staged_range import shared_out, source_plan
 from tests.unit.binlog.log_encoder import Log
 from tests.unit.binlog.test_range_staging import CAPTURE, COLUMNS, batches, number, stage
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from databus.binlog.events import HEADER_BYTES
-from databus.binlog.kept_segments import KeptSegments
+from databus.binlog.log.events import HEADER_BYTES
 from databus.binlog.schema_history.definition import Place
 from databus.binlog.schema_history.history import SchemaHistory
 from databus.binlog.schema_history.store import HistoryStore
-from databus.binlog.segment_store import SegmentStore
-from databus.binlog.segments import RangeIndex
-from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.binlog.segments.kept_segments import KeptSegments
+from databus.binlog.segments.segment import RangeIndex
+from databus.binlog.segments.store import SegmentStore
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from tests.unit.binlog.test_kept_segments import A, staged
 
 BEGIN, END = BinlogOffset("bin.000001", 4), BinlogOffset("bin.000001", 900)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from databus.binlog.events import HEADER_BYTES
-from databus.binlog.former_segments import former_segments
-from databus.binlog.kept_segments import KeptSegments
-from databus.binlog.segments import RangeIndex, Segment
-from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.binlog.log.events import HEADER_BYTES
+from databus.binlog.segments.former_segments import former_segments
+from databus.binlog.segments.kept_segments import KeptSegments
+from databus.binlog.segments.segment import RangeIndex, Segment
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
 
 A = "65046f36-e55e-11f1-844e-02fc00000001"
 RESET_S = 1000

@@ -21,13 +21,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from databus.bench.json_encoder import document
-from databus.binlog import arena, table_rows
-from databus.binlog.column_types import ColumnType
-from databus.binlog.decode import decode_events
+from databus.bench.decoding.json_encoder import document
+from databus.binlog.decoding import arena, table_rows
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.binlog.kernels.framing import F_COUNT, F_READ, F_WRITTEN, unframe
-from databus.binlog.table_batch import TableBatch
-from databus.binlog.tablemap import parse_table_map
+from databus.binlog.log.tablemap import parse_table_map
+from databus.binlog.values.column_types import ColumnType
 from databus.core.errors import DecodeError
 from tests.unit.binlog.fenced import Fenced
 from tests.unit.binlog.log_encoder import Col, Log, table_map_body

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.binlog.executed_gtids import ExecutedGtids, mysql_gtid_set
-from databus.binlog.gtid_codec import decode_gtid_set, encode_gtid_set
+from databus.binlog.log.transactions.executed_gtids import ExecutedGtids, mysql_gtid_set
+from databus.binlog.log.transactions.gtid_codec import decode_gtid_set, encode_gtid_set
 from databus.core.errors import DecodeError
-from databus.core.gtid import MysqlGtidSet
+from databus.core.positions.gtid import MysqlGtidSet
 
 A, B = "65046f36-e55e-11f1-844e-02fc00000001", "f7ceba1a-e55e-11f1-96ca-02fc00000001"
 

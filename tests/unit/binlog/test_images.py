@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from databus.binlog import table_rows
-from databus.binlog.decode import decode_events
-from databus.binlog.table_batch import MAX_IMAGES, TableBatch
+from databus.binlog.decoding import table_rows
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import MAX_IMAGES, TableBatch
 from databus.core.errors import DecodeError
 from tests.unit.binlog.log_encoder import Col, Log, int_col, text_col
 from tests.unit.binlog.value_encoder import decimal, integer, prefixed

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databus.bench.json_encoder import Opaque, document
-from databus.binlog.decode import decode_events
-from databus.binlog.json_binary import json_text
-from databus.binlog.table_batch import TableBatch
+from databus.bench.decoding.json_encoder import Opaque, document
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch
+from databus.binlog.values.json_binary import json_text
 from tests.unit.binlog.log_encoder import Col, Log, int_col
 from tests.unit.binlog.value_encoder import decimal, integer, prefixed
 

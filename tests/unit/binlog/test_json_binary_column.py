@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from databus.bench.json_encoder import Opaque, document
-from databus.binlog import json_binary
-from databus.binlog.decode import decode_events
-from databus.binlog.json_binary import json_text, json_texts
+from databus.bench.decoding.json_encoder import Opaque, document
+from databus.binlog.decoding.decode import decode_events
 from databus.binlog.kernels.json_documents import DONE, FULL, LEFT, STACK_BYTES, text_room, write_documents
+from databus.binlog.values import json_binary
+from databus.binlog.values.json_binary import json_text, json_texts
 from databus.core.errors import DecodeError
 from tests.unit.binlog.fenced import Fenced
 from tests.unit.binlog.log_encoder import Col, Log, int_col

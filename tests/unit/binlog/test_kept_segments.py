@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.kept_log import KeptLog, chain_from
-from databus.binlog.kept_segments import KeptSegment, KeptSegments, servers_with_kept_segments
-from databus.binlog.segment_keep import KeepLimit
-from databus.binlog.segments import RangeIndex, Segment
+from databus.binlog.segments.kept_log import KeptLog, chain_from
+from databus.binlog.segments.kept_segments import KeptSegment, KeptSegments, servers_with_kept_segments
+from databus.binlog.segments.retention import KeepLimit
+from databus.binlog.segments.segment import RangeIndex, Segment
 from databus.core.errors import ConfigError
-from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
 
 A = "65046f36-e55e-11f1-844e-02fc00000001"
 

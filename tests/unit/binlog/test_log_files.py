@@ -10,9 +10,9 @@ import pytest
 
 from databus.binlog import read_file, read_files
 from databus.binlog.schema_history.given import definitions_of
-from databus.binlog.segments import segment_name
+from databus.binlog.segments.segment import segment_name
 from databus.core.errors import ConfigError, DecodeError, SchemaUnknownError
-from databus.ops.decode import NoOutput, decode_files
+from databus.ops.decode.files import NoOutput, decode_files
 from tests.unit.binlog.log_encoder import Log, int_col, text_col
 from tests.unit.binlog.test_reader_edges import ID, SIZES, spelled, whole, xa
 from tests.unit.binlog.test_taken_back import ONE, TWO, four, prepare

@@ -9,7 +9,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from databus.binlog.logical_types import inet6_text, logical_texts
+from databus.binlog.values.logical_types import inet6_text, logical_texts
 
 
 @pytest.mark.parametrize(

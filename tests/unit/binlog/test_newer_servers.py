@@ -12,8 +12,8 @@ import struct
 
 import pytest
 
-from databus.binlog.decode import decode_events
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors import DecodeError
 from tests.unit.binlog.log_encoder import Col, Log, int_col, table_map_body, text_col
 from tests.unit.binlog.value_encoder import integer, prefixed

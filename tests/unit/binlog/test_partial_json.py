@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from databus.bench.json_encoder import document
-from databus.binlog.decode import decode_events
-from databus.binlog.json_binary import json_text
-from databus.binlog.json_diff import apply_diffs
-from databus.binlog.scan import scan_events
-from databus.binlog.table_batch import TableBatch
+from databus.bench.decoding.json_encoder import document
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch
+from databus.binlog.log.scan import scan_events
+from databus.binlog.values.json_binary import json_text
+from databus.binlog.values.json_diff import apply_diffs
 from databus.core.errors import DecodeError
 from databus.rows.emit import emit
 from tests.unit.binlog.log_encoder import Col, Log, bitmap, int_col
@@ -265,7 +265,7 @@ def test_rows_with_unknown_documents_are_flagged() -> None:
 
 
 def test_many_updates_over_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("databus.binlog.table_rows.MAX_IMAGES", 8)
+    monkeypatch.setattr("databus.binlog.decoding.table_rows.MAX_IMAGES", 8)
     log = begun()
     key, after = (True, False, False, False), (False, True, False, False)
     for n in range(30):

@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from databus.binlog.capture import TableCapture
-from databus.binlog.decode import decode_events
-from databus.binlog.dump import Events
-from databus.binlog.log_walk import LogWalk
-from databus.binlog.range_staging import RangeBounds, RangeStager
-from databus.binlog.segment_store import SegmentStore, load_segment
-from databus.binlog.segments import RangeIndex
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch
+from databus.binlog.log.capture import TableCapture
+from databus.binlog.segments.range_staging import RangeBounds, RangeStager
+from databus.binlog.segments.segment import RangeIndex
+from databus.binlog.segments.store import SegmentStore, load_segment
+from databus.binlog.server.dump import Events
+from databus.binlog.server.log_walk import LogWalk
 from databus.core.errors import DecodeError, OffsetInvalidError, UnloggedChangeError
-from databus.core.offsets import BinlogOffset
-from databus.core.unlogged import UnloggedChange
-from databus.sources.staged_range import source_plan
+from databus.core.positions.offsets import BinlogOffset
+from databus.core.tables.unlogged import UnloggedChange
+from databus.sources.mysql.staged_range import source_plan
 from tests.unit.binlog.log_encoder import SOURCE, Log, int_col
 
 FILE = "mysql-bin.000007"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from databus.binlog import read_file, reader
-from databus.binlog.decode import decode_events
-from databus.binlog.segments import segment_name
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch
+from databus.binlog.segments.segment import segment_name
 from databus.core.errors import ConfigError, DecodeError, SourceError
 from tests.unit.binlog.log_encoder import Log, int_col, text_col
 from tests.unit.binlog.value_encoder import integer, prefixed

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from databus.binlog import read_file
-from databus.binlog.decode import decode_events
-from databus.binlog.log_file import Change, LogFile, LoggedTransaction
-from databus.binlog.segments import segment_name
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.log_file import Change, LogFile, LoggedTransaction
+from databus.binlog.decoding.table_batch import TableBatch
+from databus.binlog.segments.segment import segment_name
 from databus.core.errors import DecodeError
 from tests.unit.binlog.compressed_encoder import add_payload, compress_last, contents
 from tests.unit.binlog.log_encoder import Log, int_col, text_col

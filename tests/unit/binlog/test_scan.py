@@ -7,12 +7,12 @@ import zlib
 import numpy as np
 import pytest
 
-from databus.binlog.checksum import event_checksum_holds
+from databus.binlog.decoding.schema_ids import SchemaIds
 from databus.binlog.kernels.crc import crc32
-from databus.binlog.scan import scan_events
-from databus.binlog.schema_ids import SchemaIds
-from databus.binlog.walk import as_buffer
-from databus.core.tables import ColumnSchema, TableSchema
+from databus.binlog.log.scan import scan_events
+from databus.binlog.log.walk import as_buffer
+from databus.binlog.server.checksum import event_checksum_holds
+from databus.core.tables.schemas import ColumnSchema, TableSchema
 from tests.unit.binlog.log_encoder import Log, int_col, text_col
 from tests.unit.binlog.value_encoder import integer, prefixed
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from databus.binlog.capture import TableCapture
-from databus.binlog.charsets import charset_named
-from databus.binlog.column_types import Column, ColumnType
+from databus.binlog.log.capture import TableCapture
+from databus.binlog.log.statements.statements import QueryEvent
+from databus.binlog.log.tablemap import TableMap
 from databus.binlog.schema_history.attach import MismatchError, attach, lacks
 from databus.binlog.schema_history.declared_types import type_of_text
 from databus.binlog.schema_history.definition import ColumnDefinition, Place, TableDefinition, TableName
@@ -25,10 +25,10 @@ from databus.binlog.schema_history.definitions import (
 from databus.binlog.schema_history.history import Entry, SchemaHistory
 from databus.binlog.schema_history.interpret import interpret
 from databus.binlog.schema_history.store import HistoryStore
-from databus.binlog.statements import QueryEvent
-from databus.binlog.tablemap import TableMap
+from databus.binlog.values.charsets import charset_named
+from databus.binlog.values.column_types import Column, ColumnType
 from databus.core.errors import CheckpointFormatError, SchemaUnknownError
-from databus.core.offsets import BinlogOffset
+from databus.core.positions.offsets import BinlogOffset
 
 SEED = BinlogOffset("bin.000001", 100, "", "mariadb", "1")
 T = TableName("d", "t")

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.segment_store import LEFT_AGE_S, SegmentStore
-from databus.binlog.segments import RangeIndex
+from databus.binlog.segments.segment import RangeIndex
+from databus.binlog.segments.store import LEFT_AGE_S, SegmentStore
 from databus.core.errors import SourceUnavailableError
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.runtime.sweep import sweep
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.runtime.takeover.sweep import sweep
 
 OLD = time.time() - LEFT_AGE_S - 60
 

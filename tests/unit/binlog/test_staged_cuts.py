@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from databus.binlog.decode import decode_events
-from databus.binlog.kept_log import chain_from
-from databus.binlog.kept_segments import KeptSegments
-from databus.binlog.range_staging import RangeBounds
-from databus.binlog.segment_store import SegmentStore, load_segment
-from databus.binlog.segments import RangeIndex
-from databus.binlog.table_batch import TableBatch
-from databus.core.offsets import BinlogOffset
-from databus.core.tables import TableSchema
-from databus.sources.staged_range import shared_out, source_plan
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch
+from databus.binlog.segments.kept_log import chain_from
+from databus.binlog.segments.kept_segments import KeptSegments
+from databus.binlog.segments.range_staging import RangeBounds
+from databus.binlog.segments.segment import RangeIndex
+from databus.binlog.segments.store import SegmentStore, load_segment
+from databus.core.positions.offsets import BinlogOffset
+from databus.core.tables.schemas import TableSchema
+from databus.sources.mysql.staged_range import shared_out, source_plan
 from tests.unit.binlog.drawn_logs import COLUMNS, DrawnLog
 from tests.unit.binlog.log_encoder import Log, int_col
 from tests.unit.binlog.test_range_staging import CAPTURE, FILE, batches, number, stage

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from databus.binlog import log_walk
-from databus.binlog.range_staging import RangeBounds
-from databus.binlog.segment_store import load_segment
+from databus.binlog.segments.range_staging import RangeBounds
+from databus.binlog.segments.store import load_segment
+from databus.binlog.server import log_walk
 from tests.unit.binlog.compressed_encoder import add_payload, contents
 from tests.unit.binlog.log_encoder import Log
 from tests.unit.binlog.test_range_staging import COLUMNS, batches, number, read, stage

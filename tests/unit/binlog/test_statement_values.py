@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from databus.binlog.decode import decode_events
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors import DecodeError
 from tests.unit.binlog.log_encoder import Log, int_col
 

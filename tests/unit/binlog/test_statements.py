@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from databus.binlog.capture import TableCapture
-from databus.binlog.statement_scope import subject_of, subjects_of
-from databus.binlog.statements import QueryEvent, StatementKind, classify, parse_query, savepoint_name
-from databus.binlog.walk import LoggedStatement
+from databus.binlog.log.capture import TableCapture
+from databus.binlog.log.statements.scope import subject_of, subjects_of
+from databus.binlog.log.statements.statements import QueryEvent, StatementKind, classify, parse_query, savepoint_name
+from databus.binlog.log.walk import LoggedStatement
 
 K = StatementKind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.binlog.tablemap import parse_table_map
+from databus.binlog.log.tablemap import parse_table_map
 from databus.core.errors import DecodeError
 from tests.unit.binlog.log_encoder import Col, bitmap, int_col, table_map_body, text_col
 from tests.unit.binlog.value_encoder import length_encoded

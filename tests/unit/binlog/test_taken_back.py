@@ -19,18 +19,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databus.binlog.capture import TableCapture
-from databus.binlog.decode import decode_events
-from databus.binlog.dump import Events
-from databus.binlog.log_walk import LogWalk
-from databus.binlog.pending_xa import WantedPrepare
-from databus.binlog.range_staging import RangeBounds, RangeStager
-from databus.binlog.segments import FetchedPrepare, PinnedPrepare, RangeIndex, Segment, pinned_name
-from databus.binlog.table_batch import TableBatch, TableEvent
-from databus.binlog.taken_back import TakenBack
-from databus.binlog.xa import CommitPlace, XaPhase, parse_prepare, parse_second_phase
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch, TableEvent
+from databus.binlog.log.capture import TableCapture
+from databus.binlog.log.transactions.pending_xa import WantedPrepare
+from databus.binlog.log.transactions.rolled_back_rows import TakenBack
+from databus.binlog.log.transactions.xa import CommitPlace, XaPhase, parse_prepare, parse_second_phase
+from databus.binlog.segments.range_staging import RangeBounds, RangeStager
+from databus.binlog.segments.segment import FetchedPrepare, PinnedPrepare, RangeIndex, Segment, pinned_name
+from databus.binlog.server.dump import Events
+from databus.binlog.server.log_walk import LogWalk
 from databus.core.errors import CheckpointFormatError, DecodeError, PreparedTransactionMissingError
-from databus.core.offsets import BinlogOffset, Ordering, PreparedTransaction, offset_from_json
+from databus.core.positions.offsets import BinlogOffset, Ordering, PreparedTransaction, offset_from_json
 from tests.unit.binlog.log_encoder import Log, int_col
 from tests.unit.binlog.value_encoder import integer
 

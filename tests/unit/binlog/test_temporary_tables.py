@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from databus.binlog.capture import TableCapture
-from databus.binlog.log_walk import LogWalk, Stretch
-from databus.binlog.query_status import is_temporary
-from databus.binlog.range_staging import RangeBounds
+from databus.binlog.log.capture import TableCapture
+from databus.binlog.log.query_status import is_temporary
+from databus.binlog.segments.range_staging import RangeBounds
+from databus.binlog.server.log_walk import LogWalk, Stretch
 from databus.core.errors import DecodeError
-from databus.core.offsets import BinlogOffset
+from databus.core.positions.offsets import BinlogOffset
 from tests.unit.binlog.log_encoder import Log
 from tests.unit.binlog.test_range_staging import COLUMNS, FILE, batches, log_of, number, read, stage
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databus.binlog.charsets import charset_of
-from databus.binlog.decode import decode_events
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch
+from databus.binlog.values.charsets import charset_of
 from tests.unit.binlog.log_encoder import Col, Log, int_col, table_map_body, text_col
 from tests.unit.binlog.value_encoder import integer, prefixed
 

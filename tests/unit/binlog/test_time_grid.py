@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from databus.binlog.decode import decode_events
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.rows.temporal import iso_text
 from tests.unit.binlog.log_encoder import Col, Log, int_col
 from tests.unit.binlog.value_encoder import integer, time2

@@ -7,10 +7,10 @@ import struct
 import numpy as np
 import pytest
 
-from databus.binlog.decode import decode_events
-from databus.binlog.gtids import TaggedGtid, parse_tagged_gtid
-from databus.binlog.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent
-from databus.binlog.walker import Walker
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import DELETE, INSERT, UPDATE, TableBatch, TableEvent
+from databus.binlog.log.transactions.gtids import TaggedGtid, parse_tagged_gtid
+from databus.binlog.log.walker import Walker
 from databus.core.errors import DecodeError
 from tests.unit.binlog.log_encoder import SOURCE, Log, int_col, table_map_body, text_col
 from tests.unit.binlog.value_encoder import integer, prefixed

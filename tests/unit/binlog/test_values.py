@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from databus.binlog.decode import decode_events
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.decode import decode_events
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors import DecodeError
 from tests.unit.binlog import value_encoder as enc
 from tests.unit.binlog.log_encoder import Col, Log, int_col, text_col

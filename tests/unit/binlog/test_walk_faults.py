@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from databus.binlog.table_batch import Transactions
-from databus.binlog.walk import RowsByStatement
-from databus.binlog.walk_faults import rows_by_statement
+from databus.binlog.decoding.table_batch import Transactions
+from databus.binlog.log.walk import RowsByStatement
+from databus.binlog.log.walk_faults import rows_by_statement
 
 ONE = np.array([0], np.int64)
 LOG = Transactions("b.000001", ONE + 4, ONE + 900, pa.array([""], pa.string()), ONE, ONE)

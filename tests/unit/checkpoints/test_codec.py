@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from databus.checkpoints.codec import MAX_WRITE_BYTES, check_size, decode, decode_as, encode
-from databus.core.checkpoint import Checkpoint
 from databus.core.errors import CheckpointFormatError, CheckpointTooLargeError
+from databus.core.state.checkpoint import Checkpoint
 
 
 def test_what_was_encoded_is_decoded() -> None:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from databus.checkpoints.entries import accept_entry
-from databus.core.amendments import AcceptedOutputs
-from databus.core.checkpoint import Checkpoint, Epoch, Replaced
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan
+from databus.checkpoints.rules.history_entries import accept_entry
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.amendments import AcceptedOutputs
+from databus.core.state.checkpoint import Checkpoint, Epoch, Replaced
+from databus.core.state.plan import Plan, SinkPlan
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 CHECKPOINT = Checkpoint(SequenceOffset(1), 1, Epoch(1), "run", "", {}, None, NOON)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.checkpoints.layout import Layout
+from databus.checkpoints.paths import Layout
 from databus.core.errors import ConfigError
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from databus.checkpoints.client import client_logger, new_client, reachability
-from databus.checkpoints.options import ZooKeeperOptions
+from databus.checkpoints.connection.client import client_logger, new_client, reachability
+from databus.checkpoints.connection.options import ZooKeeperOptions
 from databus.core.connections import Connection
 from databus.core.errors import ConfigError
 

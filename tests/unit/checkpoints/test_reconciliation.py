@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 import pytest
 
 from databus.checkpoints.codec import encode
-from databus.checkpoints.flow_state import FlowState
-from databus.checkpoints.layout import Layout
-from databus.checkpoints.reconciliation import RECONCILED, catch_up_step
-from databus.checkpoints.session import Node
-from databus.checkpoints.stored_outputs import StoredCheckpoint
-from databus.checkpoints.transaction import Operation, OperationKind
-from databus.core.checkpoint import Checkpoint, Epoch
+from databus.checkpoints.connection.session import Node
+from databus.checkpoints.connection.transaction import Operation, OperationKind
+from databus.checkpoints.nodes.flow_state import FlowState
+from databus.checkpoints.nodes.stored_outputs import StoredCheckpoint
+from databus.checkpoints.paths import Layout
+from databus.checkpoints.rules.reconciliation import RECONCILED, catch_up_step
 from databus.core.errors import CheckpointConflictError
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.outcome import PlanOutcome
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.plan import Plan, SinkPlan
+from databus.core.state.plan_outcome import PlanOutcome
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 PATHS = Layout().flow("orders")

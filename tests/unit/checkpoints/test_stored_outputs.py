@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.checkpoints.accepted import accepted_checkpoint
 from databus.checkpoints.codec import encode
-from databus.checkpoints.flow_state import FlowState
-from databus.checkpoints.layout import Layout
-from databus.checkpoints.reconciliation import catch_up_step
-from databus.checkpoints.session import Node
-from databus.checkpoints.stored_outputs import StoredCheckpoint
-from databus.checkpoints.transaction import Operation, OperationKind
-from databus.core.amendments import AcceptedOutputs
-from databus.core.checkpoint import Checkpoint, Epoch
+from databus.checkpoints.connection.session import Node
+from databus.checkpoints.connection.transaction import Operation, OperationKind
+from databus.checkpoints.nodes.flow_state import FlowState
+from databus.checkpoints.nodes.stored_outputs import StoredCheckpoint
+from databus.checkpoints.paths import Layout
+from databus.checkpoints.rules.accepted import accepted_checkpoint
+from databus.checkpoints.rules.reconciliation import catch_up_step
 from databus.core.errors import CheckpointFormatError
-from databus.core.known_outputs import merged_outputs
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.outcome import PlanOutcome
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.amendments import AcceptedOutputs
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.known_outputs import merged_outputs
+from databus.core.state.plan import Plan, SinkPlan
+from databus.core.state.plan_outcome import PlanOutcome
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 PATHS = Layout().flow("orders")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, RolledBackError, RuntimeInconsistency
 
-from databus.checkpoints.transaction import check, create, delete, first_refusal, set_data, size_bytes
+from databus.checkpoints.connection.transaction import check, create, delete, first_refusal, set_data, size_bytes
 
 OPERATIONS = [check("/e", 3), create("/p", b"x"), set_data("/c", b"y", 1), delete("/q")]
 

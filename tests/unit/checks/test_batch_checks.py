@@ -8,9 +8,9 @@ import pytest
 from databus import Flow, Mock, Noop
 from databus.checks.freshness import Freshness
 from databus.checks.volume import Volume
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import SourcePlan
-from databus.core.unlogged import UnloggedChange
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.unlogged import UnloggedChange
 from databus.runtime.check import enforce, evaluate_batch_checks
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)

@@ -11,11 +11,11 @@ import pytest
 from databus.checks.schema import Schema
 from databus.core.errors import ConfigError, QualityGateError
 from databus.core.flow import Flow
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.plan import SourcePlan
 from databus.runtime.check import enforce, evaluate_batch_checks
 from databus.sinks.noop import Noop
-from databus.sources.mock import Mock
+from databus.sources.mock.spec import Mock
 from databus.testing.table_batches import table
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)

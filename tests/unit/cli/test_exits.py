@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 import pytest
 from typer.testing import CliRunner
 
-from databus.cli import exits, moving
+from databus.cli import run as moving
 from databus.cli.main import app
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.counts import SinkCounts
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import LostRange
+from databus.cli.terminal import exits
+from databus.core.batches.counts import SinkCounts
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.plan import LostRange
 from databus.runtime.window_result import WindowResult
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from databus.cli import backfill, quarantine
 from databus.cli.main import app
-from databus.cli.output import Format
-from databus.core.counts import SinkCounts, by_sink
+from databus.cli.terminal.output import Format
+from databus.core.batches.counts import SinkCounts, by_sink
 from databus.core.errors import ConfigError
-from databus.ops.discovery import find_flow
+from databus.ops.flows.discovery import find_flow
 from databus.sandbox.process import identify
 from databus.sandbox.state import STATE_FILE, SandboxState, StoredProcess, StoredServer, save_state
 

@@ -20,7 +20,7 @@ def test_a_command_pays_for_its_own_imports_only() -> None:
     code = "import sys; sys.argv = ['databus', 'trace', '--help']\n"
     code += "from databus.cli.main import main\n"
     code += "try:\n    main()\nexcept SystemExit: pass\n"
-    code += "import databus.ops.trace, databus.sinks.kafka.sink, databus.records.store\n"
+    code += "import databus.ops.trace.follow, databus.sinks.kafka.sink, databus.records.store\n"
     code += f"print('@', sorted(set({HEAVY!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "TOPIC:PARTITION:OFFSET" in done.stdout

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from databus.cli.cells import advised, told, wrapped
-from databus.cli.output import ERR, OUT, Format, print_advice, show_one, show_rows
+from databus.cli.terminal.cells import advised, told, wrapped
+from databus.cli.terminal.output import ERR, OUT, Format, print_advice, show_one, show_rows
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 import pytest
 
 from databus.cli.backfill import _COLUMNS, _row, _shown
-from databus.cli.cells import told, told_lines
-from databus.cli.output import OUT, Format, show_one, show_rows
-from databus.cli.places import place
-from databus.core.backfill import Backfill, Mode, aim_of
-from databus.core.counts import TableCounts
-from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange, SequenceOffset
-from databus.ops.backfill_status import BackfillState, PieceState
-from databus.sources.kafka_topics import named_offsets
+from databus.cli.terminal.cells import told, told_lines
+from databus.cli.terminal.output import OUT, Format, show_one, show_rows
+from databus.cli.terminal.places import place
+from databus.core.batches.counts import TableCounts
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, OffsetRange, SequenceOffset
+from databus.core.state.backfill import Backfill, Mode, aim_of
+from databus.ops.backfill.status import BackfillState, PieceState
+from databus.sources.kafka.spec import named_offsets
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 BINLOG = BinlogOffset("mysql-bin.000042", 1_234_567, "b7a5a3f0-91c5-11ef-8c4a-0242ac120002:1-9")

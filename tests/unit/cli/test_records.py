@@ -12,12 +12,12 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from databus.cli.main import app
-from databus.core.counts import TableCounts
+from databus.core.batches.counts import TableCounts
 from databus.core.errors import ConfigError
-from databus.records import merged_pages
 from databus.records import tables as t
-from databus.records.ledger_pages import LedgerPages
-from databus.records.lineage_runs import WindowRun, WindowRuns
+from databus.records.ledger import merged_pages
+from databus.records.ledger.pages import LedgerPages
+from databus.records.lineage.windows import WindowRun, WindowRuns
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 from tests.contract.many_partitions import FLOW, history

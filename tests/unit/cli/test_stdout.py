@@ -17,7 +17,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from databus.cli.main import app
-from databus.cli.output import Format, stdout_for_data
+from databus.cli.terminal.output import Format, stdout_for_data
 
 NOISY = """
 import logging, os, subprocess, sys

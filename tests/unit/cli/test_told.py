@@ -14,17 +14,17 @@ from databus.cli import main
 from databus.cli.main import app
 from databus.connections.chain import ChainedConnections
 from databus.core.amounts import counted
-from databus.core.counts import TableCounts
+from databus.core.batches.counts import TableCounts
+from databus.core.batches.refusals import Refusals
 from databus.core.errors import ConfigError, ConnectionMissingError, DecodeError
-from databus.core.ledger import Span, SpanState
-from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange
-from databus.core.refusals import Refusals
-from databus.ops import delivered
-from databus.ops.backfill_missing import _again
-from databus.ops.decode_errors import naming_flow
-from databus.ops.discovery import find_flow
-from databus.ops.mediation import Said
-from databus.ops.place_words import place_word, require_place
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, OffsetRange
+from databus.core.state.ledger import Span, SpanState
+from databus.ops.backfill import delivered
+from databus.ops.backfill.missing import _again
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.place_words import place_word, require_place
+from databus.ops.decode.errors import naming_flow
+from databus.ops.flows.discovery import find_flow
 from tests.unit.binlog.test_reader import write
 from tests.unit.ops.test_decode import small_log
 

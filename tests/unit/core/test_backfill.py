@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from databus.core.backfill import Aim, Backfill, Boundary, Mode, aim_of, backfill_id, dag_name, pieces_moved_by
 from databus.core.errors import BackfillRangeError
-from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange, PreparedTransaction, SequenceOffset
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, OffsetRange, PreparedTransaction, SequenceOffset
+from databus.core.state.backfill import Aim, Backfill, Boundary, Mode, aim_of, backfill_id, dag_name, pieces_moved_by
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
-from databus.core.counts import TableCounts
+from databus.core.batches.counts import TableCounts
+from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors import CheckpointFormatError
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan
-from databus.core.receipts import WriteReceipt
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.state.plan import Plan, SinkPlan
 from databus.core.stored_json import canonical_json
 
 instants = st.datetimes(timezones=st.just(UTC))
@@ -159,7 +159,7 @@ def test_reconciled_means_every_row_is_somewhere(given_counts: tuple[int, int, i
 
 
 def test_a_receipt_counts_rejected_rows_and_does_not_repeat_them() -> None:
-    from databus.core.receipts import RejectedRow
+    from databus.core.batches.receipts import RejectedRow
 
     row = RejectedRow("id", "shop.orders", None, "cause", "kafka", "bin.000001:4", '{"card": "4111"}')
     stored = WriteReceipt("kafka", 0, 7, 3, {"shop.orders": 2}, (row,), {"t[0]": {"first": 1}}).to_json()

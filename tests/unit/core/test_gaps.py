@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from databus.core.errors import CheckpointFormatError
-from databus.core.gaps import Gap
-from databus.core.offsets import BinlogOffset
+from databus.core.positions.gaps import Gap
+from databus.core.positions.offsets import BinlogOffset
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 START, END = BinlogOffset("mysql-bin.000001", 4), BinlogOffset("mysql-bin.000007", 157)

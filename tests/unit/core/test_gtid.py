@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databus.core.errors import OffsetInvalidError
-from databus.core.gtid import MariadbGtidPosition, MysqlGtidSet
+from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 B = "3e11fa47-71ca-11e1-9e33-c80aa9429563"

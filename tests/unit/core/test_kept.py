@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.core import kept
+from databus.core import client_cache as kept
 
 
 class Client:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.core.key_forms import keeps_text, key_forms
+from databus.core.tables.key_forms import keeps_text, key_forms
 from databus.testing.table_batches import table
 
 

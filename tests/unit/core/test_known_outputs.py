@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.known_outputs import NOTHING_KNOWN, changed_outputs, known_outputs, merged_outputs
-from databus.core.offsets import SequenceOffset
+from databus.core.positions.offsets import SequenceOffset
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.known_outputs import NOTHING_KNOWN, changed_outputs, known_outputs, merged_outputs
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 STANDING = Checkpoint(

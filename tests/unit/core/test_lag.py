@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.core.lag import duration_text, eta_s
+from databus.core.positions.lag import duration_text, eta_s
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.core.checkpoint import Epoch, HistoryEntry
-from databus.core.counts import SinkCounts, TableCounts, by_sink
-from databus.core.gaps import Gap
-from databus.core.ledger import Ledger, SpanState, build
-from databus.core.merging import merged
-from databus.core.offsets import BinlogOffset, Offset, PreparedTransaction, SequenceOffset
+from databus.core.batches.counts import SinkCounts, TableCounts, by_sink
+from databus.core.positions.gaps import Gap
+from databus.core.positions.offsets import BinlogOffset, Offset, PreparedTransaction, SequenceOffset
+from databus.core.state.checkpoint import Epoch, HistoryEntry
+from databus.core.state.ledger import Ledger, SpanState, build
+from databus.core.state.merging import merged
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 TABLE = "shop.orders"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databus.core.errors import SourceDivergedError
-from databus.core.offset_ranges import earlier, later, overlap, unreached, with_lives_of, without
-from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering, SequenceOffset
+from databus.core.positions.offset_ranges import earlier, later, overlap, unreached, with_lives_of, without
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering, SequenceOffset
 
 
 def span(start: int, end: int) -> OffsetRange:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databus.core.errors import CheckpointFormatError, OffsetInvalidError
-from databus.core.offsets import (
+from databus.core.positions.offsets import (
     BinlogOffset,
     KafkaOffsets,
     Offset,

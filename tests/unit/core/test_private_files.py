@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from databus.binlog.claims import ClaimStore
-from databus.binlog.segment_store import SegmentStore
-from databus.binlog.segments import PinnedPrepare, RangeIndex
-from databus.checkpoints.large_values import LargeValues
-from databus.checkpoints.transaction import create
+from databus.binlog.segments.large_values import ClaimStore
+from databus.binlog.segments.segment import PinnedPrepare, RangeIndex
+from databus.binlog.segments.store import SegmentStore
+from databus.checkpoints.connection.transaction import create
+from databus.checkpoints.nodes.large_values import LargeValues
 from databus.core.findings import Level
-from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.private_files import private_file, wider
 from databus.core.settings import Settings
-from databus.ops.private_data import examine_private_data
-from databus.records.ledger_pages import LedgerPages
+from databus.ops.health.private_data import examine_private_data
+from databus.records.ledger.pages import LedgerPages
 from databus.records.store import RecordStore
 
 

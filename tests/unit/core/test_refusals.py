@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from databus.core.receipts import RejectedRow, WriteReceipt
-from databus.core.refusals import cause_class, refusals, stopped
+from databus.core.batches.receipts import RejectedRow, WriteReceipt
+from databus.core.batches.refusals import cause_class, refusals, stopped
 
 MALFORMED = (
     "mapper_parsing_exception: failed to parse field [note] of type [integer] in document with id 'ada@x.org'. "

@@ -7,18 +7,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from databus.checkpoints.amended import amended_checkpoint, check_amendment
-from databus.core.amendments import Amendment
-from databus.core.backfill import Aim, Mode, backfill_id
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
-from databus.core.counts import TableCounts
+from databus.checkpoints.rules.amendments import amended_checkpoint, check_amendment
+from databus.core.batches.counts import TableCounts
 from databus.core.errors import CheckpointConflictError
-from databus.core.gaps import SKIPPED, Gap
-from databus.core.ledger import SpanState, build
-from databus.core.offset_ranges import counted_as, unreached
-from databus.core.offsets import BINLOG_OFFSET, BinlogOffset, OffsetRange, Ordering, offset_from_json
-from databus.core.replaced_logs import REPLACED, is_of_former_log
-from databus.sinks.elasticsearch_version import source_version
+from databus.core.positions.gaps import SKIPPED, Gap
+from databus.core.positions.offset_ranges import counted_as, unreached
+from databus.core.positions.offsets import BINLOG_OFFSET, BinlogOffset, OffsetRange, Ordering, offset_from_json
+from databus.core.positions.replaced_logs import REPLACED, is_of_former_log
+from databus.core.state.amendments import Amendment
+from databus.core.state.backfill import Aim, Mode, backfill_id
+from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.state.ledger import SpanState, build
+from databus.sinks.elasticsearch.versions import source_version
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 U = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

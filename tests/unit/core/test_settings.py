@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from databus.core.connections import Connection
-from databus.core.lag import Lag
+from databus.core.positions.lag import Lag
 from databus.core.settings import Settings
-from databus.core.tables import ColumnSchema, TableSchema
+from databus.core.tables.schemas import ColumnSchema, TableSchema
 
 
 def test_defaults_lie_under_the_home_that_is_there() -> None:

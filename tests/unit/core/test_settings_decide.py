@@ -18,7 +18,7 @@ from databus.sinks.console import Console
 from databus.sinks.kafka_mirror import MirrorTopics
 from databus.sinks.memory import Memory
 from databus.sinks.noop import Noop
-from databus.sources.mock import Mock
+from databus.sources.mock.spec import Mock
 
 MOST = Kafka(conn_id="k")
 SINK = {"name": "other", "routes": ("x.*",)}

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from databus.checkpoints.amended import amended_checkpoint
-from databus.checkpoints.split_transitions import Joining, joined
-from databus.core.amendments import Amendment
-from databus.core.checkpoint import Checkpoint, Epoch, merged_slots
-from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan
+from databus.checkpoints.rules.amendments import amended_checkpoint
+from databus.checkpoints.rules.lagging_sinks import Joining, joined
+from databus.core.positions.offsets import KafkaOffsets, Offset, OffsetRange, SequenceOffset
+from databus.core.state.amendments import Amendment
+from databus.core.state.checkpoint import Checkpoint, Epoch, merged_slots
+from databus.core.state.plan import Plan, SinkPlan
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 

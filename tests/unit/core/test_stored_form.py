@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 import pytest
 
 import databus
-from databus.binlog.segments import RangeIndex, Segment
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry, Replaced
+from databus.binlog.segments.segment import RangeIndex, Segment
 from databus.core.errors import CheckpointFormatError, MarkerDivergedError
-from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange, offset_from_json
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, OffsetRange, offset_from_json
+from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry, Replaced
+from databus.core.state.plan import Plan, SinkPlan
 from databus.core.stored_form import Form
-from databus.core.unlogged import UnloggedChange
+from databus.core.tables.unlogged import UnloggedChange
 from databus.sinks.kafka.markers import Marker
 
 _SEGMENT = Segment("a", "bin.000001", 4, 90, 100, 1, {0: 1}, 1, 1, 1, checksum=True)

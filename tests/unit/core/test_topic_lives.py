@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.core.offset_ranges import later, without
-from databus.core.offsets import KafkaOffsets, OffsetRange, offset_from_json
-from databus.core.topic_lives import MOST_BOUNDARIES, Lives, grown, life_at, newer
-from databus.sources.kafka_positions import LogState, advanced, behind_gaps, gaps
+from databus.core.positions.offset_ranges import later, without
+from databus.core.positions.offsets import KafkaOffsets, OffsetRange, offset_from_json
+from databus.core.positions.topic_lives import MOST_BOUNDARIES, Lives, grown, life_at, newer
+from databus.sources.kafka.positions import LogState, advanced, behind_gaps, gaps
 
 PARTITIONS = 3
 

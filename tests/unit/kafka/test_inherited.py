@@ -41,8 +41,8 @@ def test_a_forked_process_does_not_destroy_its_parents(kind: str) -> None:
 @pytest.mark.parametrize(
     "kept",
     [
-        "from databus.sinks.kafka.kept_sessions import _kept as kept",
-        "from databus.sinks.kafka.standing import _opened as kept",
+        "from databus.sinks.kafka.session_cache import _kept as kept",
+        "from databus.sinks.kafka.topics.standing import _opened as kept",
     ],
 )
 def test_clients_that_a_module_keeps_go_before_the_interpreter_does(kept: str) -> None:

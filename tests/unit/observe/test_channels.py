@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from databus import AlertWhen, Email, Flow, Mock, Noop, Notifier, Webhook
-from databus.core.alerts import Alert, AlertEvent, AlertKind, ChannelSpec
+from databus.core.alerts.alert import Alert, AlertEvent, AlertKind, ChannelSpec
 from databus.core.connections import Connection
 from databus.core.errors import AlertingError, ConfigError
 from databus.registry import flow_from_json

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.core.alert_book import AlertState
-from databus.core.alerts import AlertEvent
+from databus.core.alerts.alert import AlertEvent
+from databus.core.alerts.book import AlertState
 from databus.observe.alerts.hysteresis import Patience, Verdict, above, below, step, worst
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from databus.core.alerts import AlertKind
-from databus.core.figures import FlowFigures, RecentBatches, RejectedRows
-from databus.core.lag import Headroom, PartitionLag
+from databus.core.alerts.alert import AlertKind
+from databus.core.alerts.flow_status import FlowFigures, RecentBatches, RejectedRows
+from databus.core.positions.lag import Headroom, PartitionLag
 from databus.observe.alerts.rules import AlertWhen
 from databus.observe.batch_points import of_window, point
 from databus.observe.metric_names import METRICS, TASK_METRICS, WATCH_METRICS

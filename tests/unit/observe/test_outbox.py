@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databus.core.alert_book import AlertState, Noted
-from databus.core.alerts import Alert, AlertEvent, AlertKind, ChannelSpec
+from databus.core.alerts.alert import Alert, AlertEvent, AlertKind, ChannelSpec
+from databus.core.alerts.book import AlertState, Noted
 from databus.core.connections import ConnectionSource
 from databus.core.errors import AlertingError
 from databus.core.settings import Settings

@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from databus import Email, Notifier, Webhook
-from databus.core.alerts import Alert
+from databus.core.alerts.alert import Alert
 from databus.core.errors import AlertingError, ConfigError
 from databus.observe.alerts.outbox import GIVE_UP, RETRY_S
 from tests.unit.observe.receivers import Hooks, Mailbox, answering

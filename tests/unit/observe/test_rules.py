@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from databus import AlertWhen
-from databus.core.alerts import AlertKind
-from databus.core.figures import FlowFigures, RejectedRows
-from databus.core.gaps import OPEN, Gap
-from databus.core.lag import Headroom
-from databus.core.offsets import SequenceOffset
+from databus.core.alerts.alert import AlertKind
+from databus.core.alerts.flow_status import FlowFigures, RejectedRows
+from databus.core.positions.gaps import OPEN, Gap
+from databus.core.positions.lag import Headroom
+from databus.core.positions.offsets import SequenceOffset
 from databus.observe.alerts.hysteresis import Verdict
 from databus.observe.alerts.rules import Observation, judge
 

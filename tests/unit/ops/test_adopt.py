@@ -13,10 +13,10 @@ import pytest
 from databus import __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import MarkersAheadError
-from databus.core.marks import SlotMark
 from databus.core.settings import Settings
+from databus.core.state.sink_markers import SlotMark
 from databus.observe.clock import SystemClock
-from databus.ops import adopt
+from databus.ops.checkpoint import adopt
 from databus.runtime.context import RunIdentity, Services
 from tests.unit.runtime.test_sinks_behind import BROKERS, brokers
 from tests.unit.runtime.test_sinks_behind_detached import Detachable

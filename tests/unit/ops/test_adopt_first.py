@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from databus.checkpoints.split_transitions import Joining, joined
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan
-from databus.ops import adopt
+from databus.checkpoints.rules.lagging_sinks import Joining, joined
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.plan import Plan, SinkPlan
+from databus.ops.checkpoint import adopt
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 SERVICES: Any = SimpleNamespace(clock=SimpleNamespace(now=lambda: NOON))

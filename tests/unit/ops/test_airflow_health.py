@@ -12,7 +12,7 @@ import pytest
 
 from databus.core.errors import ConfigError
 from databus.observe.alerts.hysteresis import Verdict
-from databus.ops.airflow_health import AirflowHealth
+from databus.ops.health.airflow import AirflowHealth
 from tests.unit.observe.receivers import answering
 
 BEAT = "2026-11-22T10:00:00+00:00"

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from databus import Flow, MysqlBinlog, Noop
-from databus.core.backfill import Backfill, Mode, aim_of
 from databus.core.errors import BackfillOpenError
-from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
 from databus.core.settings import Settings
-from databus.ops.backfill import _in_order
+from databus.core.state.backfill import Backfill, Mode, aim_of
+from databus.ops.backfill.run import _in_order
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 from databus.testing.memory_store import MemoryCheckpoints

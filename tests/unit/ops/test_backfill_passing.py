@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from databus import Flow, Kafka, Mock
-from databus.core.backfill import Aim, Backfill, Mode
 from databus.core.errors import DecodeError
-from databus.core.gaps import OPEN, SKIPPED, Gap
-from databus.core.offsets import KafkaOffsets, Offset, OffsetRange, SequenceOffset
-from databus.ops import mediation
-from databus.ops.backfill_passing import pass_by_statement
+from databus.core.positions.gaps import OPEN, SKIPPED, Gap
+from databus.core.positions.offsets import KafkaOffsets, Offset, OffsetRange, SequenceOffset
+from databus.core.state.backfill import Aim, Backfill, Mode
+from databus.ops.backfill.passed_statements import pass_by_statement
+from databus.ops.checkpoint import amend as mediation
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
 FLOW = Flow(name="orders", source=Mock(tables=("shop.orders",), rows=1), sinks=(Kafka(conn_id="k", topic="t"),))

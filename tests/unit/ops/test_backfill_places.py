@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from databus.core.errors import OffsetPurgedError
-from databus.core.offsets import BinlogOffset, Offset, OffsetRange
-from databus.ops import backfill_places
-from databus.ops.backfill_places import require_places
+from databus.core.positions.offsets import BinlogOffset, Offset, OffsetRange
+from databus.ops.backfill import places as backfill_places
+from databus.ops.backfill.places import require_places
 
 STANDING = BinlogOffset("mysql-bin.000009", 900, "u1:1-900", "mysql", "server-b", 1)
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from databus import Flow, MysqlBinlog, Noop
-from databus.core.backfill import Boundary, LogMoment
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.replaced_logs import is_of_former_log
-from databus.ops.backfill_range import Places
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.positions.replaced_logs import is_of_former_log
+from databus.core.state.backfill import Boundary, LogMoment
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.ops.backfill.range import Places
 
 U = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)

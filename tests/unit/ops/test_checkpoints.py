@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from databus.core.checkpoint import Epoch, HistoryEntry, Replaced
-from databus.core.offsets import SequenceOffset
-from databus.ops.checkpoints import why_of
+from databus.core.positions.offsets import SequenceOffset
+from databus.core.state.checkpoint import Epoch, HistoryEntry, Replaced
+from databus.ops.checkpoint.show import why_of
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from databus.binlog.claims import ClaimStore
+from databus.binlog.segments.large_values import ClaimStore
 from databus.cli.main import app
 from databus.core.errors import ClaimError
 

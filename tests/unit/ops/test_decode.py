@@ -20,9 +20,9 @@ import pytest
 
 from databus.binlog import read_file
 from databus.cli.main import main
-from databus.cli.output import ERR
+from databus.cli.terminal.output import ERR
 from databus.core.errors import DecodeError
-from databus.ops.decode import ArrowStreams, DecodedFile, JsonLines, NoOutput, decode_files
+from databus.ops.decode.files import ArrowStreams, DecodedFile, JsonLines, NoOutput, decode_files
 from tests.unit.binlog.log_encoder import Log, int_col
 from tests.unit.binlog.test_log_files import BASE, GIVEN, altered, files, prepared_and_committed
 from tests.unit.binlog.test_reader import A, B, image, shop_log, write

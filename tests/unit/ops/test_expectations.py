@@ -8,13 +8,13 @@ import pytest
 
 from databus import Expectations, Filter, Flow, Mock, Noop
 from databus.checks.expected import expected_checks
-from databus.core.counts import TableCounts
+from databus.core.batches.counts import TableCounts
 from databus.core.errors import ConfigError
 from databus.core.expectations import BY_ROW, MISSING, Expectation
-from databus.ops.expectations import by_counts, by_row, judge_of
-from databus.records.findings import worst
-from databus.records.judged import with_judged
-from databus.records.metrics import Metric
+from databus.ops.runs.expectations import by_counts, by_row, judge_of
+from databus.records.quality.findings import worst
+from databus.records.quality.judged_expectations import with_judged
+from databus.records.quality.metrics import Metric
 from databus.records.summary import RunSummary
 
 

@@ -28,22 +28,22 @@ from databus import (
     Route,
     Schema,
 )
-from databus.cli import moving
+from databus.cli import run as moving
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import ConfigError
 from databus.core.findings import Finding, Level
-from databus.core.hidden_columns import NOTHING_GONE, RememberedHidden
-from databus.core.offsets import Offset
+from databus.core.positions.offsets import Offset
 from databus.core.settings import Settings
-from databus.core.wanted import TablesNow, wants_from_json, wants_to_json
+from databus.core.tables.hidden_columns import NOTHING_GONE, RememberedHidden
+from databus.core.tables.wanted import TablesNow, wants_from_json, wants_to_json
 from databus.observe.clock import SystemClock
-from databus.ops.flow_tables import compare
-from databus.ops.flow_wants import wants_of
-from databus.ops.preflight import require_passed, require_tables
+from databus.ops.health.preflight import require_passed, require_tables
+from databus.ops.tables.compare import compare
+from databus.ops.tables.wants import wants_of
 from databus.runtime.context import Services
-from databus.sources.kafka_rows import tables_of
-from databus.sources.mock import Mock
-from databus.sources.mock_source import MockSource
+from databus.sources.kafka.rows import tables_of
+from databus.sources.mock.source import MockSource
+from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints
 from databus.testing.table_batches import table
 
@@ -349,7 +349,7 @@ def test_a_run_from_the_desk_refuses_before_it_starts_spark(monkeypatch: pytest.
 
     monkeypatch.setattr(moving, "opened", opened)
     monkeypatch.setattr(moving, "findings_beside", lambda *_: [])
-    monkeypatch.setattr("databus.runtime.engine.classic_session", spark)
+    monkeypatch.setattr("databus.runtime.spark.session.classic_session", spark)
     monkeypatch.setattr(MysqlBinlog, "open", lambda *_: source)
     with pytest.raises(ConfigError, match=r"table shop\.log: the table does not exist"):
         moving.run("shop", spark="local[1]")

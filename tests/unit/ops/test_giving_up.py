@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from databus.connections.environment import EnvironmentConnections
-from databus.core.amendments import SinkEffect
 from databus.core.errors import (
     CheckpointConflictError,
     ConfigError,
@@ -20,16 +19,18 @@ from databus.core.errors import (
     SinkSettingError,
     SinkUnavailableError,
 )
-from databus.core.gaps import OPEN, SKIPPED
-from databus.core.offsets import KafkaOffsets, OffsetRange, SequenceOffset
+from databus.core.positions.gaps import OPEN, SKIPPED
+from databus.core.positions.offsets import KafkaOffsets, OffsetRange, SequenceOffset
 from databus.core.settings import Settings
+from databus.core.state.amendments import SinkEffect
 from databus.observe.clock import SystemClock
-from databus.ops import giving_up, mediation
-from databus.ops.mediation import Said
-from databus.ops.preflight import preflight
-from databus.ops.targets import Target
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint import giving_up
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.targets import Target
+from databus.ops.health.preflight import preflight
 from databus.runtime.context import Services
-from databus.sources.mock_source import MockSource
+from databus.sources.mock.source import MockSource
 from tests.unit.ops.test_mediation import abandoned
 from tests.unit.runtime.test_sinks_behind import BROKERS, ROWS, SLOTS, Installation, MarkedSink, brokers
 

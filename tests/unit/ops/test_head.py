@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.ops.head import Place
+from databus.ops.health.head import Place
 
 
 @pytest.mark.parametrize(

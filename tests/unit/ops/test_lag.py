@@ -14,12 +14,12 @@ from databus.cli.main import app
 from databus.connections.environment import EnvironmentConnections
 from databus.core.connections import Connection
 from databus.core.errors import ConnectionMissingError
-from databus.core.offsets import SequenceOffset
+from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
-from databus.ops.lag import Beginning, measure, measure_each
+from databus.ops.health.lag import Beginning, measure, measure_each
 from databus.runtime.context import Services
-from databus.sources.mock import Mock
+from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.contract.amendments import FLOW, move
 
@@ -55,7 +55,7 @@ def test_a_flow_that_never_ran_is_told_as_such_with_its_beginning_and_the_head(
         f"from databus import Flow, Mock, Noop\n"
         f"flow = Flow(name={FLOW!r}, source=Mock(rows=10, start={start!r}), sinks=(Noop(),))\n"
     )
-    monkeypatch.setattr("databus.ops.lag.measure_each", lambda *_: [found])
+    monkeypatch.setattr("databus.ops.health.lag.measure_each", lambda *_: [found])
     table = CliRunner().invoke(app, ["lag", FLOW, "--dags", str(tmp_path)], terminal_width=200)
     assert f"not started: begins at {at} (start={start})" in " ".join(table.stdout.split())
     assert "head 1" in " ".join(table.stdout.split())

@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 import pytest
 
 from databus import Flow, Mock, Noop
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry, Replaced
-from databus.core.counts import TableCounts
-from databus.core.gaps import Gap
-from databus.core.ledger import build
-from databus.core.merging import merged as merge
-from databus.core.offsets import SequenceOffset
-from databus.ops.ledger import LedgerState, begins_anew, merged, summary
-from databus.ops.ledger_sinks import _claim
-from databus.records.page_rows import Page
+from databus.core.batches.counts import TableCounts
+from databus.core.positions.gaps import Gap
+from databus.core.positions.offsets import SequenceOffset
+from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry, Replaced
+from databus.core.state.ledger import build
+from databus.core.state.merging import merged as merge
+from databus.ops.ledger.show import LedgerState, begins_anew, merged, summary
+from databus.ops.ledger.sinks import _claim
+from databus.records.ledger.page_rows import Page
 from databus.sinks.kafka.evidence import accepted_notes, output_problems
 
 NOON = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from databus.core.counts import TableCounts
+from databus.core.batches.counts import TableCounts
 from databus.core.errors import DecodeError
-from databus.core.evidence import Evidence
-from databus.core.ledger import Span, SpanState
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.ops import ledger_log
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.evidence import Evidence
+from databus.core.state.ledger import Span, SpanState
+from databus.ops.ledger import log as ledger_log
 
 ROW = pa.table({"schema_id": [0], "database": ["shop"], "table": ["t"]})
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from databus.core.counts import TableCounts
-from databus.core.ledger import Span, SpanState
-from databus.core.offsets import KafkaOffsets, Offset, SequenceOffset
-from databus.ops.ledger_quarantine import OwnBatch, own_batches, quarantine_evidence
+from databus.core.batches.counts import TableCounts
+from databus.core.positions.offsets import KafkaOffsets, Offset, SequenceOffset
+from databus.core.state.ledger import Span, SpanState
+from databus.ops.ledger.quarantine import OwnBatch, own_batches, quarantine_evidence
 
 
 def _span(batch: int, rows: int, start: Offset, end: Offset) -> Span:

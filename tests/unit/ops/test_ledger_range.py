@@ -13,18 +13,18 @@ import pytest
 
 from databus import Flow, Mock, Noop
 from databus.connections.environment import EnvironmentConnections
-from databus.core.checkpoint import Epoch, HistoryEntry
-from databus.core.counts import TableCounts
-from databus.core.ledger import Span, SpanState
-from databus.core.offset_ranges import without
-from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering, SequenceOffset
+from databus.core.batches.counts import TableCounts
+from databus.core.positions.offset_ranges import without
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering, SequenceOffset
 from databus.core.settings import Settings
+from databus.core.state.checkpoint import Epoch, HistoryEntry
+from databus.core.state.ledger import Span, SpanState
 from databus.observe.clock import SystemClock
-from databus.ops.ledger import read_ledger
-from databus.ops.ledger_range import spans_over
-from databus.records import page_rows
+from databus.ops.ledger.range import spans_over
+from databus.ops.ledger.show import read_ledger
 from databus.records import tables as t
-from databus.records.merged_pages import MergedPages
+from databus.records.ledger import page_rows
+from databus.records.ledger.merged_pages import MergedPages
 from databus.records.recorder import SqlRecorder
 from databus.runtime.context import Services
 

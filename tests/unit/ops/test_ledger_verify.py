@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.ops.ledger_quarantine import OwnBatch
-from databus.ops.ledger_verify import _own
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.ops.ledger.quarantine import OwnBatch
+from databus.ops.ledger.verify import _own
 
 
 def _entry(number: int, batch: int, start: int, end: int, plan_hash: str = "p") -> Any:

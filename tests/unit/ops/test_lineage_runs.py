@@ -14,12 +14,12 @@ from openlineage.client import OpenLineageClient
 
 from databus import Flow, Kafka, MysqlBinlog
 from databus.connections.environment import EnvironmentConnections
-from databus.core.column_lineage import ColumnStep, FieldLineage, TableLineage
 from databus.core.settings import Settings
-from databus.ops import lineage_runs
-from databus.ops.lineage_runs import BACKLOG, LineageTeller
-from databus.records.lineage_events import run_uuid
-from databus.records.lineage_runs import WindowRun
+from databus.core.tables.column_lineage import ColumnStep, FieldLineage, TableLineage
+from databus.ops.runs import lineage_events as lineage_runs
+from databus.ops.runs.lineage_events import BACKLOG, LineageTeller
+from databus.records.lineage.events import run_uuid
+from databus.records.lineage.windows import WindowRun
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 from tests.contract.openlineage_schemas import assert_valid

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from databus.connections.environment import EnvironmentConnections
-from databus.core.amendments import SinkEffect
 from databus.core.errors import CheckpointConflictError, SinkUnavailableError
-from databus.core.offsets import SequenceOffset
-from databus.core.plan import Plan
+from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
+from databus.core.state.amendments import SinkEffect
+from databus.core.state.plan import Plan
 from databus.observe.clock import SystemClock
-from databus.ops import mediation, moves
-from databus.ops.mediation import Said
-from databus.ops.targets import Target
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint import preview as moves
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.targets import Target
 from databus.runtime.context import Services
 from databus.sinks.kafka.markers import compare, untouched
 from tests.unit.runtime.test_sinks_behind import BROKERS, SLOTS, Installation, MarkedSink, brokers

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from databus import Flow, Mirror
 from databus.core.findings import Level
 from databus.kafka.name_samples import common_name, samples
-from databus.ops.mirror_loops import findings_beside, problems
+from databus.ops.mirror.loops import findings_beside, problems
 
 
 def way(source: str, target: str, topics: tuple[str, ...] = ("shop.*",), **options: Any) -> Flow:

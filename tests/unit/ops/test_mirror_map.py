@@ -13,11 +13,11 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from databus.core.checkpoint import Epoch, HistoryEntry
-from databus.core.offset_map import UNKNOWN, Stretch
-from databus.core.offsets import KafkaOffsets
-from databus.ops.mirror_map import KeptMap, OffsetMap
-from databus.records.ledger_pages import LedgerPages
+from databus.core.positions.offset_map import UNKNOWN, Stretch
+from databus.core.positions.offsets import KafkaOffsets
+from databus.core.state.checkpoint import Epoch, HistoryEntry
+from databus.ops.mirror.offset_map import KeptMap, OffsetMap
+from databus.records.ledger.pages import LedgerPages
 from databus.records.retention import RecordRetention
 from databus.records.store import RecordStore
 

@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.core.checkpoint import Epoch, HistoryEntry
-from databus.core.offset_map import UNKNOWN, Image, Stretch, known, merged
-from databus.core.offsets import KafkaOffsets
-from databus.ops.mirror_map import OffsetMap
-from databus.ops.mirror_offsets import Translation
+from databus.core.positions.offset_map import UNKNOWN, Image, Stretch, known, merged
+from databus.core.positions.offsets import KafkaOffsets
+from databus.core.state.checkpoint import Epoch, HistoryEntry
+from databus.ops.mirror.offset_map import OffsetMap
+from databus.ops.mirror.translate import Translation
 
 T, W = ("t", 0), ("west.t", 0)
 

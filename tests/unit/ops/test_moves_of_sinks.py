@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from databus.connections.environment import EnvironmentConnections
-from databus.core.amendments import SinkEffect
 from databus.core.errors import DecodeError, LeaseBusyError
-from databus.core.offsets import SequenceOffset
+from databus.core.positions.offsets import SequenceOffset
 from databus.core.settings import Settings
+from databus.core.state.amendments import SinkEffect
 from databus.observe.clock import SystemClock
-from databus.ops import giving_up, mediation
-from databus.ops.mediation import Said
-from databus.ops.targets import Target
+from databus.ops.checkpoint import amend as mediation
+from databus.ops.checkpoint import giving_up
+from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.targets import Target
 from databus.runtime.context import Services
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.unit.ops.test_backfill_passing import Passing, at, gap

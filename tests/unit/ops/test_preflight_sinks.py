@@ -24,10 +24,10 @@ from databus.core.errors import (
 from databus.core.findings import Finding, Level
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
-from databus.ops import checkpoints
-from databus.ops.preflight import preflight, require_passed
+from databus.ops.checkpoint import show as checkpoints
+from databus.ops.health.preflight import preflight, require_passed
 from databus.runtime.context import Services
-from databus.sources.mock import Mock
+from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.unit.runtime.test_sinks_behind import BROKERS, Broker, Marked
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from databus import Flow, MysqlBinlog, Noop
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.offsets import BinlogOffset, Offset
-from databus.ops import preview
+from databus.core.positions.offsets import BinlogOffset, Offset
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.ops.runs import preview
 
 STANDING = BinlogOffset("bin.000001", 900, server="s", timeline=1, generation=1)
 EARLIEST = BinlogOffset("bin.000001", 4, server="s")

@@ -12,24 +12,24 @@ import pytest
 
 from databus import Elasticsearch, Flow, Kafka, KafkaTopics, MysqlBinlog
 from databus.connections.environment import EnvironmentConnections
-from databus.core.counts import SinkCounts
+from databus.core.batches.counts import SinkCounts
+from databus.core.batches.receipts import RejectedRow
 from databus.core.errors import ConfigError
 from databus.core.events import RowState
-from databus.core.receipts import RejectedRow
 from databus.core.settings import Settings
 from databus.observe.clock import SystemClock
-from databus.ops.mediation import Said
-from databus.ops.mirror_groups import require_known as require_groups
-from databus.ops.quarantine import discard, require_known
-from databus.ops.quarantine import tally as quarantine_tally
-from databus.ops.replay_entries import MAX_ROWS, in_replays, stages_of
-from databus.ops.replay_outcome import ReplayResult, beside, outcome, tally
-from databus.records import held_rows
-from databus.records.held_rows import HeldRow, HeldRows, HeldState, Selection
+from databus.ops.checkpoint.amend import Said
+from databus.ops.mirror.consumer_groups import require_known as require_groups
+from databus.ops.quarantine.outcome import ReplayResult, beside, outcome, tally
+from databus.ops.quarantine.replay_entries import MAX_ROWS, in_replays, stages_of
+from databus.ops.quarantine.show import discard, require_known
+from databus.ops.quarantine.show import tally as quarantine_tally
+from databus.records import quarantine as held_rows
+from databus.records.quarantine import HeldRow, HeldRows, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
+from databus.runtime.beside.replay import Replayed
 from databus.runtime.context import Services
-from databus.runtime.replay import Replayed
 from databus.testing.memory_store import MemoryCheckpoints
 
 SINKS = (Kafka(conn_id="k", topic="t"), Elasticsearch(conn_id="e", name="search"))

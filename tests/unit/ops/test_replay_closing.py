@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from databus.core.batches.receipts import CHECK
 from databus.core.errors import ConfigError, DatabusError, OffsetPurgedError, ReplaysRefusedError, SourceDivergedError
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.receipts import CHECK
-from databus.ops.replay_closing import settled, told
-from databus.ops.replay_outcome import ReplayResult
-from databus.ops.replay_refusals import Refused, is_gone, require_none
-from databus.records.held_rows import HeldState
-from databus.runtime.closing import ClosedForGood
-from databus.runtime.replay import ROWS_GONE
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.ops.quarantine.outcome import ReplayResult
+from databus.ops.quarantine.replay_closing import settled, told
+from databus.ops.quarantine.replay_refusals import Refused, is_gone, require_none
+from databus.records.quarantine import HeldState
+from databus.runtime.beside.replay import ROWS_GONE
+from databus.runtime.takeover.closing import ClosedForGood
 from tests.unit.ops.test_quarantine import entry
 
 SINKS = {"shop.orders": ["kafka", "search"]}

@@ -10,13 +10,13 @@ import pytest
 
 from databus import Elasticsearch, Flow, Kafka, MysqlBinlog
 from databus.cli.quarantine import _warn_of
-from databus.core.offsets import BinlogOffset
-from databus.core.receipts import CHECK, RejectedRow
+from databus.core.batches.receipts import CHECK, RejectedRow
+from databus.core.positions.offsets import BinlogOffset
 from databus.core.settings import Settings
-from databus.ops.quarantine import select
-from databus.ops.replay_preview import refusals
-from databus.ops.replay_refusals import SINK_BEHIND
-from databus.records.held_rows import Selection
+from databus.ops.quarantine.replay_preview import refusals
+from databus.ops.quarantine.replay_refusals import SINK_BEHIND
+from databus.ops.quarantine.show import select
+from databus.records.quarantine import Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 

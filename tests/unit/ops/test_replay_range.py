@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from databus.core.errors import ConfigError
-from databus.core.marks import SlotMark
-from databus.core.offset_ranges import moved_part
-from databus.core.offsets import KafkaOffsets, OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan
-from databus.ops.replay_range import BatchRanges
+from databus.core.positions.offset_ranges import moved_part
+from databus.core.positions.offsets import KafkaOffsets, OffsetRange, SequenceOffset
+from databus.core.state.plan import Plan, SinkPlan
+from databus.core.state.sink_markers import SlotMark
+from databus.ops.quarantine.replay_range import BatchRanges
 
 FROM = KafkaOffsets({"orders": dict.fromkeys(range(20), 5)})
 WHOLE = OffsetRange(FROM, KafkaOffsets({"orders": {**FROM.positions["orders"], 3: 9}}))

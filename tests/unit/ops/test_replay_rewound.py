@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from databus.core.amendments import Amendment
-from databus.core.gaps import SKIPPED, Gap
-from databus.core.offsets import SequenceOffset
-from databus.ops.quarantine import held_rows
-from databus.ops.replay_range import BatchRanges
-from databus.ops.replay_refusals import Refused
-from databus.ops.replay_rewound import MOVED_AGAIN, RewoundRows
-from databus.records.held_rows import OTHERWISE, HeldRow, HeldState, Selection
+from databus.core.positions.gaps import SKIPPED, Gap
+from databus.core.positions.offsets import SequenceOffset
+from databus.core.state.amendments import Amendment
+from databus.ops.quarantine.replay_range import BatchRanges
+from databus.ops.quarantine.replay_refusals import Refused
+from databus.ops.quarantine.replay_rewound import MOVED_AGAIN, RewoundRows
+from databus.ops.quarantine.show import held_rows
+from databus.records.quarantine import OTHERWISE, HeldRow, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.testing.memory_store import MemoryServer
 from tests.spark.test_replay_behind import ADA, LOOSE, STRICT, Desk, _soon  # noqa: F401 - a fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from databus.ops import run_history
+from databus.ops.runs import history as run_history
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.contract.run_audit import RunAuditContract
 

@@ -8,7 +8,7 @@ import pytest
 
 from databus.core.connections import Connection
 from databus.core.findings import Level
-from databus.ops.security import examine_security
+from databus.ops.health.security import examine_security
 
 
 @pytest.mark.parametrize(

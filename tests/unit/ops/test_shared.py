@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from databus.ops import shared
-from databus.ops.shared import Shared
+from databus.ops import shared_clients as shared
+from databus.ops.shared_clients import Shared
 
 
 class Client:

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from databus import Flow, MysqlBinlog, Noop
-from databus.checkpoints.adoption import check_adoption
-from databus.checkpoints.amended import check_amendment
-from databus.core.amendments import Amendment, SinkEffect
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
-from databus.core.counts import TableCounts
+from databus.checkpoints.rules.adoption import check_adoption
+from databus.checkpoints.rules.amendments import check_amendment
+from databus.core.batches.counts import TableCounts
 from databus.core.errors import CheckpointConflictError, ConfigError, OffsetPurgedError, SourceDivergedError
-from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering, SequenceOffset
-from databus.ops import targets
-from databus.ops.moves import look, passed_over
-from databus.ops.targets import Target, batches_back, resolve
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering, SequenceOffset
+from databus.core.state.amendments import Amendment, SinkEffect
+from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.ops.checkpoint import targets
+from databus.ops.checkpoint.preview import look, passed_over
+from databus.ops.checkpoint.targets import Target, batches_back, resolve
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
 U = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -201,7 +201,7 @@ def test_a_sink_is_asked_about_what_was_written_before_a_skip(
     services: Any = SimpleNamespace(store=SimpleNamespace(**{k: lambda *_, v=v: v for k, v in store.items()}))
     lag = SimpleNamespace(bytes=1)
     ends: Any = SimpleNamespace(source=SimpleNamespace(lag=lambda _: lag), sinks={"kafka": Compacted()})
-    monkeypatch.setattr("databus.ops.moves.resolve", lambda *_: SequenceOffset(0))
+    monkeypatch.setattr("databus.ops.checkpoint.preview.resolve", lambda *_: SequenceOffset(0))
     flow: Any = SimpleNamespace(name="f")
     assert [effect.refused for effect in look(flow, services, ends, "rewind", Target("earliest")).effects] == [refused]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from databus.ops.throttle import Throttle
+from databus.ops.mirror.throttle import Throttle
 
 
 @dataclass

@@ -12,14 +12,14 @@ from databus import Flow, Kafka, MysqlBinlog
 from databus.cli.main import app
 from databus.connections.environment import EnvironmentConnections
 from databus.core.flow_specs import SourceSpec
-from databus.core.offsets import KafkaOffsets, Offset, SequenceOffset
+from databus.core.positions.offsets import KafkaOffsets, Offset, SequenceOffset
 from databus.core.settings import Settings
 from databus.core.trace import TraceNotRecordedError
-from databus.ops.trace import trace
-from databus.ops.trace_query import recognise
+from databus.ops.trace.follow import trace
+from databus.ops.trace.query import recognise
 from databus.records.store import RecordStore
-from databus.sources.kafka_topics import KafkaTopics
-from databus.sources.mock import Mock
+from databus.sources.kafka.spec import KafkaTopics
+from databus.sources.mock.spec import Mock
 from tests.contract.many_batches import fill, record
 
 SINKS = (Kafka(conn_id="k", topic="many"),)

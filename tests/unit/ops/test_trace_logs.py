@@ -11,17 +11,17 @@ import pytest
 from databus import Flow, MysqlBinlog, Noop
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import SourceDivergedError
-from databus.core.offsets import BinlogOffset
+from databus.core.positions.offsets import BinlogOffset
 from databus.core.settings import Settings
 from databus.core.trace import Change, TraceLogPurgedError, TraceNotRecordedError, in_log, log_of
-from databus.ops import trace_log
-from databus.ops.journey import Journey, lines
-from databus.ops.trace import trace
-from databus.ops.trace_batches import BatchFinder
-from databus.ops.trace_query import recognise
+from databus.ops.trace import log as trace_log
+from databus.ops.trace.batches import BatchFinder
+from databus.ops.trace.follow import trace
+from databus.ops.trace.journey import Journey, lines
+from databus.ops.trace.query import recognise
 from databus.records.batch_record import BatchRecord
 from databus.records.provenance import Provenance
-from databus.records.reader import RecordReader
+from databus.records.quick_reader import RecordReader
 from databus.records.store import RecordStore
 from tests.contract.many_batches import record
 

@@ -9,12 +9,12 @@ import pytest
 
 from databus import Flow, Mirror
 from databus.connections.environment import EnvironmentConnections
-from databus.core.offset_map import UNKNOWN
-from databus.core.offsets import KafkaOffsets, Offset
-from databus.ops.trace_moves import MirrorMoves
-from databus.ops.trace_sites import Sites
+from databus.core.positions.offset_map import UNKNOWN
+from databus.core.positions.offsets import KafkaOffsets, Offset
+from databus.ops.trace.clusters import Sites
+from databus.ops.trace.mirror_offsets import MirrorMoves
 from databus.records.provenance import Provenance
-from databus.records.reader import RecordReader
+from databus.records.quick_reader import RecordReader
 from databus.records.store import RecordStore
 from tests.contract.many_batches import record
 

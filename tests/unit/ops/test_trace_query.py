@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from databus.core.trace import Change, TraceQueryError, log_number, log_place, log_prefix, of_event_id
-from databus.ops.trace_query import Kind, recognise
+from databus.ops.trace.query import Kind, recognise
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from databus.connections.environment import EnvironmentConnections
-from databus.core.alert_book import AlertState
+from databus.core.alerts.book import AlertState
 from databus.core.connections import Connection, ConnectionSource
 from databus.core.settings import Settings
-from databus.ops.airflow_health import AirflowHealth
-from databus.ops.watch import Round, Watch, run
+from databus.ops.health.airflow import AirflowHealth
+from databus.ops.health.watch import Round, Watch, run
 from tests.unit.observe.receivers import Hooks, answering, http_receiver
 
 Watching = Callable[..., Watch]

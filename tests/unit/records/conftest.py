@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.records.reader import RecordReader
+from databus.records.quick_reader import RecordReader
 from databus.records.store import RecordStore
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from databus.core.figures import RejectedRows
-from databus.core.receipts import WriteReceipt
+from databus.core.alerts.flow_status import RejectedRows
+from databus.core.batches.receipts import WriteReceipt
 from databus.records.activity import activity
-from databus.records.held_rows import HeldRows, Selection
 from databus.records.outputs import written_outputs
-from databus.records.quality import evaluate_run
+from databus.records.quality.result import evaluate_run
+from databus.records.quarantine import HeldRows, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.run_ranges import RunRange
 from databus.records.store import RecordStore

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from databus.core.column_lineage import TableLineage
+from databus.core.tables.column_lineage import TableLineage
+from databus.records.lineage.run_columns import columns_of_run
 from databus.records.outputs import moved_outputs
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
-from databus.records.run_columns import columns_of_run
 from tests.contract.record_samples import report
 
 PIECES = ["my_orders.backfill-missing-0123456789ab-0", "my_orders.backfill-missing-0123456789ab-1"]

@@ -15,11 +15,11 @@ from databus.cli.main import app
 from databus.cli.quality import sparkline
 from databus.core.errors import ConfigError
 from databus.core.expectations import BY_ROW, Expectation
-from databus.records import data_docs
-from databus.records.data_docs import DataDocs
-from databus.records.judged import Judged
-from databus.records.quality import QualityResult, evaluate_run
-from databus.records.quality_trend import newest_runs, trends
+from databus.records.quality import data_docs
+from databus.records.quality.data_docs import DataDocs
+from databus.records.quality.judged_expectations import Judged
+from databus.records.quality.result import QualityResult, evaluate_run
+from databus.records.quality.trend import newest_runs, trends
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 from tests.contract.record_samples import NOON, check, report

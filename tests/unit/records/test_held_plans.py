@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from databus.core.receipts import CHECK, RejectedRow
-from databus.records.held_rows import HeldRows, Selection
+from databus.core.batches.receipts import CHECK, RejectedRow
+from databus.records.quarantine import HeldRows, Selection
 from databus.records.recorder import SqlRecorder
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from databus.core.checked_batches import CheckedBatch
-from databus.core.receipts import RejectedRow
-from databus.records import held_rows
+from databus.core.batches.checked_batches import CheckedBatch
+from databus.core.batches.receipts import RejectedRow
+from databus.records import quarantine as held_rows
 from databus.records.activity import activity
-from databus.records.held_rows import HeldRows, HeldState, Selection
+from databus.records.quarantine import HeldRows, HeldState, Selection
 from databus.records.recorder import SqlRecorder
 from databus.records.store import RecordStore
 

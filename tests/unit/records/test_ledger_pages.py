@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from databus.records.recorder import SqlRecorder
-from databus.runtime.page_out import page_out
+from databus.runtime.ledger_paging import page_out
 from tests.contract.growth import GrowthContract
 from tests.contract.ledger_pages import FLOW, Flow, LedgerPagesContract
 from tests.contract.many_partitions import ManyPartitionsContract

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from openlineage.client.serde import Serde
 
+from databus.core.batches.counts import TableCounts
+from databus.core.batches.receipts import WriteReceipt
 from databus.core.connections import Connection
-from databus.core.counts import TableCounts
-from databus.core.receipts import WriteReceipt
-from databus.records.lineage import declared, namespace_of, recorded
+from databus.records.lineage.datasets import declared, namespace_of, recorded
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.records.summary import summarize

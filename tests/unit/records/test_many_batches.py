@@ -14,9 +14,9 @@ import pytest
 from databus import Mirror
 from databus.connections.environment import EnvironmentConnections
 from databus.core.trace import Change
-from databus.ops.trace_batches import BatchFinder
-from databus.ops.trace_moves import MirrorMoves
-from databus.ops.trace_sites import Sites
+from databus.ops.trace.batches import BatchFinder
+from databus.ops.trace.clusters import Sites
+from databus.ops.trace.mirror_offsets import MirrorMoves
 from databus.records.provenance import Provenance
 from tests.contract.many_batches import BYTES, fill, fill_mirror, place
 

@@ -7,8 +7,8 @@ import tempfile
 
 import pytest
 
-from databus.core.counts import TableCounts
-from databus.records.quality import evaluate_run
+from databus.core.batches.counts import TableCounts
+from databus.records.quality.result import evaluate_run
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.records.store import RecordStore
@@ -93,5 +93,5 @@ def test_a_dollar_in_the_url_is_not_taken_for_a_variable(tmp_path):
 def test_reading_reports_loads_no_heavy_module(module):
     import subprocess
 
-    code = f"import sys, databus.records.reports, databus.records.quality; sys.exit({module!r} in sys.modules)"
+    code = f"import sys, databus.records.reports, databus.records.quality.result; sys.exit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from databus.core.gtid import MysqlGtidSet
-from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange
-from databus.core.plan import Plan, SinkPlan
-from databus.core.receipts import WriteReceipt
+from databus.core.batches.receipts import WriteReceipt
+from databus.core.positions.gtid import MysqlGtidSet
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, OffsetRange
+from databus.core.state.plan import Plan, SinkPlan
 from databus.core.trace import log_number
 from databus.records import tables as t
 from databus.records.provenance import Provenance

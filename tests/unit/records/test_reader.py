@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from databus.core.errors import ConfigError, RecordingError
 from databus.records.database import VERSION_TABLE
 from databus.records.provenance import Provenance
+from databus.records.quick_reader import RecordReader
 from databus.records.ranges import OUTPUT, SOURCE
-from databus.records.reader import RecordReader
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from tests.contract.record_samples import report
@@ -108,10 +108,10 @@ def test_a_look_up_loads_neither_sqlalchemy_nor_a_search_client(store):
     SqlRecorder(store).record(report())
     code = (
         "import sys\n"
-        "import databus.cli.trace, databus.ops.trace\n"
-        "import databus.sinks.kafka.tracing, databus.sinks.elasticsearch_tracing\n"
+        "import databus.cli.trace, databus.ops.trace.follow\n"
+        "import databus.sinks.kafka.tracing, databus.sinks.elasticsearch.tracing\n"
         "from databus.records.provenance import Provenance\n"
-        "from databus.records.reader import RecordReader\n"
+        "from databus.records.quick_reader import RecordReader\n"
         f"with RecordReader({str(store.url)!r}) as reader: print(Provenance(reader).flows())\n"
         f"print(sorted(set({HEAVY!r}) & set(sys.modules)))"
     )

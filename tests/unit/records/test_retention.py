@@ -8,14 +8,14 @@ import pytest
 import sqlalchemy as sa
 
 from databus.core.trace import Change
-from databus.ops.trace_batches import BatchFinder
+from databus.ops.trace.batches import BatchFinder
 from databus.records import retention
 from databus.records import tables as t
-from databus.records.ledger_reports import LedgerReports
-from databus.records.lineage_runs import WindowRun, WindowRuns
+from databus.records.ledger.reports import LedgerReports
+from databus.records.lineage.windows import WindowRun, WindowRuns
 from databus.records.provenance import Provenance
-from databus.records.quality import evaluate_run
-from databus.records.quality_trend import newest_runs
+from databus.records.quality.result import evaluate_run
+from databus.records.quality.trend import newest_runs
 from databus.records.recorder import SqlRecorder
 from databus.records.retention import RecordRetention
 from tests.contract.many_batches import fill, place

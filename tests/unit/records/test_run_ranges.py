@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from databus.core.offsets import BinlogOffset
+from databus.core.positions.offsets import BinlogOffset
 from databus.records.activity import activity
-from databus.records.quality import evaluate_run
+from databus.records.quality.result import evaluate_run
 from databus.records.recorder import SqlRecorder
 from databus.records.run_ranges import RunRange, audited, moved_by
 from databus.records.run_rows import run_number

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.records.stored_places import PlacesError, difference, packed, patched, unpacked
+from databus.records.ledger.stored_places import PlacesError, difference, packed, patched, unpacked
 
 VALUES = st.integers(0, 3) | st.text("ab", max_size=2)
 OBJECTS = st.recursive(VALUES, lambda inner: st.dictionaries(st.sampled_from("abcd"), inner, max_size=4), max_leaves=12)

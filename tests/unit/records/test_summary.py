@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from databus.core.counts import SinkCounts, TableCounts
-from databus.core.offsets import BinlogOffset
-from databus.core.receipts import WriteReceipt
+from databus.core.batches.counts import SinkCounts, TableCounts
+from databus.core.batches.receipts import WriteReceipt
+from databus.core.positions.offsets import BinlogOffset
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.records.summary import summarize

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databus.binlog.table_batch import TableEvent
+from databus.binlog.decoding.table_batch import TableEvent
 from databus.core.errors import DecodeError
 from databus.core.events import ROW_COLUMNS
 from databus.core.stored_json import canonical_json

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.rows.expression import parse_expression
+from databus.rows.frames.expression import parse_expression
 
 
 def bound(text: str) -> str:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from databus.core.errors import TransformError
-from databus.rows.fields import fields_of, sql_string, variant_path
+from databus.rows.frames.fields import fields_of, sql_string, variant_path
 from databus.testing.table_batches import table
 
 

@@ -12,13 +12,13 @@ import pytest
 from databus import DropColumns, Flow, Hash, Mask, MysqlBinlog, Noop, Project, RenameColumns
 from databus.core.errors import TransformError
 from databus.core.flow_specs import TransformSpec
-from databus.core.hidden_columns import RememberedHidden
-from databus.core.tables import RenamedTable, TableSchema
-from databus.ops.flow_wants import asked_by, wants_of
-from databus.rows.changes import Changes
-from databus.rows.fields import fields_of
-from databus.rows.hidden import Hidden
-from databus.rows.hidden_loss import HiddenLoss, in_clear
+from databus.core.tables.hidden_columns import RememberedHidden
+from databus.core.tables.schemas import RenamedTable, TableSchema
+from databus.ops.tables.wants import asked_by, wants_of
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.fields import fields_of
+from databus.rows.frames.hidden import Hidden
+from databus.rows.frames.hidden_loss import HiddenLoss, in_clear
 from databus.testing.table_batches import table
 
 OLD = table("shop.orders", {"id": "int", "card_number": "varchar(20)"})

@@ -9,12 +9,12 @@ import pytest
 
 from databus import DropColumns, Mask, Project, RenameColumns
 from databus.core.errors import TransformError
-from databus.core.hidden_columns import RememberedHidden
-from databus.core.tables import RenamedTable, TableChange, TableSchema
-from databus.rows.changes import Changes
-from databus.rows.fields import fields_of
-from databus.rows.hidden import Hidden
-from databus.rows.hidden_loss import HiddenLoss
+from databus.core.tables.hidden_columns import RememberedHidden
+from databus.core.tables.schemas import RenamedTable, TableChange, TableSchema
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.fields import fields_of
+from databus.rows.frames.hidden import Hidden
+from databus.rows.frames.hidden_loss import HiddenLoss
 from databus.testing.table_batches import table
 
 USERS, GHOST, DONE = "shop.users", "shop._users_gho", "shop._users_del"

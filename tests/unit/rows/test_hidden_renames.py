@@ -11,13 +11,13 @@ import pytest
 from databus import DropColumns, Hash, Mask, Project, RenameColumns
 from databus.core.errors import TransformError
 from databus.core.flow_specs import TransformSpec
-from databus.core.hidden_columns import RememberedHidden
-from databus.core.tables import RenamedTable, TableSchema
-from databus.rows.changes import Changes
-from databus.rows.fields import fields_of
-from databus.rows.hidden import Hidden
-from databus.rows.hidden_loss import HiddenLoss
-from databus.rows.hidden_renames import ColumnRenames
+from databus.core.tables.hidden_columns import RememberedHidden
+from databus.core.tables.schemas import RenamedTable, TableSchema
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.fields import fields_of
+from databus.rows.frames.hidden import Hidden
+from databus.rows.frames.hidden_loss import HiddenLoss
+from databus.rows.frames.hidden_renames import ColumnRenames
 from databus.testing.table_batches import table
 
 BEFORE = table("s2.a", {"id": "int", "card": "text", "note": "text"})

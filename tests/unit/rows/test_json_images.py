@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors import DecodeError
 from databus.rows import json_images, variant
 from databus.rows.json_images import ImageColumns

@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from databus.rows.leaving import LEFT_OUT, UNJUDGED, Crossing, fate
+from databus.rows.frames.leaving import LEFT_OUT, UNJUDGED, Crossing, fate
 
 Answer = int | None
 """1, 0, or None for NULL, which keeps nothing."""

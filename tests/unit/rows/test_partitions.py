@@ -20,7 +20,7 @@ from databus.registry import flow_from_json, spec_class
 from databus.rows.emit import emit
 from databus.rows.murmur2 import murmur2
 from databus.rows.partitions import modulo_mask, range_mask
-from databus.sources.row_filters import RowFilter, RowFilters
+from databus.sources.mysql.row_filters import RowFilter, RowFilters
 from databus.testing.table_batches import Image, batch, table, transactions
 
 SCHEMA = table("shop.orders", {"id": "int", "v": "text"})

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from databus.binlog.table_batch import TableBatch
+from databus.binlog.decoding.table_batch import TableBatch
 from databus.core.errors import DecodeError
 from databus.rows import variant
 from databus.rows.variant import encode, metadata_bytes

@@ -10,15 +10,15 @@ import pytest
 
 from databus import Flow, __version__
 from databus.connections.environment import EnvironmentConnections
+from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.errors import ReconciliationError
-from databus.core.plan import Plan, SinkPlan, SourcePlan
-from databus.core.receipts import RejectedRow, WriteReceipt
 from databus.core.settings import Settings
+from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.observe.clock import SystemClock
 from databus.runtime.batch import run_batch
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 from databus.sinks.noop import Noop
-from databus.sources.mock import Mock
+from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.unit.runtime.test_direct import InProcess
 

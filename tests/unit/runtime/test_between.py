@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from databus.core.batching import Batching
 from databus.core.errors import UnloggedChangeError
-from databus.core.offsets import BinlogOffset, Offset, OffsetRange
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import BinlogOffset, Offset, OffsetRange
 from databus.core.protocols import Source
-from databus.runtime.between import between
+from databus.core.state.plan import SourcePlan
+from databus.runtime.beside.bounded_source import between
 
 OLD, NEW = "old", "new"
 

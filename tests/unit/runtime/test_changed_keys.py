@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from databus import Elasticsearch, Flow, Kafka, MysqlBinlog
-from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange
-from databus.core.plan import SourcePlan
-from databus.core.tables import MovedColumns, TableSchema
-from databus.runtime.changed_keys import ChangedKeys
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, OffsetRange
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.schemas import MovedColumns, TableSchema
+from databus.runtime.tables.changed_keys import ChangedKeys
 from databus.testing.table_batches import table
 
 NAMES = {"id": "int", "b": "int"}

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from databus.core.errors import SinkFencedError, StaleEpochError
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan
-from databus.runtime.closing import close_for_good
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.plan import Plan, SinkPlan
+from databus.runtime.takeover.closing import close_for_good
 
 PLAN = Plan(
     installation="t",

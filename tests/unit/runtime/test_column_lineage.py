@@ -22,12 +22,12 @@ from databus import (
     RenameColumns,
     Route,
 )
-from databus.core.column_lineage import ColumnStep, FieldLineage, TableLineage
 from databus.core.flow_specs import TransformSpec
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import SourcePlan
-from databus.core.tables import ColumnSchema, TableSchema
-from databus.runtime.column_lineage import ColumnLineage
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.column_lineage import ColumnStep, FieldLineage, TableLineage
+from databus.core.tables.schemas import ColumnSchema, TableSchema
+from databus.runtime.tables.column_lineage import ColumnLineage
 
 ORDERS = TableSchema(
     0,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from databus.core.checkpoint import Checkpoint
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.plan import SourcePlan
 from databus.runtime.commit import commit
 
 NOW = datetime(2026, 11, 25, 1, tzinfo=UTC)

@@ -10,11 +10,11 @@ import pytest
 
 from databus import Batching, Flow, Mock
 from databus.core.errors import SinkKeyChangedError
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import SinkPlan, SourcePlan
-from databus.core.tables import TableSchema
-from databus.runtime.changed_keys import ChangedKeys
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.plan import SinkPlan, SourcePlan
+from databus.core.tables.schemas import TableSchema
 from databus.runtime.plan import next_plan
+from databus.runtime.tables.changed_keys import ChangedKeys
 from databus.sinks.noop import Noop
 from databus.testing.table_batches import table
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from databus.core.errors import RecordingError
-from databus.runtime.deferred_recorder import DeferredRecorder
+from databus.runtime.live.deferred_recorder import DeferredRecorder
 
 
 class Slow:

@@ -12,20 +12,20 @@ import pytest
 
 from databus import AcceptedValues, DropColumns, Filter, Flow, InRange, NotNull, Route, __version__
 from databus.connections.environment import EnvironmentConnections
+from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors import DecodeError, ReconciliationError, SinkUnavailableError, TransformError
 from databus.core.flow_specs import FlowContext
-from databus.core.plan import Plan, SinkPlan, SourcePlan
-from databus.core.receipts import WriteReceipt
 from databus.core.settings import Settings
+from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.observe.clock import SystemClock
-from databus.runtime import direct
 from databus.runtime.context import RunIdentity, Services, open_session
-from databus.runtime.direct import image_columns, in_order, is_direct, may_be_direct
+from databus.runtime.direct import lane as direct
+from databus.runtime.direct.lane import image_columns, in_order, is_direct, may_be_direct
 from databus.runtime.plan import PlannedBatch, next_plan
 from databus.sinks.kafka import Kafka
 from databus.sinks.noop import Noop
-from databus.sources.mock import Mock
-from databus.sources.mock_source import MockSplit
+from databus.sources.mock.source import MockSplit
+from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints
 
 

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from databus import Elasticsearch, Flow, KafkaTopics
-from databus.core.amendments import Amendment
-from databus.core.gaps import SKIPPED, Gap
-from databus.core.known_outputs import still_first
-from databus.core.offsets import KafkaOffsets, Offset, OffsetRange
-from databus.core.plan import SinkPlan, SourcePlan
-from databus.core.receipts import WriteReceipt
+from databus.core.batches.receipts import WriteReceipt
+from databus.core.positions.gaps import SKIPPED, Gap
+from databus.core.positions.offsets import KafkaOffsets, Offset, OffsetRange
 from databus.core.settings import Settings
+from databus.core.state.amendments import Amendment
+from databus.core.state.known_outputs import still_first
+from databus.core.state.plan import SinkPlan, SourcePlan
 from databus.observe.clock import SystemClock
+from databus.runtime.batch_sizing import Pace
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession, RunIdentity
-from databus.runtime.pace import Pace
 from databus.runtime.plan import PlannedBatch, next_plan
-from databus.sinks.unmarked import UnmarkedSink
+from databus.sinks.markerless import UnmarkedSink
 from databus.testing.memory_store import MemoryCheckpoints
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)

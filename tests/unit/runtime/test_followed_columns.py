@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from databus import Flow
-from databus.core.offsets import OffsetRange
-from databus.core.plan import SourcePlan
-from databus.core.tables import MovedColumns
+from databus.core.positions.offsets import OffsetRange
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.schemas import MovedColumns
 from databus.runtime import plan
 from databus.runtime.batch import run_batch
 from databus.sinks.memory import Memory, clear
-from databus.sources.mock import Mock
-from databus.sources.mock_source import MockSource
+from databus.sources.mock.source import MockSource
+from databus.sources.mock.spec import Mock
 from tests.unit.runtime.test_hidden_columns import Kept, opened
 
 

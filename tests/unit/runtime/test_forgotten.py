@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import MarkerDivergedError, SinkUnavailableError
-from databus.core.marks import SlotMark
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan
-from databus.runtime.forgotten import recall, recall_piece
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.plan import Plan, SinkPlan
+from databus.core.state.sink_markers import SlotMark
+from databus.runtime.takeover.forgotten_markers import recall, recall_piece
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from databus.core.errors import SourceUnavailableError, StaleEpochError
-from databus.sources.mock_source import MockSource
+from databus.sources.mock.source import MockSource
 from databus.testing.memory_store import MemoryLease
 from tests.unit.runtime import test_sinks_behind as given
 from tests.unit.runtime.test_sinks_behind import ROWS, Broker, Installation

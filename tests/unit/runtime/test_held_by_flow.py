@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from databus.checkpoints import split_transitions
-from databus.core.amendments import Amendment
+from databus.checkpoints.rules import lagging_sinks as split_transitions
+from databus.core.batches.receipts import CHECK, RejectedRow
 from databus.core.errors import SourceDivergedError
-from databus.core.offsets import SequenceOffset
-from databus.core.receipts import CHECK, RejectedRow
+from databus.core.positions.offsets import SequenceOffset
+from databus.core.state.amendments import Amendment
 from databus.records.recorder import SqlRecorder
-from databus.runtime import held_by_flow
-from databus.runtime.flow_commits import FlowCommits
+from databus.runtime.beside import held_by_flow
+from databus.runtime.takeover.flow_commits import FlowCommits
 from databus.testing.memory_store import MemoryCheckpoints, MemoryServer
 from tests.spark.test_replay_behind import LOOSE, ROWS, STRICT, Desk, _soon  # noqa: F401 - a fixture
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from databus.core.amendments import Amendment
-from databus.core.gaps import SKIPPED, Gap
-from databus.core.offsets import SequenceOffset
+from databus.core.positions.gaps import SKIPPED, Gap
+from databus.core.positions.offsets import SequenceOffset
+from databus.core.state.amendments import Amendment
 from databus.observe.clock import SystemClock
 from databus.records.recorder import SqlRecorder
 from databus.testing.memory_store import MemoryCheckpoints

@@ -12,28 +12,28 @@ import pytest
 from databus import DropColumns, Flow, __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import CheckpointUnavailableError, TransformError
-from databus.core.hidden_columns import NOTHING_GONE, RememberedHidden
-from databus.core.offsets import Offset, OffsetRange, SequenceOffset
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import Offset, OffsetRange, SequenceOffset
 from databus.core.settings import Settings
-from databus.core.tables import TableChange
-from databus.core.wanted import TablesNow
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.hidden_columns import NOTHING_GONE, RememberedHidden
+from databus.core.tables.schemas import TableChange
+from databus.core.tables.wanted import TablesNow
 from databus.observe.clock import SystemClock
-from databus.rows.changes import Changes
-from databus.rows.fields import fields_of
-from databus.rows.hidden import Hidden
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.fields import fields_of
+from databus.rows.frames.hidden import Hidden
 from databus.runtime import batch
 from databus.runtime.batch import run_batch
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session
 from databus.runtime.drain import Drain
-from databus.runtime.hidden_columns import HiddenMemory
-from databus.runtime.hidden_loss import require_again
-from databus.runtime.patience import Patience
+from databus.runtime.tables.hidden_columns import HiddenMemory
+from databus.runtime.tables.hidden_loss import require_again
 from databus.runtime.window import run_window
 from databus.runtime.window_limits import WindowControl, WindowLimits
+from databus.runtime.zookeeper_loss.retrying_store import Patience
 from databus.sinks.memory import Memory, clear, records
-from databus.sources.mock import Mock
-from databus.sources.mock_source import MockSource
+from databus.sources.mock.source import MockSource
+from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints
 from databus.testing.table_batches import table
 from tests.unit.runtime.test_sinks_behind import Engine, Reports

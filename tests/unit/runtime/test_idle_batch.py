@@ -10,8 +10,8 @@ import pytest
 
 from databus import Flow, Mock, Noop, Volume
 from databus.core.errors import QualityGateError
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.plan import SourcePlan
 from databus.observe.stages import StageTimes
 from databus.runtime.batch import _move_nothing
 

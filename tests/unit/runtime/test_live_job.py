@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from databus.core.errors import SinkFencedError
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import SourcePlan
-from databus.runtime import live
-from databus.runtime.live import LIVE_BYTES, LIVE_ROWS, LiveLane
-from databus.runtime.live_job import LiveJob
-from databus.runtime.live_link import LinkLostError
-from databus.runtime.live_worker import LiveTaskError
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.plan import SourcePlan
+from databus.runtime.live import lane as live
+from databus.runtime.live.job import LiveJob
+from databus.runtime.live.lane import LIVE_BYTES, LIVE_ROWS, LiveLane
+from databus.runtime.live.link import LinkLostError
+from databus.runtime.live.worker import LiveTaskError
 
 
 class Session:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from databus.core.errors import SinkUnavailableError
-from databus.runtime.live_link import Link, LinkLostError, new_key
+from databus.runtime.live.link import Link, LinkLostError, new_key
 
 Pair = tuple[Link, Link, socket.socket, socket.socket]
 

@@ -13,15 +13,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from databus.runtime import machine_turns
-from databus.runtime.machine_turns import _REMOVE, WITHIN_S, MachineTurns
+from databus.runtime.live import cpu_turns as machine_turns
+from databus.runtime.live.cpu_turns import _REMOVE, WITHIN_S, MachineTurns
 
 WAITING = 14
 """GETNCNT of semctl: how many wait for a turn."""
 
 HOLD = """
 import sys, time
-from databus.runtime.machine_turns import MachineTurns
+from databus.runtime.live.cpu_turns import MachineTurns
 turns = MachineTurns(int(sys.argv[2]), sys.argv[1])
 turns.take()
 print("held", flush=True)

@@ -9,11 +9,11 @@ import pytest
 
 from databus import Flow, Kafka, KafkaTopics, MysqlBinlog
 from databus.core.errors import SourceUnavailableError
-from databus.core.offsets import KafkaOffsets, Offset
-from databus.core.wanted import TablesNow
-from databus.runtime.missing_tables import MissingTables, really_gone
-from databus.sources.mock import Mock
-from databus.sources.mock_source import MockSource
+from databus.core.positions.offsets import KafkaOffsets, Offset
+from databus.core.tables.wanted import TablesNow
+from databus.runtime.tables.missing_tables import MissingTables, really_gone
+from databus.sources.mock.source import MockSource
+from databus.sources.mock.spec import Mock
 
 FLOW = Flow(name="f", source=MysqlBinlog(conn_id="m", tables=("shop.a", "shop.b_*")), sinks=(Kafka(conn_id="k"),))
 PLACE = KafkaOffsets({})

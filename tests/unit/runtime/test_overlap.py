@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from databus.runtime.overlap import overlapped
+from databus.runtime.direct.read_ahead import overlapped
 
 
 def test_items_come_in_their_order_from_another_thread() -> None:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databus import Batching
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.offsets import SequenceOffset
-from databus.core.receipts import WriteReceipt
-from databus.runtime.pace import LEAST_SHARE, Effort, Pace, log_change, turned_away
+from databus.core.batches.receipts import WriteReceipt
+from databus.core.positions.offsets import SequenceOffset
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.runtime.batch_sizing import LEAST_SHARE, Effort, Pace, log_change, turned_away
 
 BATCHING = Batching(max_rows=100_000, max_bytes=64 << 20, dispatch_seconds=10)
 LEAST = int(100_000 * LEAST_SHARE) + 1

@@ -15,18 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databus import Batching, Elasticsearch, Flow, KafkaTopics, MysqlBinlog
-from databus.core.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange
 from databus.core.settings import Settings
+from databus.core.state.plan import SourcePlan
 from databus.observe.clock import SystemClock
+from databus.runtime.batch_sizing import Pace
 from databus.runtime.commit import commit
 from databus.runtime.context import FlowSession, RunIdentity
-from databus.runtime.pace import Pace
 from databus.runtime.plan import PlannedBatch, next_plan
-from databus.sinks.elasticsearch_version import versions_of
-from databus.sinks.unmarked import UnmarkedSink
-from databus.sources.kafka_positions import LogState, advanced, shares
-from databus.sources.kafka_ranges import backlog_of, kafka_offsets, stretches_of
+from databus.sinks.elasticsearch.versions import versions_of
+from databus.sinks.markerless import UnmarkedSink
+from databus.sources.kafka.positions import LogState, advanced, shares
+from databus.sources.kafka.ranges import backlog_of, kafka_offsets, stretches_of
 from databus.testing.memory_store import MemoryCheckpoints
 
 KEYS = 4

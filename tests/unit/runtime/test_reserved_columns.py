@@ -10,15 +10,15 @@ import pytest
 from databus import DropColumns, Elasticsearch, Flow, Kafka, MysqlBinlog, RenameColumns
 from databus.core.errors import SinkSettingError
 from databus.core.findings import Level
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import SourcePlan
-from databus.core.tables import TableSchema
-from databus.ops.flow_tables import compare
-from databus.ops.flow_wants import wants_of
-from databus.runtime.changed_keys import ChangedKeys
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.schemas import TableSchema
+from databus.ops.tables.compare import compare
+from databus.ops.tables.wants import wants_of
 from databus.runtime.plan import next_plan
 from databus.runtime.routing import reserved_in
-from databus.runtime.written_tables import written_tables
+from databus.runtime.tables.changed_keys import ChangedKeys
+from databus.runtime.tables.written_tables import written_tables
 from databus.testing.table_batches import table
 from tests.unit.ops.test_flow_tables import Told, now
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from databus import Flow, Kafka, KafkaTopics
-from databus.core.checkpoint import Checkpoint, Epoch
 from databus.core.errors import CheckpointUnavailableError
-from databus.core.offsets import KafkaOffsets, Offset
-from databus.core.topics_read import TopicsRead
-from databus.runtime.missing_tables import MissingTables, really_gone
-from databus.runtime.rotated_topics import RotatedTopics
-from databus.sources.kafka_positions import LogState
-from databus.sources.kafka_ranges import unread_of
+from databus.core.positions.offsets import KafkaOffsets, Offset
+from databus.core.positions.topics_read import TopicsRead
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.runtime.tables.missing_tables import MissingTables, really_gone
+from databus.runtime.tables.rotated_topics import RotatedTopics
+from databus.sources.kafka.positions import LogState
+from databus.sources.kafka.ranges import unread_of
 from tests.unit.runtime.test_missing_tables import Told
 
 FLOW = Flow(name="f", source=KafkaTopics(conn_id="s", topics=("named", "day.*")), sinks=(Kafka(conn_id="k"),))

@@ -17,6 +17,8 @@ import pytest
 
 from databus import Batching, Flow, __version__
 from databus.connections.environment import EnvironmentConnections
+from databus.core.batches.receipts import WriteReceipt
+from databus.core.batches.report import BatchReport
 from databus.core.errors import (
     MarkerDivergedError,
     PlanChangedError,
@@ -26,19 +28,19 @@ from databus.core.errors import (
 )
 from databus.core.findings import Finding
 from databus.core.flow_specs import SinkSpec
-from databus.core.plan import Plan, SinkPlan
-from databus.core.receipts import WriteReceipt
-from databus.core.report import BatchReport
 from databus.core.settings import Settings
+from databus.core.state.plan import Plan, SinkPlan
 from databus.observe.clock import SystemClock
-from databus.runtime import direct, outage, probe, sinks_behind
 from databus.runtime.context import RunIdentity, Services, open_session
+from databus.runtime.direct import lane as direct
+from databus.runtime.sink_outage import lagging_sinks as sinks_behind
+from databus.runtime.sink_outage import outage, probe
 from databus.runtime.window import run_window
 from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.runtime.window_result import WindowResult
 from databus.sinks.kafka.markers import Marker, compare
-from databus.sources.mock import Mock
-from databus.sources.mock_source import MockSplit
+from databus.sources.mock.source import MockSplit
+from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints, MemoryServer
 from tests.unit.runtime.test_direct import InProcess
 

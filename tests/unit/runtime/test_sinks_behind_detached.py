@@ -15,14 +15,14 @@ import pytest
 from databus import __version__
 from databus.connections.environment import EnvironmentConnections
 from databus.core.errors import CheckpointUnavailableError, SinkUnavailableError, StaleEpochError
-from databus.core.marks import SlotMark
 from databus.core.settings import Settings
+from databus.core.state.sink_markers import SlotMark
 from databus.observe.clock import SystemClock
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.window import run_window
 from databus.runtime.window_limits import WindowControl, WindowLimits
 from databus.runtime.window_result import WindowResult
-from databus.sinks.kafka.register import mark_of
+from databus.sinks.kafka.claim_register import mark_of
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.unit.runtime.test_sinks_behind import (
     BROKERS,

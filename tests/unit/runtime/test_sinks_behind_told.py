@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from databus.core.errors import DatabusError, DecodeError, QualityGateError, TransformError
-from databus.core.offsets import SequenceOffset
+from databus.core.positions.offsets import SequenceOffset
 from databus.runtime import batch
-from databus.sources.mock_source import MockSource
+from databus.sources.mock.source import MockSource
 from tests.unit.runtime.test_sinks_behind import BROKERS, ROWS, Installation, brokers
 
 assert brokers  # a fixture

@@ -13,18 +13,18 @@ from databus import Flow, Kafka, MysqlBinlog, Route
 from databus.core.connections import Connection
 from databus.core.errors import SinkOutputChangedError, SinkSettingError
 from databus.core.flow_specs import FlowContext
-from databus.core.known_outputs import NOTHING_KNOWN, KnownOutputs
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan, SourcePlan
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.settings import Settings
-from databus.core.tables import TableSchema
+from databus.core.state.known_outputs import NOTHING_KNOWN, KnownOutputs
+from databus.core.state.plan import Plan, SinkPlan, SourcePlan
+from databus.core.tables.schemas import TableSchema
 from databus.kafka.client import ClientSettings
 from databus.runtime.routing import outputs_named, outputs_of, prepare
-from databus.sinks.kafka import standing
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.sink import KafkaSink
 from databus.sinks.kafka.tally import Tally
-from databus.sinks.kafka.topics import Topics
+from databus.sinks.kafka.topics import standing
+from databus.sinks.kafka.topics.cluster_topics import Topics
 from databus.sinks.kafka.writer import KafkaSlotWriter
 
 RANGE = OffsetRange(SequenceOffset(0), SequenceOffset(9))

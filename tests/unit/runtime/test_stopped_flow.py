@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from databus.core.errors import DecodeError
-from databus.sources.mock_source import MockSource
+from databus.sources.mock.source import MockSource
 from tests.spark.test_replay_behind import Desk, FolderSink, _soon  # noqa: F401 - a fixture
 
 

@@ -14,17 +14,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from databus import Flow, Mock, Noop
-from databus.core.checkpoint import Checkpoint, Epoch, HistoryEntry
-from databus.core.counts import APPLIED, STATEMENTS, TableCounts
+from databus.core.batches.counts import APPLIED, STATEMENTS, TableCounts
+from databus.core.batches.receipts import RejectedRow, WriteReceipt
+from databus.core.batches.report import BatchReport
 from databus.core.events import RowState
-from databus.core.ledger import build
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import LostRange, Plan, SourcePlan
-from databus.core.receipts import RejectedRow, WriteReceipt
-from databus.core.report import BatchReport
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.settings import Settings
-from databus.ops.ledger import LedgerState, summary
-from databus.ops.run_view import run_view
+from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
+from databus.core.state.ledger import build
+from databus.core.state.plan import LostRange, Plan, SourcePlan
+from databus.ops.ledger.show import LedgerState, summary
+from databus.ops.runs.view import run_view
 from databus.records.recorder import SqlRecorder
 from databus.records.reports import Reports
 from databus.records.store import RecordStore

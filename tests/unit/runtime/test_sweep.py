@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
-from databus.binlog.segment_store import LEFT_AGE_S
-from databus.core.amendments import Amendment
-from databus.core.backfill import Aim, Backfill, Mode
+from databus.binlog.segments.store import LEFT_AGE_S
 from databus.core.flow import Flow
-from databus.core.offsets import OffsetRange, SequenceOffset
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.protocols import StagedPlans
 from databus.core.settings import Settings
+from databus.core.state.amendments import Amendment
+from databus.core.state.backfill import Aim, Backfill, Mode
 from databus.observe.clock import SystemClock
 from databus.runtime.context import FlowSession, RunIdentity
 from databus.runtime.drain import Drain
-from databus.runtime.sweep import sweep
-from databus.runtime.takeover import Claimed, take_over
-from databus.runtime.zookeeper_loss import is_detached, outlasting
+from databus.runtime.takeover.sweep import sweep
+from databus.runtime.takeover.takeover import Claimed, take_over
+from databus.runtime.zookeeper_loss.policy import is_detached, outlasting
 from databus.sinks.noop import Noop
-from databus.sources.flow_stores import FlowStores
-from databus.sources.mock import Mock
+from databus.sources.mock.spec import Mock
+from databus.sources.mysql.flow_stores import FlowStores
 from databus.testing.memory_store import MemoryCheckpoints
 from tests.unit.runtime.test_zookeeper_loss import FLOW, Holder, Line, Register, Slots, done, move, plan_of
 

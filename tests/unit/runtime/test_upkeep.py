@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from databus.core.errors import SinkUnavailableError
-from databus.runtime.upkeep import Upkeep
+from databus.runtime.marker_refresh import Upkeep
 
 COMMITTED = datetime(2024, 1, 31, tzinfo=UTC)
 DAY_S = 24 * 3600.0

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from databus import Flow, Mock, Noop
-from databus.cli.output import Format, show_one
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.counts import TableCounts
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import LostRange, Plan, SourcePlan
-from databus.core.receipts import WriteReceipt
-from databus.core.report import BatchReport
-from databus.core.unlogged import UnloggedChange
+from databus.cli.terminal.output import Format, show_one
+from databus.core.batches.counts import TableCounts
+from databus.core.batches.receipts import WriteReceipt
+from databus.core.batches.report import BatchReport
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.plan import LostRange, Plan, SourcePlan
+from databus.core.tables.unlogged import UnloggedChange
 from databus.runtime import batch
 from databus.runtime.check import evaluate_batch_checks
 from databus.runtime.plan import PlannedBatch

@@ -9,14 +9,14 @@ import pytest
 
 from databus import Elasticsearch, Flow, Kafka, __version__
 from databus.connections.environment import EnvironmentConnections
-from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.settings import Settings
+from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.observe.clock import SystemClock
 from databus.runtime.context import RunIdentity, Services, open_session
 from databus.runtime.dispatch import writing_order
 from databus.runtime.plan import next_plan
 from databus.sinks.noop import Noop
-from databus.sources.mock import Mock
+from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints
 
 NEW = SinkPlan(first=("orders",))

@@ -11,9 +11,6 @@ from typing import Any
 import pytest
 
 from databus.checkpoints.spool import PlanSpool
-from databus.core.amendments import Amendment
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.checkpoint_store import CheckpointStore
 from databus.core.errors import (
     CheckpointFormatError,
     CheckpointUnavailableError,
@@ -22,18 +19,21 @@ from databus.core.errors import (
     StaleEpochError,
 )
 from databus.core.flow import Flow
-from databus.core.gaps import OPEN, Gap
-from databus.core.marks import Announcement, SlotMark
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.outcome import PlanOutcome
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.gaps import OPEN, Gap
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.settings import Settings
-from databus.runtime.detached import DetachableStore, Terms
+from databus.core.state.amendments import Amendment
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.checkpoint_store import CheckpointStore
+from databus.core.state.plan import Plan, SinkPlan
+from databus.core.state.plan_outcome import PlanOutcome
+from databus.core.state.sink_markers import Announcement, SlotMark
 from databus.runtime.drain import Drain
-from databus.runtime.patience import Patience, PatientStore
-from databus.runtime.takeover import Claimed, take_over
+from databus.runtime.takeover.takeover import Claimed, take_over
+from databus.runtime.zookeeper_loss.detached_store import DetachableStore, Terms
+from databus.runtime.zookeeper_loss.retrying_store import Patience, PatientStore
 from databus.sinks.noop import Noop
-from databus.sources.mock import Mock
+from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints, MemoryServer
 
 FLOW = "shop"

@@ -6,7 +6,7 @@ import pytest
 
 from databus.core.errors import ConfigError
 from databus.registry import spec_class
-from databus.sinks.elasticsearch import Elasticsearch
+from databus.sinks.elasticsearch.spec import Elasticsearch
 
 
 def test_kind_is_registered_and_json_rebuilds_an_equal_spec():

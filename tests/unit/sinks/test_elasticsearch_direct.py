@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
-from databus.sinks.elasticsearch_direct import ElasticsearchEncoder
-from databus.sinks.elasticsearch_document import RowWrite
-from databus.sinks.elasticsearch_tally import rejected_row
+from databus.sinks.elasticsearch.direct import ElasticsearchEncoder
+from databus.sinks.elasticsearch.documents import RowWrite
+from databus.sinks.elasticsearch.tally import rejected_row
 from databus.testing.table_batches import batch, table, transactions
 
 PAIRS = [(None, {"id": 1, "v": "a"}), ({"id": 1, "v": "a"}, {}), ({"id": 1, "v": "b"}, None)]

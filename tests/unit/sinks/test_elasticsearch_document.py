@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.sinks.elasticsearch_document import RowWrite, document_id, key_values, tombstone
+from databus.sinks.elasticsearch.documents import RowWrite, document_id, key_values, tombstone
 
 
 @pytest.mark.parametrize(

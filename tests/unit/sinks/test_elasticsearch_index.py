@@ -9,9 +9,9 @@ from opensearchpy.exceptions import AuthorizationException
 
 from databus.core.connections import Connection
 from databus.core.errors import SinkSettingError
-from databus.sinks.elasticsearch_client import addresses, reason_of
-from databus.sinks.elasticsearch_index import Indices, Standing, create_body, index_name
-from databus.sinks.elasticsearch_preflight import index_pattern, seconds
+from databus.sinks.elasticsearch.client import addresses, reason_of
+from databus.sinks.elasticsearch.indices import Indices, Standing, create_body, index_name
+from databus.sinks.elasticsearch.preflight import index_pattern, seconds
 
 
 def name(template, route="r"):

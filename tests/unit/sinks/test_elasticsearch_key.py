@@ -13,14 +13,14 @@ from opensearchpy.exceptions import AuthorizationException
 from databus import Elasticsearch
 from databus.core.connections import Connection
 from databus.core.errors import SinkSettingError
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import SourcePlan
-from databus.core.tables import ColumnSchema, TableSchema
-from databus.sinks.elasticsearch import OnKeyChange
-from databus.sinks.elasticsearch_index import Indices
-from databus.sinks.elasticsearch_key import IndexKeys
-from databus.sinks.elasticsearch_sink import ElasticsearchSink
-from databus.sinks.elasticsearch_version import source_version
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.schemas import ColumnSchema, TableSchema
+from databus.sinks.elasticsearch.indices import Indices
+from databus.sinks.elasticsearch.keys import IndexKeys
+from databus.sinks.elasticsearch.sink import ElasticsearchSink
+from databus.sinks.elasticsearch.spec import OnKeyChange
+from databus.sinks.elasticsearch.versions import source_version
 from databus.testing.table_batches import table
 
 NAMES = {"id": "int", "b": "int"}

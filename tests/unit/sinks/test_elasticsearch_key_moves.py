@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from databus import Elasticsearch, Flow, MysqlBinlog
-from databus.binlog.range_staging import RangeBounds
-from databus.binlog.segments import TARGET_BYTES
+from databus.binlog.segments.range_staging import RangeBounds
+from databus.binlog.segments.segment import TARGET_BYTES
 from databus.core.connections import Connection
 from databus.core.errors import SinkKeyChangedError
-from databus.core.offsets import BinlogOffset
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import BinlogOffset
+from databus.core.state.plan import SourcePlan
 from databus.runtime.routing import follow_columns
 from databus.runtime.routing import prepare as prepare_with
-from databus.sinks.elasticsearch_sink import ElasticsearchSink
-from databus.sources.staged_range import source_plan
+from databus.sinks.elasticsearch.sink import ElasticsearchSink
+from databus.sources.mysql.staged_range import source_plan
 from tests.unit.binlog.log_encoder import Log, int_col
 from tests.unit.binlog.test_range_staging import CAPTURE, FILE, batches, number, stage
 from tests.unit.sinks.test_elasticsearch_key import Index

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from databus.core.tables import ColumnSchema, TableSchema
-from databus.sinks.elasticsearch_mapping import differs, field_of, fields_of, limit_of
+from databus.core.tables.schemas import ColumnSchema, TableSchema
+from databus.sinks.elasticsearch.mapping import differs, field_of, fields_of, limit_of
 
 DATE = {"type": "date", "format": "strict_date_optional_time", "ignore_malformed": True}
 KEYWORD = {"type": "keyword", "ignore_above": 8191}

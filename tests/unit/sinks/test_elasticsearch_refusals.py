@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from opensearchpy.exceptions import AuthorizationException
 
+from databus.core.batches.receipts import RejectedRow
 from databus.core.errors import RecordRejectedError
-from databus.core.receipts import RejectedRow
-from databus.sinks.elasticsearch_refusals import NeverWritten, Stopping
+from databus.sinks.elasticsearch.refusals import NeverWritten, Stopping
 
 
 def row(number: int) -> RejectedRow:

@@ -9,13 +9,13 @@ import pytest
 from databus import Elasticsearch
 from databus.core.connections import Connection
 from databus.core.errors import SinkSettingError
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import SinkPlan, SourcePlan
-from databus.core.tables import TableSchema
-from databus.sinks.elasticsearch_clearing import Emptied
-from databus.sinks.elasticsearch_document import document_id, ids_may_meet
-from databus.sinks.elasticsearch_sink import ElasticsearchSink
-from databus.sinks.elasticsearch_writer import ElasticsearchWriter
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.plan import SinkPlan, SourcePlan
+from databus.core.tables.schemas import TableSchema
+from databus.sinks.elasticsearch.clearing import Emptied
+from databus.sinks.elasticsearch.documents import document_id, ids_may_meet
+from databus.sinks.elasticsearch.sink import ElasticsearchSink
+from databus.sinks.elasticsearch.writer import ElasticsearchWriter
 
 NOBODY = Connection(conn_id="search", conn_type="opensearch", host="127.0.0.1", port=1)
 BEGIN, END = (BinlogOffset("log.000001", pos, "", "mysql", "here") for pos in (4, 90))

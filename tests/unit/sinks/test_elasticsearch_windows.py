@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from databus.core.counts import SinkCounts
+from databus.core.batches.counts import SinkCounts
 from databus.core.errors import SinkAccessError, SinkConflictError, SinkSettingError, SinkUnavailableError
-from databus.sinks.elasticsearch_bulk import Bulk, ItemResult, Outcome
-from databus.sinks.elasticsearch_document import RowWrite
-from databus.sinks.elasticsearch_partial import cut
-from databus.sinks.elasticsearch_tally import Tally
-from databus.sinks.elasticsearch_writer import deliver, windows
+from databus.sinks.elasticsearch.bulk import Bulk, ItemResult, Outcome
+from databus.sinks.elasticsearch.documents import RowWrite
+from databus.sinks.elasticsearch.partial_rows import cut
+from databus.sinks.elasticsearch.tally import Tally
+from databus.sinks.elasticsearch.writer import deliver, windows
 
 
 class Batch:

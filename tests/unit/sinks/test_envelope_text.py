@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import Plan
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.plan import Plan
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
 from databus.sinks import envelope_text

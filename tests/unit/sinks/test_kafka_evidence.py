@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from databus.core.checkpoint import Checkpoint, Epoch
-from databus.core.evidence import AcceptedOutput, SinkClaim
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.checkpoint import Checkpoint, Epoch
+from databus.core.state.evidence import AcceptedOutput, SinkClaim
+from databus.core.state.plan import Plan, SinkPlan
 from databus.sinks.kafka.evidence import accepted_notes, marker_problems, output_problems, outputs_of, written_of
 from databus.sinks.kafka.markers import Marker
 

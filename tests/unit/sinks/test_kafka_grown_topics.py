@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from databus.sinks.kafka.grown_topics import GrownTopics
+from databus.sinks.kafka.topics.grown import GrownTopics
 
 UNKNOWN = KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from databus.core.errors import SinkTransactionHangingError
-from databus.core.offsets import BinlogOffset, OffsetRange
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.plan import Plan, SinkPlan
 from databus.sinks.kafka.markers import Marker
 from databus.sinks.kafka.session import Session
 from databus.sinks.kafka.writer import KafkaSlotWriter

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from databus.core.errors import MarkerDivergedError
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
+from databus.core.state.plan import Plan, SinkPlan
 from databus.sinks.kafka.markers import MAX_METADATA_BYTES, Marker, compare
 
 PLAN = Plan(

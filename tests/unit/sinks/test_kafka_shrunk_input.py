@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors import MarkerDivergedError
-from databus.core.offsets import BinlogOffset, KafkaOffsets, OffsetRange
-from databus.core.plan import Plan, SinkPlan
-from databus.core.receipts import WriteReceipt
-from databus.core.tables import TableSchema
+from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, OffsetRange
+from databus.core.state.plan import Plan, SinkPlan
+from databus.core.tables.schemas import TableSchema
 from databus.rows.raw_records import RawRecords
 from databus.sinks.kafka.markers import Marker, compare
 from databus.sinks.kafka.places import last_place, rows_until

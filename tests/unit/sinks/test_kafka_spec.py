@@ -11,7 +11,7 @@ from databus.kafka.client import ClientSettings
 from databus.registry import spec_class
 from databus.sinks.kafka import Kafka
 from databus.sinks.kafka.sink import KafkaSink
-from databus.sinks.kafka.topics import Topics
+from databus.sinks.kafka.topics.cluster_topics import Topics
 
 
 def open_sink(**options: object) -> KafkaSink:

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import pytest
 
 from databus.core.errors import SinkOutputChangedError
-from databus.core.known_outputs import KnownOutputs
+from databus.core.state.known_outputs import KnownOutputs
 from databus.kafka.client import ClientSettings
-from databus.sinks.kafka import standing as module
-from databus.sinks.kafka.standing import require_standing
-from databus.sinks.kafka.topics import Topics
+from databus.sinks.kafka.topics import standing as module
+from databus.sinks.kafka.topics.cluster_topics import Topics
+from databus.sinks.kafka.topics.standing import require_standing
 
 KNOWN = KnownOutputs({"a": "1", "b": "2"}, "batch 7 was committed")
 WHOLE = {"a": "1", "b": "2"}

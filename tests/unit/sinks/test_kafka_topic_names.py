@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from databus.core.errors import SinkSettingError
-from databus.core.known_outputs import KnownOutputs
-from databus.core.tables import TableSchema
-from databus.sinks.kafka.topic_names import replaced, topic_of, topics_of
+from databus.core.state.known_outputs import KnownOutputs
+from databus.core.tables.schemas import TableSchema
+from databus.sinks.kafka.topics.names import replaced, topic_of, topics_of
 
 
 def table(database: str, name: str) -> TableSchema:

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka.cimpl import NewTopic
 
 from databus.kafka.client import ClientSettings
-from databus.sinks.kafka import topics as module
-from databus.sinks.kafka.topics import Topics
+from databus.sinks.kafka.topics import cluster_topics as module
+from databus.sinks.kafka.topics.cluster_topics import Topics
 
 
 class Asked(Topics):

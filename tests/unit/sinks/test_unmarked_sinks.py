@@ -18,9 +18,9 @@ import pytest
 from databus.core.connections import Connection
 from databus.core.errors import ConnectionMissingError, SinkUnavailableError
 from databus.core.flow_specs import FlowContext
-from databus.core.offsets import OffsetRange, SequenceOffset
-from databus.core.plan import Plan, SinkPlan
+from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.settings import Settings
+from databus.core.state.plan import Plan, SinkPlan
 from databus.registry import spec_class
 from databus.sinks import memory
 from databus.sinks.console import Console

@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from databus.binlog.capture import TableCapture
-from databus.binlog.dump import Events
-from databus.binlog.kept_log import _events, _whole_events, made_up_rotate
-from databus.binlog.log_walk import LogWalk
-from databus.binlog.range_staging import RangeBounds, RangeStager
+from databus.binlog.log.capture import TableCapture
 from databus.binlog.reader import read_file
-from databus.binlog.segments import RangeIndex
-from databus.core.offsets import BinlogOffset
-from databus.sources.claim_rules import ClaimRules
-from databus.sources.segment_split import SegmentAddress, SegmentSplit
+from databus.binlog.segments.kept_log import _events, _whole_events, made_up_rotate
+from databus.binlog.segments.range_staging import RangeBounds, RangeStager
+from databus.binlog.segments.segment import RangeIndex
+from databus.binlog.server.dump import Events
+from databus.binlog.server.log_walk import LogWalk
+from databus.core.positions.offsets import BinlogOffset
+from databus.sources.mysql.segments.large_value_rules import ClaimRules
+from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit
 from tests.unit.binlog.log_encoder import Col, Log, int_col, table_map_body, text_col
 
 FILE = "mysql-bin.000007"

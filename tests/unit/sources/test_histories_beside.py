@@ -10,14 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from databus.binlog.capture import TableCapture
+from databus.binlog.log.capture import TableCapture
 from databus.binlog.schema_history.definition import Place, TableDefinition, TableName
 from databus.binlog.schema_history.history import Entry, SchemaHistory
 from databus.binlog.schema_history.store import HistoryStore
-from databus.core.offsets import BinlogOffset
-from databus.sources import mysql_definitions
-from databus.sources.flow_stores import FlowStores
-from databus.sources.mysql_definitions import MysqlDefinitions
+from databus.core.positions.offsets import BinlogOffset
+from databus.sources.mysql.flow_stores import FlowStores
+from databus.sources.mysql.tables import definitions as mysql_definitions
+from databus.sources.mysql.tables.definitions import MysqlDefinitions
 
 ORDERS = TableName("shop", "orders")
 FIRST, SECOND = (TableDefinition("shop", "orders", (), (), charset) for charset in ("utf8mb4", "latin1"))

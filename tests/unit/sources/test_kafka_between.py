@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from databus.core.errors import OffsetPurgedError
-from databus.core.offsets import KafkaOffsets, OffsetRange
-from databus.sources.kafka_between import Between
-from databus.sources.kafka_positions import LogState, gaps
+from databus.core.positions.offsets import KafkaOffsets, OffsetRange
+from databus.sources.kafka.bounded_view import Between
+from databus.sources.kafka.positions import LogState, gaps
 
 START = KafkaOffsets({"a": {0: 3, 1: 8}, "b": {0: 5}}, {"a": "ida", "b": "idb"})
 END = KafkaOffsets({"a": {0: 7, 1: 8, 2: 4}, "b": {0: 5}}, {"a": "ida", "b": "idb"})

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
-from databus.core.offsets import KafkaOffsets
+from databus.core.positions.offsets import KafkaOffsets
 from databus.kafka.cluster import Edge, KafkaCluster, Place, TopicFacts
-from databus.sources.kafka_logs import KafkaLogs
-from databus.sources.kafka_topics import KafkaTopics
+from databus.sources.kafka.partitions import KafkaLogs
+from databus.sources.kafka.spec import KafkaTopics
 
 
 class Cluster:

@@ -9,12 +9,12 @@ import pytest
 
 from databus import Flow, Kafka, KafkaTopics
 from databus.core.errors import OffsetPurgedError, SourceUnavailableError
-from databus.core.offsets import KafkaOffsets, OffsetRange
-from databus.core.plan import LostRange
+from databus.core.positions.offsets import KafkaOffsets, OffsetRange
+from databus.core.state.plan import LostRange
 from databus.kafka.cluster import Place
-from databus.sources.kafka_gaps import KafkaGaps
-from databus.sources.kafka_positions import LogState, PartitionGap
-from databus.sources.kafka_ranges import stretches_of
+from databus.sources.kafka.gaps import KafkaGaps
+from databus.sources.kafka.positions import LogState, PartitionGap
+from databus.sources.kafka.ranges import stretches_of
 
 IDS = {"t": "id-t", "u": "id-u"}
 START = KafkaOffsets({"t": {0: 10, 1: 10, 2: 5}}, {"t": "id-t"}, {"t": {0: 3, 1: 3}}, passed=True)

@@ -14,20 +14,20 @@ import pytest
 from confluent_kafka import KafkaError, Message
 
 from databus import Mirror
+from databus.core.batches.receipts import WriteReceipt
 from databus.core.errors import ConfigError, ReconciliationError, SourceDivergedError
-from databus.core.offsets import KafkaOffsets, OffsetRange
-from databus.core.plan import SourcePlan
-from databus.core.receipts import WriteReceipt
-from databus.core.tables import TableSchema
+from databus.core.positions.offsets import KafkaOffsets, OffsetRange
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.schemas import TableSchema
 from databus.kafka.client import ClientSettings
 from databus.kafka.headers import ORIGIN
 from databus.rows.raw_records import RawRecords
-from databus.runtime.relay import RelayTask, gathered_shares, task_type
-from databus.runtime.shares import RowCounter, Taker
+from databus.runtime.direct.raw_records import RelayTask, gathered_shares, task_type
+from databus.runtime.direct.row_counts import RowCounter, Taker
 from databus.sinks.kafka_mirror.encoder import MirrorEncoder
-from databus.sources import kafka_fetch
-from databus.sources.kafka_fetch import Fetcher, Stretch
-from databus.sources.kafka_raw import RawKafkaSplit
+from databus.sources.kafka import fetch as kafka_fetch
+from databus.sources.kafka.fetch import Fetcher, Stretch
+from databus.sources.kafka.raw_split import RawKafkaSplit
 
 HEADERS = [("h", b"1"), ("h", None), ("h", b"")]
 SCHEMA = TableSchema(0, "kafka_east", "t", ())

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databus.core.errors import ConfigError
-from databus.core.offsets import KafkaOffsets, Ordering
-from databus.sources.kafka_positions import (
+from databus.core.positions.offsets import KafkaOffsets, Ordering
+from databus.sources.kafka.positions import (
     JOINED,
     RECREATED,
     RETENTION,
@@ -21,7 +21,7 @@ from databus.sources.kafka_positions import (
     gaps,
     shares,
 )
-from databus.sources.kafka_topics import KafkaTopics
+from databus.sources.kafka.spec import KafkaTopics
 
 
 def spec(**options: Any) -> KafkaTopics:

@@ -11,20 +11,20 @@ from typing import Any, cast
 
 import pytest
 
-from databus.binlog.segment_store import LEFT_AGE_S, SegmentStore
-from databus.binlog.segments import PinnedPrepare, RangeIndex, pinned_name
-from databus.binlog.staged_beside import REHEARSAL
+from databus.binlog.segments.segment import PinnedPrepare, RangeIndex, pinned_name
+from databus.binlog.segments.staged_beside import REHEARSAL
+from databus.binlog.segments.store import LEFT_AGE_S, SegmentStore
 from databus.core.connections import Connection
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
-from databus.core.offsets import BinlogOffset, OffsetRange, PreparedTransaction
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 from databus.core.settings import Settings
-from databus.runtime.look import look
-from databus.runtime.sweep import sweep
+from databus.core.state.plan import SourcePlan
+from databus.runtime.beside.look import look
+from databus.runtime.takeover.sweep import sweep
 from databus.sinks.noop import Noop
-from databus.sources.flow_stores import FlowStores
-from databus.sources.mysql_binlog import MysqlBinlog
+from databus.sources.mysql.flow_stores import FlowStores
+from databus.sources.mysql.spec import MysqlBinlog
 
 HERE, FORMER = "here", "former"
 SERVER = cast("Any", SimpleNamespace(identity=HERE))

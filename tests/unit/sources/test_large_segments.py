@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from databus.binlog import piecewise
-from databus.binlog.capture import TableCapture
+from databus.binlog.decoding import piecewise
+from databus.binlog.log.capture import TableCapture
 from databus.core.errors import DecodeError
 from databus.rows.image_form import VARIANT_FORM
-from databus.sources import segment_rows as reading
-from databus.sources.segment_split import SegmentAddress, SegmentSplit
+from databus.sources.mysql.segments import rows as reading
+from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit
 from tests.unit.binlog.log_encoder import Log, int_col
 from tests.unit.sources import memory_probe
 

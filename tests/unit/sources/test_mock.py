@@ -8,9 +8,9 @@ import pytest
 
 from databus.core.batching import Batching
 from databus.core.errors import ConfigError, OffsetInvalidError
-from databus.core.offsets import Offset, SequenceOffset
+from databus.core.positions.offsets import Offset, SequenceOffset
 from databus.core.protocols import Source
-from databus.sources.mock import Mock
+from databus.sources.mock.spec import Mock
 from tests.contract.source_contract import EVERYTHING, SourceContract, changes, rows_of
 
 

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from databus import Flow, Kafka
-from databus.binlog.wire import server_error
-from databus.core.backfill import Aim, Backfill, Mode
+from databus.binlog.server.wire import server_error
 from databus.core.errors import (
     ConfigError,
     OffsetInvalidError,
@@ -20,12 +19,13 @@ from databus.core.errors import (
     SourceError,
     SourceUnavailableError,
 )
-from databus.core.offsets import BinlogOffset, OffsetRange
+from databus.core.positions.offsets import BinlogOffset, OffsetRange
+from databus.core.state.backfill import Aim, Backfill, Mode
 from databus.registry import spec_class
-from databus.runtime.backfill import piece_flow
-from databus.sources.mysql_binlog import MysqlBinlog
-from databus.sources.mysql_server import grants_by_scope
-from databus.sources.segment_rows import in_log_order
+from databus.runtime.beside.backfill import piece_flow
+from databus.sources.mysql.segments.rows import in_log_order
+from databus.sources.mysql.server import grants_by_scope
+from databus.sources.mysql.spec import MysqlBinlog
 
 A = "65046f36-e55e-11f1-844e-02fc00000001"
 

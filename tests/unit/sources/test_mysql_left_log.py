@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from databus.binlog.gtid_codec import decode_gtid_list
+from databus.binlog.log.transactions.gtid_codec import decode_gtid_list
 from databus.core.errors import DecodeError
-from databus.core.offsets import BinlogOffset
-from databus.sources.mysql_left_log import GtidList, LeftLog
+from databus.core.positions.offsets import BinlogOffset
+from databus.sources.mysql.failover.left_log import GtidList, LeftLog
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "3e11fa47-71ca-11e1-9e33-c80aa9429563"
 

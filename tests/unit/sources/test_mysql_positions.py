@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databus.sources.mysql_positions import first_ms_from
+from databus.sources.mysql.positions import first_ms_from
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 AHEAD = timezone(timedelta(hours=5))

@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
-from databus.core.offsets import BinlogOffset, PreparedTransaction
-from databus.sources.mysql_headroom import retention_s
-from databus.sources.mysql_purged import purged
+from databus.core.positions.offsets import BinlogOffset, PreparedTransaction
+from databus.sources.mysql.failover.purged_log import purged
+from databus.sources.mysql.headroom import retention_s
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 PENDING = (PreparedTransaction("X'78',X'',1", "b.000001", 4, 90),)

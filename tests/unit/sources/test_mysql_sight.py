@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from databus.sources.mysql_sight import MysqlSight
+from databus.sources.mysql.tables.visibility import MysqlSight
 
 
 def sight(*grants: str) -> MysqlSight:

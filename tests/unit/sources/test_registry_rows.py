@@ -9,18 +9,18 @@ import pyarrow as pa
 import pytest
 
 from databus import Decodable, DropColumns, Flow, KafkaTopics, Noop
-from databus.core.offsets import KafkaOffsets, OffsetRange
-from databus.core.plan import SourcePlan
+from databus.core.positions.offsets import KafkaOffsets, OffsetRange
+from databus.core.state.plan import SourcePlan
 from databus.rows.emit import emit
 from databus.rows.image_form import json_form
-from databus.rows.mark_bits import MARKS
+from databus.rows.violation_bits import MARKS
 from databus.runtime.check import row_checks
-from databus.runtime.image_checks import can_mark, held_rows, holding, image_marks
-from databus.sources.kafka_rows import Record, batches, tables_of
-from databus.sources.schema_registry import decoder as of_values
-from databus.sources.schema_registry.client import RegisteredSchema
-from databus.sources.schema_registry.decoder import SchemaDecoder
-from databus.sources.schema_registry.settings import RegistrySettings
+from databus.runtime.direct.row_checks import can_mark, held_rows, holding, image_marks
+from databus.schema_registry import decoder as of_values
+from databus.schema_registry.client import RegisteredSchema
+from databus.schema_registry.decoder import SchemaDecoder
+from databus.schema_registry.settings import RegistrySettings
+from databus.sources.kafka.rows import Record, batches, tables_of
 
 SCHEMAS = {
     1: RegisteredSchema(1, "AVRO", '"string"'),

@@ -10,8 +10,8 @@ from pydantic import SecretStr
 
 from databus.core.connections import Connection
 from databus.core.errors import RegistryUnavailableError, SourceSettingError
-from databus.sources.schema_registry.client import registered
-from databus.sources.schema_registry.settings import RegistrySettings
+from databus.schema_registry.client import registered
+from databus.schema_registry.settings import RegistrySettings
 
 
 def settings_of(**of: Any) -> RegistrySettings:

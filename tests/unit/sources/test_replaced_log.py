@@ -10,10 +10,10 @@ from unittest.mock import Mock
 import pytest
 
 from databus.core.errors import SourceDivergedError
-from databus.core.offsets import BinlogOffset, offset_from_json
-from databus.sources.mysql_same_log import SameLog
-from databus.sources.mysql_server import MysqlServer
-from databus.sources.replaced_log import beyond_head, check_created, contradiction
+from databus.core.positions.offsets import BinlogOffset, offset_from_json
+from databus.sources.mysql.failover.replaced_log import beyond_head, check_created, contradiction
+from databus.sources.mysql.failover.same_log import SameLog
+from databus.sources.mysql.server import MysqlServer
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "3e11fa47-71ca-11e1-9e33-c80aa9429563"
 

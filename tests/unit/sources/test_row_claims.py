@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from databus.binlog import piecewise
-from databus.binlog.capture import TableCapture
-from databus.binlog.claims import read_claim
-from databus.binlog.scan import scan_events
+from databus.binlog.decoding import piecewise
+from databus.binlog.log.capture import TableCapture
+from databus.binlog.log.scan import scan_events
+from databus.binlog.segments.large_values import read_claim
 from databus.core.errors import DecodeError, SegmentStoreFullError
 from databus.rows import variant
 from databus.rows.image_form import VARIANT_FORM, ImageForm, json_form
-from databus.sources import segment_rows as reading
-from databus.sources.claim_rules import ClaimRules
-from databus.sources.row_filters import ModuloPartition, RowFilters
-from databus.sources.segment_split import SegmentAddress, SegmentSplit
+from databus.sources.mysql.row_filters import ModuloPartition, RowFilters
+from databus.sources.mysql.segments import rows as reading
+from databus.sources.mysql.segments.large_value_rules import ClaimRules
+from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit
 from tests.unit.binlog.log_encoder import Col, Log, int_col
 
 LIMIT = 4000

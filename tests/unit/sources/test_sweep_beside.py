@@ -12,13 +12,13 @@ from typing import Any, cast
 
 import pytest
 
-from databus.binlog.segment_store import LEFT_AGE_S, SegmentStore
-from databus.binlog.segments import RangeIndex
-from databus.core.backfill import Aim, Backfill, Mode, piece_of
+from databus.binlog.segments.segment import RangeIndex
+from databus.binlog.segments.store import LEFT_AGE_S, SegmentStore
 from databus.core.errors import LeaseBusyError
-from databus.core.offsets import BinlogOffset, Offset, OffsetRange
-from databus.runtime.sweep import sweep
-from databus.sources.flow_stores import FlowStores
+from databus.core.positions.offsets import BinlogOffset, Offset, OffsetRange
+from databus.core.state.backfill import Aim, Backfill, Mode, piece_of
+from databus.runtime.takeover.sweep import sweep
+from databus.sources.mysql.flow_stores import FlowStores
 
 OLD = time.time() - LEFT_AGE_S - 60
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from databus.binlog.capture import TableCapture
-from databus.binlog.dump import DumpRequest, Events
+from databus.binlog.log.capture import TableCapture
+from databus.binlog.server.dump import DumpRequest, Events
 from databus.core.errors import OffsetInvalidError
-from databus.core.offsets import BinlogOffset
-from databus.sources import mysql_table_changes
-from databus.sources.mysql_table_changes import changes_of
+from databus.core.positions.offsets import BinlogOffset
+from databus.sources.mysql.tables import changes as mysql_table_changes
+from databus.sources.mysql.tables.changes import changes_of
 from tests.unit.binlog.log_encoder import Log, int_col
 from tests.unit.binlog.test_range_staging import made_up_rotate, number
 

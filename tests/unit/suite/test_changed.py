@@ -45,7 +45,7 @@ def test_the_tree_is_read_as_it_is() -> None:
     found = touched({"databus.kafka.callbacks"}, known)
     assert "tests.unit.kafka.test_callbacks" in found
     assert "tests.unit.sinks.test_kafka_session" in found
-    assert "databus.core.plan" in known["databus.runtime.dispatch"]
+    assert "databus.core.state.plan" in known["databus.runtime.dispatch"]
     assert "tests.integration.conftest" in known["tests.integration.test_kill"]
 
 
@@ -78,10 +78,10 @@ def test_the_nearest_and_shortest_are_run_and_the_others_told() -> None:
 def test_modules_that_are_loaded_by_name_are_touched() -> None:
     known = everything()
     assert "tests.airflow.test_preload" in touched({"databus.airflow.preload"}, known)  # in another process' code
-    assert "tests.integration.test_cli" in touched({"databus.cli.watching"}, known)  # f"databus.cli.{place}"
+    assert "tests.integration.test_cli" in touched({"databus.cli.diagnostics"}, known)  # f"databus.cli.{place}"
     assert "databus.records.migrations.versions.v0004_ranges" in known["databus.records.schema"]  # by its path
     assert "databus.checks.in_range" in known["databus.registry"]  # "databus.checks.in_range:InRange"
-    assert "databus.core.plan" not in known["databus.core.lag"]
+    assert "databus.core.state.plan" not in known["databus.core.positions.lag"]
 
 
 def test_every_module_of_the_product_has_tests_to_run() -> None:
@@ -118,14 +118,18 @@ def test_files_that_are_no_modules_count_for_what_names_them_or_their_folder(fil
 
 
 def test_what_no_test_knows_is_told_and_what_is_left_out_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    choice = Choice(["LICENSE", "include/databus/airflow/hooks.py", "include/databus/core/lag.py"], 0)
+    choice = Choice(["LICENSE", "include/databus/airflow/hooks.py", "include/databus/core/positions/lag.py"], 0)
     choice.tell(every=False)
     told = capsys.readouterr().out
     assert "no test is known for: LICENSE\n" in told
     assert "the nearest package's are run: include/databus/airflow/hooks.py\n" in told
     assert f"left out: {len(choice.left)} files farther away" in told
     known = everything()
-    farther = {name for name in changed.importing({"databus.core.lag"}, known) if name.startswith("tests.integration.")}
+    farther = {
+        name
+        for name in changed.importing({"databus.core.positions.lag"}, known)
+        if name.startswith("tests.integration.")
+    }
     assert farther
     assert farther <= {*choice.left, *choice.fit}
 

@@ -9,9 +9,9 @@ from fastapi import HTTPException, Request
 from fastapi.testclient import TestClient
 
 from databus.core.expectations import BY_ROW, MISSING, Expectation
-from databus.records.data_docs import DataDocs
-from databus.records.judged import Judged
-from databus.records.quality import evaluate_run
+from databus.records.quality.data_docs import DataDocs
+from databus.records.quality.judged_expectations import Judged
+from databus.records.quality.result import evaluate_run
 from databus.records.recorder import SqlRecorder
 from databus.web.app import FirstUse, create_app
 from tests.contract.record_samples import NOON, check, report

@@ -1,7 +1,7 @@
 """A column of MySQL's binary JSON as text, one document after the other, with a stack of open containers.
 
-Wire format: MySQL 8.0 source, sql-common/json_binary.h. What is damaged is left to `databus.binlog.json_binary`, which
-names the fault.
+Wire format: MySQL 8.0 source, sql-common/json_binary.h. What is damaged is left to
+`databus.binlog.values.json_binary`, which names the fault.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from databus.binlog.identifiers import lowered
+from databus.binlog.log.statements.identifiers import lowered
+from databus.binlog.log.statements.statements import QueryEvent
+from databus.binlog.log.statements.tokens import without_settings
 from databus.binlog.schema_history.definition import TableName
 from databus.binlog.schema_history.sql_tokens import Token, TokenReader, UndecidedError, items, tokens_of
-from databus.binlog.statement_tokens import without_settings
-from databus.binlog.statements import QueryEvent
 
 EVERY_TABLE = TableName("", "")
 """Stands for any table there is."""

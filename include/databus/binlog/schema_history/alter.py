@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from databus.binlog.charsets import charset_named
 from databus.binlog.schema_history.attach import BLOB_BYTES, TEXT_TYPES
 from databus.binlog.schema_history.declared_columns import ReadColumn, charset_option, read_column
 from databus.binlog.schema_history.definition import ColumnDefinition, TableDefinition
 from databus.binlog.schema_history.sql_tokens import Token, TokenReader, UndecidedError, items
+from databus.binlog.values.charsets import charset_named
 
 _KEY_WORDS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK", "CONSTRAINT", "PARTITION"}
 _NO_EFFECT = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from databus.binlog.charsets import charset_named
-from databus.binlog.column_types import CHARACTER, Column, ColumnType
+from databus.binlog.log.tablemap import Period, TableMap
 from databus.binlog.schema_history.definition import ColumnDefinition, DeclaredType, TableDefinition
-from databus.binlog.tablemap import Period, TableMap
+from databus.binlog.values.charsets import charset_named
+from databus.binlog.values.column_types import CHARACTER, Column, ColumnType
 
 _T = ColumnType
 _LOGICAL_BYTES = {"uuid": 16, "inet6": 16, "inet4": 4}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from databus.binlog.charsets import charset_named
 from databus.binlog.schema_history.attach import TEXT_TYPES
 from databus.binlog.schema_history.declared_types import ReadType, read_type, sized_type
 from databus.binlog.schema_history.definition import ColumnDefinition
 from databus.binlog.schema_history.sql_tokens import Token, TokenReader, UndecidedError
+from databus.binlog.values.charsets import charset_named
 
 _ONE_WORD = {
     *("AUTO_INCREMENT", "UNIQUE", "BINARY", "VISIBLE", "SIGNED", "ENFORCED", "VIRTUAL", "STORED", "PERSISTENT"),

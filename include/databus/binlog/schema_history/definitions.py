@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from databus.binlog.log.statements.statements import QueryEvent
+from databus.binlog.log.tablemap import TableMap
 from databus.binlog.schema_history.attach import MismatchError, attach, lacks
 from databus.binlog.schema_history.definition import TableDefinition, TableName, place_of
-from databus.binlog.statements import QueryEvent
-from databus.binlog.tablemap import TableMap
 from databus.core.errors import SchemaUnknownError
 
 

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from databus.binlog.log.statements.statements import QueryEvent, StatementKind, classify
+from databus.binlog.log.statements.tokens import split_statements
 from databus.binlog.schema_history.attach import MismatchError, attach, lacks
 from databus.binlog.schema_history.definition import Place, TableName
 from databus.binlog.schema_history.history import Entry, SchemaHistory
 from databus.binlog.schema_history.interpret import interpret
-from databus.binlog.statement_tokens import split_statements
-from databus.binlog.statements import QueryEvent, StatementKind, classify
 from databus.core.errors import ConfigError, SchemaUnknownError
-from databus.core.offsets import BinlogOffset
+from databus.core.positions.offsets import BinlogOffset
 
 if TYPE_CHECKING:
-    from databus.binlog.decode import TableFilter
-    from databus.binlog.tablemap import TableMap
+    from databus.binlog.decoding.decode import TableFilter
+    from databus.binlog.log.tablemap import TableMap
 
 _BEFORE_ALL = Place(0, 0)
 _WAY_OUT = (

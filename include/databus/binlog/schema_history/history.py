@@ -9,7 +9,7 @@ from typing import Any
 
 from databus.binlog.schema_history.definition import Place, TableDefinition, TableName
 from databus.core.errors import CheckpointFormatError
-from databus.core.offsets import BinlogOffset, offset_from_json
+from databus.core.positions.offsets import BinlogOffset, offset_from_json
 from databus.core.stored_form import Form
 
 SCHEMA_HISTORY = Form("schema history", "seed covered tables")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from databus.binlog.identifiers import lowered
+from databus.binlog.log.statements.identifiers import lowered
+from databus.binlog.log.statements.statements import QueryEvent
 from databus.binlog.schema_history.actions import (
     EVERY_TABLE,
     Action,
@@ -23,7 +24,6 @@ from databus.binlog.schema_history.declared_columns import charset_option, read_
 from databus.binlog.schema_history.definition import Place, TableDefinition, TableName
 from databus.binlog.schema_history.history import Entry, SchemaHistory
 from databus.binlog.schema_history.sql_tokens import Token, TokenReader, UndecidedError, items, tokens_of
-from databus.binlog.statements import QueryEvent
 
 _ITEM_WORDS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK", "PERIOD"}
 _SHOWN_CHARACTERS = 300

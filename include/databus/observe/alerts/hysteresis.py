@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from databus.core.alert_book import AlertState
-from databus.core.alerts import AlertEvent
+from databus.core.alerts.alert import AlertEvent
+from databus.core.alerts.book import AlertState
 
 LONGEST_LOOK = timedelta(minutes=5)
 """What seems to be older than this was not seen so long ago: two machines' clocks disagree."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from databus.core.alerts import Alert
+from databus.core.alerts.alert import Alert
 
 
 def facts(alert: Alert) -> Iterator[tuple[str, str]]:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from databus.core.alert_book import AlertBook, AlertState, Noted, Owed
-from databus.core.alerts import Alert, AlertEvent, AlertKind, ChannelSpec
+from databus.core.alerts.alert import Alert, AlertEvent, AlertKind, ChannelSpec
+from databus.core.alerts.book import AlertBook, AlertState, Noted, Owed
 from databus.core.connections import ConnectionSource
 from databus.core.errors import DatabusError
 from databus.core.protocols import Clock

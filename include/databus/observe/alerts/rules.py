@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from databus.core.alerts import AlertKind, AlertSpec
+from databus.core.alerts.alert import AlertKind, AlertSpec
+from databus.core.alerts.flow_status import FlowFigures
 from databus.core.amounts import counted
-from databus.core.figures import FlowFigures
 from databus.core.flow import Flow
 from databus.observe.alerts.hysteresis import Patience, Verdict, above, below, worst
 

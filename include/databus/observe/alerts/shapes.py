@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from databus.core.alerts import Alert, AlertEvent, Severity
+from databus.core.alerts.alert import Alert, AlertEvent, Severity
 from databus.observe.alerts.message import facts
 
 _RED, _AMBER, _GREEN = "#a30200", "#daa038", "#2eb886"

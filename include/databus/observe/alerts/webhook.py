@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from databus.core.alerts import Alert, ChannelSpec
+from databus.core.alerts.alert import Alert, ChannelSpec
 from databus.core.connections import Connection, ConnectionSource
 from databus.core.errors import AlertingError, ConfigError
 from databus.observe.alerts.shapes import pagerduty, slack, teams

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.core.events import Op
-from databus.core.plan import Plan
-from databus.core.tables import TableSchema
+from databus.core.state.plan import Plan
+from databus.core.tables.schemas import TableSchema
 from databus.sinks import envelope_text
 from databus.sinks.kafka.encoding import COLUMNS
 from databus.sinks.kafka.spec import Kafka
-from databus.sinks.kafka.topic_names import topic_of
+from databus.sinks.kafka.topics.names import topic_of
 
 _NAMES = ("database", "table", "route")
 

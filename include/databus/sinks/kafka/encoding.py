@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from databus.core.events import Op
-from databus.core.plan import Plan
+from databus.core.state.plan import Plan
 from databus.sinks import envelope
 from databus.sinks.kafka.spec import Kafka
-from databus.sinks.kafka.topic_names import DDL_TABLE, ILLEGAL, template_parts
+from databus.sinks.kafka.topics.names import DDL_TABLE, ILLEGAL, template_parts
 
 _AS_READ = ("event_id", "ts_ms", "database", "table", "file", "position", "ordinal", "part")
 

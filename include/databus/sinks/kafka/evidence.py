@@ -8,8 +8,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from databus.core.evidence import SinkClaim
-from databus.core.plan import Plan
+from databus.core.state.evidence import SinkClaim
+from databus.core.state.plan import Plan
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.sinks.kafka.markers import Marker
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from databus.core.plan import Plan
+from databus.core.state.plan import Plan
 from databus.sinks.kafka.markers import Marker, MarkerKey, State, compare, reopened, untouched
 from databus.sinks.kafka.session import ProducerSettings, Session
 

@@ -11,12 +11,12 @@ from confluent_kafka.cimpl import NewTopic
 from databus.core.amounts import counted
 from databus.core.errors import SinkError
 from databus.core.findings import Finding, Level
-from databus.core.tables import TableSchema
+from databus.core.tables.schemas import TableSchema
 from databus.sinks.kafka.markers import MARKER_TOPIC
 from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS
 from databus.sinks.kafka.spec import Kafka
-from databus.sinks.kafka.topic_names import topic_of
-from databus.sinks.kafka.topics import Topics
+from databus.sinks.kafka.topics.cluster_topics import Topics
+from databus.sinks.kafka.topics.names import topic_of
 
 PROMISES = {
     "exactly_once": "exactly_once: each row once for read_committed consumers, through kills and zombies",

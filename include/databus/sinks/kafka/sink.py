@@ -11,32 +11,32 @@ from typing import Any
 from confluent_kafka import Consumer
 from confluent_kafka.cimpl import NewTopic
 
-from databus.core.amendments import SinkEffect
 from databus.core.connections import Connection
 from databus.core.errors import MarkerDivergedError, SinkError, SinkUnavailableError
 from databus.core.events import Op
-from databus.core.evidence import Evidence, SinkClaim
 from databus.core.findings import Finding
 from databus.core.flow_specs import FlowContext
-from databus.core.known_outputs import NOTHING_KNOWN, ChangedOutput, KnownOutputs, changed_outputs
-from databus.core.marks import SlotMark
-from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder, SlotWriter
-from databus.core.tables import TableSchema
+from databus.core.state.amendments import SinkEffect
+from databus.core.state.evidence import Evidence, SinkClaim
+from databus.core.state.known_outputs import NOTHING_KNOWN, ChangedOutput, KnownOutputs, changed_outputs
+from databus.core.state.plan import Plan, SinkPlan, SourcePlan
+from databus.core.state.sink_markers import SlotMark
+from databus.core.tables.schemas import TableSchema
 from databus.kafka.client import ClientSettings, LastError
 from databus.sinks.kafka import evidence
-from databus.sinks.kafka.effect import effect_of
+from databus.sinks.kafka.amendment_effect import effect_of
+from databus.sinks.kafka.claim_register import KafkaClaimRegister, mark_of
 from databus.sinks.kafka.encoding import encode
 from databus.sinks.kafka.fenced_plan import KafkaFencedPlan
+from databus.sinks.kafka.marker_upkeep import abandon_slot, is_due, refresh_slot
 from databus.sinks.kafka.markers import MARKER_TOPIC, Marker, MarkerKey
 from databus.sinks.kafka.preflight import probe
-from databus.sinks.kafka.register import KafkaClaimRegister, mark_of
 from databus.sinks.kafka.session import ProducerSettings
 from databus.sinks.kafka.spec import Kafka
-from databus.sinks.kafka.standing import Standing, require_standing, standing_ids
-from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES, replaced, topics_of
-from databus.sinks.kafka.topics import DEFAULT_RETENTION_S, Topics
-from databus.sinks.kafka.upkeep import abandon_slot, is_due, refresh_slot
+from databus.sinks.kafka.topics.cluster_topics import DEFAULT_RETENTION_S, Topics
+from databus.sinks.kafka.topics.names import DEFAULT_MAX_MESSAGE_BYTES, replaced, topics_of
+from databus.sinks.kafka.topics.standing import Standing, require_standing, standing_ids
 
 _MARKER_PARTITIONS = 16
 
@@ -168,7 +168,7 @@ class KafkaSink:
         self._require_planned(plan)
         limits = self.topics.max_message_bytes(sorted(plan.sinks[self.spec.sink_name].partitions))
         if not self.marked:
-            from databus.sinks.kafka.plain import PlainSlotWriter
+            from databus.sinks.kafka.plain_writer import PlainSlotWriter
 
             return PlainSlotWriter(
                 self.spec.sink_name, plan, self._producer(limits), limits, self.spec.profile, fails=self._fails(plan)

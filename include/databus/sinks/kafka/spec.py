@@ -13,9 +13,9 @@ from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 
 if TYPE_CHECKING:
-    from databus.core.plan import SinkPlan
     from databus.core.protocols import Sink
-    from databus.core.tables import TableSchema
+    from databus.core.state.plan import SinkPlan
+    from databus.core.tables.schemas import TableSchema
     from databus.sinks.kafka.tracing import TopicReader
 
 TOPIC_FIELDS = frozenset({"database", "table", "route", "flow"})
@@ -145,7 +145,7 @@ class Kafka(SinkSpec):
 
     def output_of(self, table: TableSchema, route: str, flow: str) -> str | None:
         """Return the topic."""
-        from databus.sinks.kafka.topic_names import topic_of
+        from databus.sinks.kafka.topics.names import topic_of
 
         return topic_of(self.topic, table, route, flow)
 

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from databus.core.batches.receipts import RejectedRow, WriteReceipt
+from databus.core.batches.refusals import stopped
 from databus.core.errors import RecordRejectedError, SinkSettingError
-from databus.core.receipts import RejectedRow, WriteReceipt
-from databus.core.refusals import stopped
-from databus.sinks.kafka.topic_names import DEFAULT_MAX_MESSAGE_BYTES
+from databus.sinks.kafka.topics.names import DEFAULT_MAX_MESSAGE_BYTES
 
 _MANY_ROWS = 10_000
 """Fewer are grouped sooner by one thread than several are woken."""

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
+from databus.core.batches.receipts import RejectedRow, WriteReceipt
+from databus.core.client_cache import keeps
 from databus.core.errors import (
     DatabusError,
     MarkerDivergedError,
@@ -19,21 +21,19 @@ from databus.core.errors import (
     SinkError,
     SinkTransactionHangingError,
 )
-from databus.core.kept import keeps
-from databus.core.offsets import KafkaOffsets
-from databus.core.plan import Plan
-from databus.core.receipts import RejectedRow, WriteReceipt
+from databus.core.positions.offsets import KafkaOffsets
+from databus.core.state.plan import Plan
 from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import MISSING, LastError, sink_error
 from databus.rows.columns import views
-from databus.sinks.kafka.grown_topics import GrownTopics
-from databus.sinks.kafka.kept_sessions import keep, kept, take
 from databus.sinks.kafka.markers import Marker, MarkerKey, Place, Resume, compare
 from databus.sinks.kafka.places import last_place, rows_until
+from databus.sinks.kafka.rereadable import Taken
 from databus.sinks.kafka.session import TRANSACTION_TIMEOUT_MS, ProducerSettings, Producing, Session
-from databus.sinks.kafka.standing import Standing
-from databus.sinks.kafka.taken import Taken
+from databus.sinks.kafka.session_cache import keep, kept, take
 from databus.sinks.kafka.tally import Tally, too_large
+from databus.sinks.kafka.topics.grown import GrownTopics
+from databus.sinks.kafka.topics.standing import Standing
 
 log = logging.getLogger(__name__)
 

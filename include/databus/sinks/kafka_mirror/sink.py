@@ -14,17 +14,17 @@ from databus.core.errors import SinkSettingError
 from databus.core.events import Op
 from databus.core.findings import Finding, Level
 from databus.core.flow_specs import FlowContext
-from databus.core.known_outputs import NOTHING_KNOWN, KnownOutputs
-from databus.core.plan import Plan, SinkPlan, SourcePlan
 from databus.core.protocols import DirectEncoder, SlotWriter
-from databus.core.tables import TableSchema
+from databus.core.state.known_outputs import NOTHING_KNOWN, KnownOutputs
+from databus.core.state.plan import Plan, SinkPlan, SourcePlan
+from databus.core.tables.schemas import TableSchema
 from databus.kafka.client import ClientSettings
 from databus.sinks.kafka.sink import KafkaSink
-from databus.sinks.kafka.topics import Topics
+from databus.sinks.kafka.topics.cluster_topics import Topics
 from databus.sinks.kafka_mirror.encoder import MirrorEncoder
-from databus.sinks.kafka_mirror.following import fewer_partitions
-from databus.sinks.kafka_mirror.settings import own, wanted
 from databus.sinks.kafka_mirror.spec import MirrorTopics
+from databus.sinks.kafka_mirror.topic_settings import own, wanted
+from databus.sinks.kafka_mirror.topic_sync import fewer_partitions
 from databus.sinks.kafka_mirror.writer import MirrorSlotWriter
 
 

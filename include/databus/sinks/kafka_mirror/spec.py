@@ -16,8 +16,8 @@ from databus.kafka.selection import INTERNAL_TOPICS, selects_topic
 from databus.sinks.kafka.spec import Kafka
 
 if TYPE_CHECKING:
-    from databus.core.tables import TableSchema
-    from databus.sinks.kafka_mirror.following import Following
+    from databus.core.tables.schemas import TableSchema
+    from databus.sinks.kafka_mirror.topic_sync import Following
 
 NOT_FOLLOWED = (
     "follower.replication.throttled.replicas",
@@ -149,7 +149,7 @@ class MirrorTopics(Kafka):
 
     def follow(self, connections: ConnectionSource) -> Following:
         """Resolve both connections, for what is followed beside the records."""
-        from databus.sinks.kafka_mirror.following import Following
+        from databus.sinks.kafka_mirror.topic_sync import Following
 
         return Following(self, connections.get(self.source_conn_id), connections.get(self.conn_id))
 

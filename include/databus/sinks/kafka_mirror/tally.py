@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from databus.core.batches.receipts import RejectedRow
 from databus.core.errors import RecordRejectedError
-from databus.core.offset_map import UNKNOWN
-from databus.core.receipts import RejectedRow
+from databus.core.positions.offset_map import UNKNOWN
 from databus.rows.raw_records import RawRecords
 from databus.sinks.kafka.tally import RECORD_OVERHEAD_BYTES, Tally
-from databus.sinks.kafka_mirror.claims import REFERENCE_BYTES, claimed
+from databus.sinks.kafka_mirror.large_values import REFERENCE_BYTES, claimed
 
 if TYPE_CHECKING:
     from databus.rows.columns import Ints

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from databus.core.checkpoint import HistoryEntry
 from databus.core.errors import CheckpointFormatError
+from databus.core.state.checkpoint import HistoryEntry
 from databus.records.columns import Id, Json, UtcDateTime
 from databus.records.offset_map_rows import map_rows
 

@@ -1,0 +1,1 @@
+"""What tasks report to Airflow and through it: alerts, lineage, metrics."""

@@ -1,0 +1,1 @@
+"""Benchmarks of decoding: rows and JSON documents per CPU-second, memory, scaling."""

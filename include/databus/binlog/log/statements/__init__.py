@@ -1,0 +1,1 @@
+"""Logged statements: what they do, which tables they concern."""

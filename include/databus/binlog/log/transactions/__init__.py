@@ -1,0 +1,1 @@
+"""Transactions of the log: GTIDs, XA, begin and end, rows that are rolled back."""

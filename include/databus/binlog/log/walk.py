@@ -1,0 +1,96 @@
+"""What a walk over a stretch of raw events found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from databus.binlog.decoding.table_batch import Transactions
+from databus.binlog.log.expansion import Expansion
+from databus.binlog.log.statements.statements import QueryEvent, Statement
+from databus.binlog.log.tablemap import TableMap
+from databus.binlog.log.transactions.xa import XaEvent
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+
+def as_buffer(data: bytes | memoryview | Bytes) -> Bytes:
+    """Return a read-only byte array over data, without a copy: kernels are compiled for that one type."""
+    array = data if isinstance(data, np.ndarray) else np.frombuffer(data, dtype=np.uint8)
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@dataclass(frozen=True)
+class LoggedStatement:
+    """A TRUNCATE or definition statement met on the way.
+
+    Attributes:
+        statement: what it does.
+        query: its text and default database.
+        row_event: index of its place among the walk's rows events.
+        transaction: index of its transaction.
+        pos: file position of its event.
+    """
+
+    statement: Statement
+    query: QueryEvent
+    row_event: int
+    transaction: int
+    pos: int = 0
+
+
+@dataclass(frozen=True)
+class RowsByStatement:
+    """A statement that changes rows and has no row events, or hides a captured table: what it does cannot be told.
+
+    Attributes:
+        sql: its text.
+        pos: file position of its event.
+        transaction: index of its transaction.
+        hidden: the captured table whose name its temporary table has; "" where it changes rows.
+        thread: number of its session, where it hides a table.
+    """
+
+    sql: str
+    pos: int
+    transaction: int
+    hidden: str = ""
+    thread: int = 0
+
+
+@dataclass
+class Walk:
+    """What one call of `Walker.walk` found.
+
+    Attributes:
+        consumed_bytes: offset after the last whole event.
+        transactions: the transactions that ended.
+        transaction_offsets: buffer offset after each of them: where the buffer may be cut.
+        rows: int64[n, R_WIDTH], one line per rows event or statement (slot −1) in log order, also of the transaction
+            still open.
+        statements: TRUNCATE and definition statements.
+        slots: table maps that R_SLOT of `rows` counts; grows for the life of the walker.
+        open: whether a transaction has begun and not ended.
+        expansion: the plain events that `rows` points into; the other offsets are those of the raw bytes.
+        xa: XA phases in log order; a prepare's rows are no rows of the walk.
+        kept: None, or how many rows events of the transaction that was open before still count, the others having been
+            taken back.
+        by_statement: statements that change rows, where the walker passes them.
+    """
+
+    consumed_bytes: int
+    transactions: Transactions
+    transaction_offsets: Ints
+    rows: Ints
+    statements: list[LoggedStatement]
+    slots: list[TableMap]
+    open: bool
+    expansion: Expansion
+    xa: list[XaEvent] = field(default_factory=list)
+    kept: int | None = None
+    by_statement: list[RowsByStatement] = field(default_factory=list)

@@ -1,0 +1,1 @@
+"""Values of rows: column types, character sets, JSON, dates."""

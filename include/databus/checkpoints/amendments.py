@@ -1,0 +1,296 @@
+"""Amendments in ZooKeeper: each is one multi that checks the epoch, and leaves an entry in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from databus.checkpoints.codec import decode_as, encode
+from databus.checkpoints.connection.session import Node, ZooKeeperSession
+from databus.checkpoints.connection.transaction import Operation, check, create, delete, set_data
+from databus.checkpoints.lagging_sinks import joining
+from databus.checkpoints.nodes.flow_nodes import FlowNodes
+from databus.checkpoints.nodes.flow_state import FlowState
+from databus.checkpoints.nodes.watched_nodes import AwaitedNode
+from databus.checkpoints.paths import FlowPaths, Layout
+from databus.checkpoints.rounds import MOST_ROUNDS, rounds
+from databus.checkpoints.rules import amendments as amended
+from databus.checkpoints.rules import history_entries as entries
+from databus.checkpoints.rules import plans as transitions
+from databus.checkpoints.rules.accepted import accepted_checkpoint, accepted_plan
+from databus.checkpoints.rules.lagging_sinks import Joining
+from databus.core.errors import CheckpointConflictError
+from databus.core.positions.gaps import Gap
+from databus.core.protocols import Clock
+from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.checkpoint_store import Lease
+
+if TYPE_CHECKING:
+    from databus.core.errors import CheckpointError
+    from databus.core.state.checkpoint import HistoryEntry
+
+_FRUITLESS = 8
+"""Writes in a row that are refused or cut off over one and the same state, before the store gives up."""
+
+
+class ZooKeeperMediation:
+    """The part of the ZooKeeper store that people use; `CheckpointStore` says what holds."""
+
+    _session: ZooKeeperSession
+    _nodes: FlowNodes
+    _layout: Layout
+    _clock: Clock
+    _pauses: dict[str, AwaitedNode]
+    _paths: Callable[[str], FlowPaths]
+    _read: Callable[..., FlowState]
+    sinks_behind: Callable[[str], Sequence[str]]
+    _left: dict[tuple[str, str], FlowState]
+    _send: Callable[[str, Sequence[Operation], str], Exception | None]
+    _trim: Callable[[str, int, Exception | None], list[Operation]]
+    _gave_up: Callable[..., CheckpointError]
+
+    def paused(self, flow: str) -> Pause | None:
+        """Return who paused the flow, None while it may run.
+
+        After a claim made through this store ZooKeeper is asked once, and again when it says that this changed.
+        """
+        awaited = self._pauses.get(flow)
+        return None if awaited is not None and not awaited.there() else self._pause_read(flow)
+
+    def pause(self, flow: str, who: str, why: str) -> Pause:
+        """Pause a flow, also while it runs; returns the pause that was there already, if there was one.
+
+        Raises:
+            CheckpointConflictError: the flow has no checkpoint yet.
+        """
+        wanted = Pause(who, why, self._clock.now())
+        paths = self._layout.flow(flow)
+
+        def step(state: FlowState) -> tuple[list[Operation], HistoryEntry | None]:
+            found = self._pause_read(flow)
+            if found is not None:
+                return [], None
+            entry = self._paused_entry(state, "pause", wanted)
+            return [create(paths.paused, encode(wanted.to_json()))], entry
+
+        self._beside_the_holder(flow, step, f"the pause of flow {flow}")
+        return self._pause_read(flow) or wanted
+
+    def resume(self, flow: str, who: str, why: str) -> Pause | None:
+        """End a pause and return it; None when the flow was not paused."""
+        paths, said = self._layout.flow(flow), Pause(who, why, self._clock.now())
+        former: list[Pause] = []
+
+        def step(state: FlowState) -> tuple[list[Operation], HistoryEntry | None]:
+            node = self._nodes.read(paths, paths.paused, sync=True)[0]
+            found = _pause(node, flow)
+            if node is None or found is None:
+                return [], None
+            former[:] = [found]
+            return [delete(paths.paused, node.version)], self._paused_entry(state, "resume", said)
+
+        self._beside_the_holder(flow, step, f"the end of the pause of flow {flow}")
+        return former[0] if former else None
+
+    def note_gap(self, flow: str, lease: Lease, gap: Gap) -> Gap:
+        """Name a gap before which the flow stops, undecided; the same gap again is the same entry.
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+        """
+        paths = self._layout.flow(flow)
+        self._session.ensure(paths.gaps)
+        lost: list[Exception] = []
+        for state in self._looks(flow):
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            named, operation = self._gap_write(flow, gap)
+            if operation is None:
+                return named
+            cause = self._send(flow, [check(paths.epoch, state.epoch_version), operation], f"a gap of flow {flow}")
+            if cause is None:
+                return named
+            lost.append(cause)
+        raise self._gave_up(f"flow {flow}: naming a gap", lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
+
+    def amend(self, flow: str, lease: Lease, amendment: Amendment) -> Checkpoint:
+        """Move the checkpoint by hand in one atomic step; what this epoch has amended already stays as it is.
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+            CheckpointConflictError: the amendment does not fit what is stored, or the flow has not run yet.
+            CheckpointUnavailableError: no answer: the next `load` tells whether it was applied.
+        """
+        paths = self._layout.flow(flow)
+        if amendment.gap is not None:
+            self._session.ensure(paths.gaps)
+        lost: list[Exception] = []
+        for state in self._looks(flow):
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            previous, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
+            if amended.is_amended(previous, amendment, lease.epoch):
+                return previous
+            sinks = {sink: self._nodes.state(flow, paths.of_sink(sink), sync=True) for sink in self.sinks_behind(flow)}
+            stands = previous, state.plan
+            behind = [n for n, own in sinks.items() if not amended.is_caught_up((own.checkpoint, own.plan), stands)]
+            amended.check_amendment(flow, amendment, *stands, behind)
+            if node is None:
+                raise CheckpointConflictError(f"flow {flow}: no checkpoint is stored")
+            by = Joining(lease.epoch, amendment.who, self._clock.now())
+            joins: list[Operation] = []
+            number, at = state.history_number, {sink: own.checkpoint for sink, own in sinks.items()}
+            for sink, previous in amended.taken_along(flow, previous, at, by):  # noqa: B020 - as it grows
+                number += 1
+                joins += joining(sinks[sink], paths, (sink, number), previous)
+            checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, by.now)
+            number += 1
+            entry = entries.amendment_entry(number, previous, checkpoint, amendment)
+            gap = self._gap_write(flow, amendment.gap)[1] if amendment.gap else None
+            operations = [
+                check(paths.epoch, state.epoch_version),
+                *joins,
+                *state.writes(paths, state.stored(checkpoint, number)),
+                *([delete(paths.plan, state.plan_node.version)] if state.plan_node else []),
+                create(paths.history_entry(number), encode(entry.to_json())),
+                *([gap] if gap else []),
+                *self._trim(flow, number, lost[-1] if lost else None),
+            ]
+            cause = self._send(flow, operations, f"the {amendment.action} of flow {flow}")
+            if cause is None:
+                return checkpoint
+            lost.append(cause)
+        raise self._gave_up(f"flow {flow}: the {amendment.action}", lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
+
+    def amend_sink(self, flow: str, lease: Lease, sink: str, amendment: Amendment) -> Checkpoint:
+        """Move a sink that is behind forward by hand in one atomic step (see `CheckpointStore.amend_sink`).
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+            CheckpointConflictError: the amendment does not fit what is stored, or the sink is not behind.
+            CheckpointUnavailableError: no answer: the sink's next `load` tells whether it was applied.
+        """
+        paths = self._layout.flow(flow)
+        own = paths.of_sink(sink)
+        if amendment.gap is not None:
+            self._session.ensure(paths.gaps)
+        lost: list[Exception] = []
+        for state in self._looks(flow):
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            alone = self._nodes.state(flow, own, sync=True)
+            previous = amended.require_behind(flow, sink, alone.checkpoint)
+            if amended.is_amended(previous, amendment, lease.epoch):
+                return previous
+            flow_at = amended.require_started(flow, state.checkpoint)
+            amended.check_sink_amendment(flow, sink, amendment, (previous, alone.plan), flow_at)
+            checkpoint = amended.amended_checkpoint(previous, amendment, lease.epoch, self._clock.now())
+            number = alone.history_number + 1
+            entry = entries.amendment_entry(number, previous, checkpoint, amendment)
+            gap = self._gap_write(flow, amendment.gap)[1] if amendment.gap else None
+            operations = [
+                check(paths.epoch, state.epoch_version),
+                *alone.writes(own, alone.stored(checkpoint, number)),
+                *([delete(own.plan, alone.plan_node.version)] if alone.plan_node else []),
+                create(own.history_entry(number), encode(entry.to_json())),
+                *([gap] if gap else []),
+            ]
+            self._left.clear()
+            what = f"the {amendment.action} of sink {sink} of flow {flow}"
+            cause = self._nodes.send(paths, operations, what)
+            if cause is None:
+                return checkpoint
+            lost.append(cause)
+        raise self._gave_up(f"flow {flow}: the {amendment.action} of sink {sink}", lost) from lost[-1]
+
+    def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
+        """Know outputs as they are now, in checkpoint and plan in flight (see `CheckpointStore.accept_outputs`).
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+            CheckpointUnavailableError: no answer: the same again tells whether it was applied.
+        """
+        paths, now = self._paths(flow), self._clock.now()
+        lost: list[Exception] = []
+        for state in self._looks(flow):
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            previous, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
+            checkpoint = accepted_checkpoint(previous, accepted, lease.epoch)
+            plan = accepted_plan(state.plan, accepted) if state.plan is not None else None
+            if node is None or (checkpoint == replace(previous, epoch=checkpoint.epoch) and plan == state.plan):
+                return previous
+            number = state.history_number + 1
+            entry = entries.accept_entry(number, checkpoint, plan, accepted, now)
+            operations = [
+                check(paths.epoch, state.epoch_version),
+                *state.writes(paths, state.stored(checkpoint, number)),
+                create(paths.history_entry(number), encode(entry.to_json())),
+                *self._trim(flow, number, lost[-1] if lost else None),
+            ]
+            if plan is not None and state.plan_node is not None:
+                operations.append(set_data(paths.plan, encode(plan.to_json()), state.plan_node.version))
+            cause = self._send(flow, operations, f"the outputs of flow {flow}")
+            if cause is None:
+                return checkpoint
+            lost.append(cause)
+        raise self._gave_up(f"flow {flow}: accepting its outputs", lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
+
+    def _looks(self, flow: str) -> Iterator[FlowState]:
+        return rounds(lambda sync: self._read(flow, sync=sync), _FRUITLESS)
+
+    def _pause_read(self, flow: str) -> Pause | None:
+        paths = self._layout.flow(flow)
+        return _pause(self._nodes.read(paths, paths.paused, sync=True)[0], flow)
+
+    def _paused_entry(self, state: FlowState, action: str, said: Pause) -> HistoryEntry:
+        checkpoint = amended.require_started(state.flow, state.checkpoint)
+        return entries.pause_entry(state.history_number + 1, checkpoint, action, (said.who, said.why, said.at))
+
+    def _beside_the_holder(
+        self,
+        flow: str,
+        step: Callable[[FlowState], tuple[list[Operation], HistoryEntry | None]],
+        what: str,
+    ) -> None:
+        """Write without the lease: epoch and checkpoint must be those that were read, so commits and this serialize.
+
+        The checkpoint node is written again with the number of the history entry, so that no commit takes that number.
+        """
+        paths = self._layout.flow(flow)
+        lost: list[Exception] = []
+        for state in self._looks(flow):
+            checkpoint, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
+            operations, entry = step(state)
+            if entry is None or node is None:
+                return
+            cause = self._send(
+                flow,
+                [
+                    check(paths.epoch, state.epoch_version),
+                    *state.writes(paths, state.stored(checkpoint, entry.number)),
+                    create(paths.history_entry(entry.number), encode(entry.to_json())),
+                    *operations,
+                    *self._trim(flow, entry.number, lost[-1] if lost else None),
+                ],
+                what,
+            )
+            if cause is None:
+                return
+            lost.append(cause)
+        raise self._gave_up(what, lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
+
+    def _gap_write(self, flow: str, gap: Gap) -> tuple[Gap, Operation | None]:
+        """Return the gap with its number, and what writes it; None when it stands there as it is."""
+        paths = self._layout.flow(flow)
+        nodes = self._nodes.children(paths, paths.gaps)
+        found = [(node, decode_as(node.data, f"gaps of flow {flow}", Gap.from_json)) for node in nodes if node]
+        named, known = amended.numbered(gap, [other for _, other in found])
+        if not known:
+            return named, create(paths.gap(named.number), encode(named.to_json()))
+        node, other = next(pair for pair in found if pair[1].number == named.number)
+        if other.decision == named.decision and other.end.to_json() == named.end.to_json():
+            return other, None
+        return named, set_data(paths.gap(named.number), encode(named.to_json()), node.version)
+
+
+def _pause(node: Node | None, flow: str) -> Pause | None:
+    return decode_as(node.data, f"pause of flow {flow}", Pause.from_json) if node else None

@@ -1,0 +1,1 @@
+"""The connection to ZooKeeper: client, session, atomic writes, options, access rights."""

@@ -1,0 +1,71 @@
+"""Moves of a checkpoint in ZooKeeper to what happened without it: each step is one multi that checks the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from databus.checkpoints.connection.transaction import Operation
+from databus.checkpoints.nodes.flow_state import FlowState
+from databus.checkpoints.paths import FlowPaths
+from databus.checkpoints.rules import plans as transitions
+from databus.checkpoints.rules.adoption import adopt_step
+from databus.checkpoints.rules.reconciliation import Step, Trim, catch_up_step
+from databus.core.state.checkpoint import Checkpoint
+from databus.core.state.checkpoint_store import Lease
+from databus.core.state.plan import Plan
+from databus.core.state.plan_outcome import PlanOutcome
+
+if TYPE_CHECKING:
+    from databus.core.errors import CheckpointError
+
+_ROUNDS = 4
+
+
+class ZooKeeperCatchingUp:
+    """The part of the ZooKeeper store for ZooKeeper's own absence; see `CheckpointStore`."""
+
+    _paths: Callable[[str], FlowPaths]
+    _read: Callable[..., FlowState]
+    _send: Callable[[str, Sequence[Operation], str], Exception | None]
+    _trim: Callable[[str, int, Exception | None], list[Operation]]
+    _gave_up: Callable[..., CheckpointError]
+
+    def reconcile(
+        self, lease: Lease, flow: str, outcomes: Sequence[PlanOutcome], pending: Plan | None
+    ) -> Checkpoint | None:
+        """Catch up with batches that were moved while ZooKeeper was away (see `CheckpointStore.reconcile`)."""
+        paths = self._paths(flow)
+
+        def step(state: FlowState, trim: Trim) -> Step | None:
+            return catch_up_step(paths, state, outcomes, pending, trim)
+
+        return self._in_steps(lease, flow, step, "catching up")
+
+    def adopt(self, lease: Lease, flow: str, checkpoint: Checkpoint, why: str, after: int = 0) -> None:
+        """Set the checkpoint to where the sinks stand (see `CheckpointStore.adopt`)."""
+        paths = self._paths(flow)
+
+        def step(state: FlowState, trim: Trim) -> Step | None:
+            return adopt_step(paths, state, (checkpoint, why, after), trim)
+
+        self._in_steps(lease, flow, step, "adopting")
+
+    def _in_steps(
+        self, lease: Lease, flow: str, step_of: Callable[[FlowState, Trim], Step | None], what: str
+    ) -> Checkpoint | None:
+        """Read, send the next step, and read again until no step is left; the epoch is checked in each."""
+        lost: list[Exception] = []
+        while len(lost) < _ROUNDS:
+            state = self._read(flow, sync=True)
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            step = step_of(state, partial(self._trim_one, flow, lost[-1] if lost else None))
+            if step is None:
+                return state.checkpoint
+            cause = self._send(flow, step.operations, f"{what} of flow {flow}")
+            lost = [] if cause is None else [*lost, cause]
+        raise self._gave_up(f"flow {flow}: {what}", lost) from lost[-1]
+
+    def _trim_one(self, flow: str, refused: Exception | None, number: int) -> list[Operation]:
+        return self._trim(flow, number, refused)

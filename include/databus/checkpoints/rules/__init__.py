@@ -1,0 +1,1 @@
+"""Rules of checkpoints as pure functions: plans, amendments, lagging sinks, adoption, reconciliation."""

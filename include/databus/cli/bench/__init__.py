@@ -1,0 +1,1 @@
+"""`databus bench`: the benchmarks, by what they measure."""

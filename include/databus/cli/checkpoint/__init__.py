@@ -1,0 +1,1 @@
+"""`databus checkpoint`: showing and amending what is committed."""

@@ -1,0 +1,49 @@
+"""`databus checkpoint adopt`: go on from what the sinks hold, after ZooKeeper came back from an older copy."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from typing import Annotated
+
+import typer
+
+from databus import __version__
+from databus.cli.terminal.options import Dags, FlowName, Output, opened
+from databus.cli.terminal.output import Format, show_one
+
+
+def adopt(
+    flow: FlowName,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the history.")],
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this it is a preview.")] = False,
+    allow_repeats: Annotated[
+        bool, typer.Option("--allow-repeats", help="Also when slots stand apart: some get rows again.")
+    ] = False,
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Move the checkpoint to where the sinks' markers stand; for a ZooKeeper restored from an older copy."""
+    from databus.ops.checkpoint import adopt as adoption
+    from databus.runtime.context import RunIdentity
+
+    who = RunIdentity(f"{getpass.getuser()}@{socket.gethostname()}", "", __version__)
+    with opened(flow, dags) as (spec, services):
+        if execute:
+            found = adoption.execute(spec, services, who, reason, allow_repeats=allow_repeats)
+        else:
+            found = adoption.preview(spec, services, allow_repeats=allow_repeats)
+    before = found.before
+    show_one(
+        {
+            "flow": flow,
+            "from": f"batch {before.batch}, {before.offset}" if before else "nothing committed",
+            "to": f"batch {found.batch}, {found.offset}",
+            "sinks_behind": {name: f"batch {own.batch}, {own.offset}" for name, own in found.behind.items()} or None,
+            "needed": found.needed,
+            "repeated": [*found.repeated, *(text for own in found.behind.values() for text in own.repeated)] or None,
+            "done": execute,
+            "note": None if execute else "a preview: nothing was changed; --execute does it",
+        },
+        output,
+    )

@@ -1,0 +1,87 @@
+"""`databus checkpoint`: what is committed, and how it came to be."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from databus.cli.checkpoint import accept, adopt
+from databus.cli.checkpoint import amend as amending
+from databus.cli.terminal.options import Dags, FlowName, Output, opened
+from databus.cli.terminal.output import Format, show_one, show_rows
+from databus.core.positions.gaps import OPEN
+from databus.ops.checkpoint import show as checkpoints
+
+app = typer.Typer(help="Look at a flow's checkpoint, and change it knowingly.", no_args_is_help=True)
+app.command("adopt")(adopt.adopt)
+app.command("accept")(accept.accept)
+amending.add_to(app)
+
+
+@app.command()
+def show(flow: FlowName, dags: Dags = None, output: Output = Format.TABLE) -> None:
+    """Show the committed checkpoint and the plan in flight."""
+    with opened(flow, dags, records=False) as (spec, services):
+        view = checkpoints.show(spec, services)
+    if view.checkpoint is None:
+        show_one({"flow": flow, "checkpoint": None, "note": "the flow has not run yet"}, output)
+        return
+    committed = view.checkpoint
+    show_one(
+        {
+            "flow": flow,
+            "offset": committed.offset.to_json() if output is not Format.TABLE else str(committed.offset),
+            "gtids": getattr(committed.offset, "gtids", "") or None,
+            "batch": committed.batch,
+            "epoch": committed.epoch,
+            "run": committed.run_id,
+            "watermark": committed.watermark.isoformat() if committed.watermark else None,
+            "updated_at": committed.updated_at.isoformat(),
+            "last_counts": {table: c.to_json() for table, c in committed.counts.items()},
+            "plan_in_flight": f"batch {view.pending.batch} {view.pending.range}" if view.pending else None,
+            "paused": str(view.paused) if view.paused else None,
+            "open_gaps": [str(gap) for gap in view.gaps if gap.decision == OPEN],
+            "sinks_behind": {name: f"batch {own.batch} {own.offset}" for name, own in view.behind.items()},
+            "pace": dict(committed.pace) or None,
+            "outputs": {
+                sink: dict(known) if output is not Format.TABLE else len(known)
+                for sink, known in committed.output_ids.items()
+            }
+            or None,
+        },
+        output,
+    )
+
+
+@app.command()
+def history(
+    flow: FlowName,
+    last: Annotated[int, typer.Option("--last", "-n", help="How many entries.", min=1)] = 20,
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List the newest commits and amendments, newest first."""
+    with opened(flow, dags, records=False) as (spec, services):
+        entries = checkpoints.history(spec, services, last)
+    if output is not Format.TABLE:
+        show_rows([e.to_json() for e in entries], (), output)
+        return
+    rows = [
+        {
+            "n": e.number,
+            "at": e.at.isoformat(timespec="seconds"),
+            "action": e.action,
+            "who": e.who,
+            "why": checkpoints.why_of(e) or None,
+            "from": str(e.previous) if e.previous else None,
+            "to": str(e.offset),
+            "batch": e.batch,
+            "epoch": e.epoch,
+            "rows": sum(c.read for c in e.counts.values()),
+        }
+        for e in entries
+    ]
+    show_rows(
+        rows, ("n", "at", "action", "who", "why", "from", "to", "batch", "epoch", "rows"), output, empty="no history"
+    )

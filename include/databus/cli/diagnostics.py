@@ -1,0 +1,130 @@
+"""`databus lag`, `databus peek` and `databus doctor`: look at servers without changing anything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from databus.cli.terminal.exits import ERROR, LAG, OK, USAGE, exit_code
+from databus.cli.terminal.options import Dags, FlowName, Output, connection_source, opened, tell_unreadable
+from databus.cli.terminal.output import ERR, OUT, Format, show_rows
+from databus.core.findings import Level
+from databus.ops.flows.discovery import BrokenFile, discover, find_flow
+
+if TYPE_CHECKING:
+    from databus.ops.health.lag import FlowLag
+
+Flows = Annotated[list[str] | None, typer.Argument(help="Names of flows; all by default.", metavar="[FLOW]...")]
+
+
+def lag(
+    flows: Flows = None,
+    watch: Annotated[float | None, typer.Option("--watch", help="Repeat every so many seconds.", min=0.2)] = None,
+    fail_over: Annotated[
+        float | None, typer.Option("--fail-over", help="Exit with 6 when a flow is more seconds behind.", min=0)
+    ] = None,
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show how far flows are behind their sources, and where one that never ran would begin (`not_started` in JSON).
+
+    `committed` is where the sink stands that is furthest behind; `databus checkpoint show` has the flow and each sink.
+
+    A flow that cannot be measured is named with its cause, and hides no other: exit code 2 for a missing connection
+    or a file that is not readable, 4 for a server that does not answer. --watch goes on while a flow can be measured.
+    """
+    from databus.ops.health.lag import measure_each
+
+    specs = [find_flow(name, dags, dags=False).flow for name in flows or ()]
+    broken: list[BrokenFile] = []
+    if not specs:
+        found, broken = discover(dags, dags=False)
+        specs = [f.flow for f in found]
+        tell_unreadable(broken)
+    source = connection_source()
+    for look in count():
+        measured = measure_each(specs, source)
+        rows = [
+            {
+                "flow": m.flow,
+                "committed": str(m.beginning) if m.beginning and output is Format.TABLE else m.committed,
+                "head": m.lag.head if m.lag else m.beginning.head if m.beginning else None,
+                "lag_bytes": m.lag.bytes if m.lag else None,
+                "lag_seconds": m.lag.seconds if m.lag else None,
+                "eta_seconds": None if m.eta_s is None else round(m.eta_s, 1),
+                "headroom_seconds": m.headroom.seconds if m.headroom else None,
+                "headroom_bytes": m.headroom.bytes if m.headroom else None,
+                "not_started": None if not m.beginning else {"start": m.beginning.start, "at": m.beginning.at},
+                "error": m.error.message if m.error else None,
+            }
+            for m in measured
+        ]
+        columns = tuple(name for name in rows[0] if name not in ("not_started", "error")) if rows else ()
+        if watch is not None and output is Format.TABLE and OUT.is_terminal:
+            OUT.clear()
+        show_rows(rows, columns, output, empty="no flows", head=look == 0 or OUT.is_terminal)
+        for m in measured:
+            if m.headroom and m.headroom.low:
+                ERR.print(f"{m.flow}: retention headroom is low: {m.headroom}", style="yellow", markup=False)
+        unknown = _tell_unknown(measured)
+        late = [m for m in measured if fail_over is not None and m.lag and (m.lag.seconds or 0) > fail_over]
+        if watch is None or late or (unknown and all(m.error for m in measured)):
+            raise typer.Exit(LAG if late else unknown or (USAGE if broken else OK))
+        time.sleep(watch)
+
+
+def _tell_unknown(measured: Sequence[FlowLag]) -> int:
+    """Say on stderr, cause by cause, which flows could not be measured, and what to do; return the exit code."""
+    by_cause: dict[tuple[str, str], list[FlowLag]] = {}
+    for m in measured:
+        if m.error:
+            by_cause.setdefault((m.error.message, m.error.hint), []).append(m)
+    for (message, hint), those in by_cause.items():
+        ERR.print(f"{', '.join(m.flow for m in those)}: {message}", style="red", markup=False, soft_wrap=True)
+        if hint:
+            ERR.print(f"  {hint}", markup=False, soft_wrap=True)
+    return max((exit_code(m.error) for m in measured if m.error), default=OK)
+
+
+def peek(
+    flow: FlowName,
+    rows: Annotated[int, typer.Option("--rows", "-n", help="How many row changes.", min=1)] = 10,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", help="As `databus backfill --from`; the checkpoint by default."),
+    ] = None,
+    dags: Dags = None,
+) -> None:
+    """Print decoded row changes as JSON lines, from the checkpoint or any position or time."""
+    from databus.ops.decode.row_lines import printable
+    from databus.ops.runs import preview
+
+    with opened(flow, dags, records=False, places={"--from": start}) as (spec, services):
+        for row in preview.peek(spec, services, start, rows):
+            OUT.print(printable(row), markup=False, soft_wrap=True)
+
+
+def doctor(
+    flow: Annotated[str | None, typer.Argument(metavar="[FLOW]")] = None,
+    dags: Dags = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Name what is missing on this machine and, for a flow, on its servers, and what to do about it."""
+    from databus.ops.health.doctor import examine_environment, examine_flow, worst
+
+    findings = examine_environment()
+    if flow is not None:
+        findings += examine_flow(find_flow(flow, dags, dags=False).flow, connection_source())
+    rows = [
+        {"level": str(f.level), "subject": f.subject, "found": f.message, "what_to_do": f.hint, "code": f.code}
+        for f in findings
+    ]
+    show_rows(rows, ("level", "subject", "found", "what_to_do"), output)
+    if output is Format.TABLE:
+        bad = sum(f.level is Level.ERROR for f in findings)
+        ERR.print(f"{len(findings)} looked at, {bad} to mend", style="red" if bad else "green")
+    raise typer.Exit(ERROR if worst(findings) is Level.ERROR else OK)

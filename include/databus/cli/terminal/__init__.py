@@ -1,0 +1,1 @@
+"""The terminal: options and output that several commands share, exit codes."""

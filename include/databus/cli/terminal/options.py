@@ -1,0 +1,111 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from databus.cli.terminal.exits import OK, exit_code
+from databus.cli.terminal.output import ERR, Format
+from databus.core.connections import Connection, ConnectionSource
+from databus.core.errors import ConnectionMissingError, DatabusError
+
+if TYPE_CHECKING:
+    from databus.core.flow import Flow
+    from databus.ops.flows.discovery import BrokenFile
+    from databus.runtime.context import Services
+
+FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="FLOW")]
+Dags = Annotated[
+    Path | None, typer.Option("--dags", help="Folder of the DAG files.", envvar="DATABUS_DAGS", show_default="./dags")
+]
+Output = Annotated[Format, typer.Option("--output", "-o", help="How to print.")]
+
+
+def connection_source() -> ConnectionSource:
+    """Return where the command line finds connections: a file, AIRFLOW_CONN_ variables, then a running sandbox."""
+    from databus.connections.chain import ChainedConnections
+    from databus.connections.environment import EnvironmentConnections
+    from databus.connections.file import FileConnections
+
+    sources: list[ConnectionSource] = []
+    if path := os.environ.get("DATABUS_CONNECTIONS"):
+        sources.append(FileConnections(Path(path)))
+    sources += [EnvironmentConnections(), _SandboxConnections()]
+    return ChainedConnections(sources)
+
+
+class _SandboxConnections:
+    """Connections to a running sandbox, which is looked at when nothing else knows the id."""
+
+    def get(self, conn_id: str) -> Connection:
+        """Return the connection to a server of the sandbox; raises ConnectionMissingError."""
+        from databus.connections.environment import EnvironmentConnections
+        from databus.sandbox import Sandbox
+        from databus.sandbox.connections import airflow_connections
+
+        home = sandbox_home()
+        known = EnvironmentConnections(airflow_connections(Sandbox(home).status()))
+        try:
+            return known.get(conn_id)
+        except ConnectionMissingError:
+            raise ConnectionMissingError(
+                f"none in the sandbox at {home}",
+                hint=f"The sandbox at {home} knows {', '.join(known.known())}; `databus sandbox up` starts servers.",
+            ) from None
+
+
+def sandbox_home(chosen: Path | None = None) -> Path:
+    """Return the folder of the sandbox: the one named, $DATABUS_SANDBOX, else ./.sandbox."""
+    return chosen or Path(os.environ.get("DATABUS_SANDBOX") or ".sandbox")
+
+
+def tell_unreadable(broken: Iterable[BrokenFile]) -> None:
+    """Name on stderr the DAG files that could not be read: their flows are missing from what is shown."""
+    for item in broken:
+        ERR.print(f"not readable: {item.error.message}", style="yellow", markup=False, soft_wrap=True)
+
+
+def tell_causes(errors: Mapping[str, DatabusError]) -> int:
+    """Say on stderr, cause by cause, why flows could not be looked at; return the exit code, OK for none.
+
+    Args:
+        errors: flow name → what stood in the way.
+    """
+    by_cause: dict[tuple[str, str], list[str]] = {}
+    for flow, error in errors.items():
+        by_cause.setdefault((error.message, error.hint), []).append(flow)
+    for (message, hint), flows in by_cause.items():
+        ERR.print(f"{', '.join(flows)}: {message}", style="red", markup=False, soft_wrap=True)
+        if hint:
+            ERR.print(f"  {hint}", markup=False, soft_wrap=True)
+    return max(map(exit_code, errors.values()), default=OK)
+
+
+@contextmanager
+def opened(
+    name: str, dags: Path | None, *, records: bool = True, places: Mapping[str, str | None] | None = None
+) -> Iterator[tuple[Flow, Services]]:
+    """Find a flow and connect to its checkpoint store and records; with records=False when they are first used.
+
+    Args:
+        name: of the flow.
+        dags: folder of the DAG files.
+        records: whether to connect to the records now.
+        places: option → place of the flow's log given with it; refused before any server is asked.
+    """
+    from databus.ops.checkpoint.place_words import require_place
+    from databus.ops.flows.discovery import find_flow
+    from databus.ops.services import open_services
+
+    flow = find_flow(name, dags, dags=False).flow
+    for option, text in (places or {}).items():
+        if text:
+            require_place(flow, text, option)
+    with open_services(flow, connection_source(), records=records) as services:
+        yield flow, services

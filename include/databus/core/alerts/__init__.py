@@ -1,0 +1,1 @@
+"""Alerts of a flow: what is told, what was told, and the status that they judge."""

@@ -1,0 +1,1 @@
+"""Results of batches: counts, receipts, refused rows, reports."""

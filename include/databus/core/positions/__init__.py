@@ -1,0 +1,1 @@
+"""Positions in a source's log: offsets, ranges, gaps, lag, GTIDs."""

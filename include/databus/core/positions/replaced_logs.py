@@ -1,0 +1,58 @@
+"""Logs that were replaced under the names of the one that a flow had read, and what a flow asks of a source then."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from databus.core.errors import SourceDivergedError
+from databus.core.positions.offsets import BinlogOffset, Offset
+
+REPLACED = "log replaced"
+"""Cause of the gap that stands for what a log held, when it was replaced, behind the flow's place."""
+
+
+@runtime_checkable
+class ReplaceableSource(Protocol):
+    """A source whose log may be begun anew under the same names."""
+
+    def log_replaced(self, standing: Offset) -> SourceDivergedError | None:
+        """Return the error that says how the log is another one than that of a place; None where it is the same.
+
+        Raises:
+            SourceError: the server does not answer.
+        """
+        ...
+
+    def forget_former_log(self, standing: Offset) -> None:
+        """Delete what is kept of a log that was replaced and would be taken for the new one's; safe to repeat.
+
+        What other flows have kept of the new one stays.
+
+        Args:
+            standing: where the flow stands in the former log.
+        """
+        ...
+
+
+def is_of_former_log(place: Offset, standing: Offset) -> bool:
+    """Tell whether a place is of a log that was replaced by the one in which a flow stands."""
+    return (
+        isinstance(place, BinlogOffset)
+        and isinstance(standing, BinlogOffset)
+        and place.generation < standing.generation
+    )
+
+
+def of_former_log(where: str, standing: Offset) -> SourceDivergedError:
+    """Return the error for a place of a log that is gone, since the flow went on with the one that replaced it.
+
+    Args:
+        where: flow or server, and the place.
+        standing: where the flow stands.
+    """
+    return SourceDivergedError(
+        f"{where} is of a log that was replaced since: the flow stands at {standing} of the log that took its place",
+        hint="Nothing was moved: that log is gone, and its places mean other changes now. Choose a place behind the "
+        f'gap "{REPLACED}" (`databus gaps` names it); what was not moved before it is found by comparing the tables '
+        "with the sinks.",
+    )

@@ -1,0 +1,340 @@
+"""The ledger: where every byte of a source's log ended, from a flow's first checkpoint on, as its history tells.
+
+History is a chain: each entry says from where to where, and begins where the one before it ended. From it follows the
+coverage: spans that touch and never overlap, from the first checkpoint to the committed one, each in one state.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from databus.core.batches.counts import SinkCounts, TableCounts
+from databus.core.positions.gaps import Gap
+from databus.core.positions.offsets import BinlogOffset, Offset, Ordering, PreparedTransaction
+from databus.core.state.checkpoint import HistoryEntry
+from databus.core.state.sink_shares import SinkShares
+
+_FIRST = ("start", "adopt")
+"""Actions that can begin a history; "adopt" does so where ZooKeeper had lost the flow."""
+
+
+class SpanState(enum.StrEnum):
+    """What became of the log bytes of a span; exactly one holds for each byte.
+
+    A batch's bytes are told as one, for the log is not counted row by row; `Span.tables` tells its rows apart. Bytes of
+    XA transactions that are prepared and not resolved are PENDING, wherever they lie (`Ledger.pending`).
+    """
+
+    DISPATCHED = "dispatched"
+    """All that is not filtered went on."""
+    PARTLY_QUARANTINED = "partly_quarantined"
+    """Some rows are held back, the others went on."""
+    QUARANTINED = "quarantined"
+    """All that is not filtered is held back."""
+    FILTERED = "filtered"
+    GAP = "gap"
+    PENDING = "pending"
+    UNKNOWN = "unknown"
+    """No entry tells: a hole in the history, always named in `Ledger.problems`."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of log that one entry of the history accounts for, or that none does.
+
+    Attributes:
+        start: exclusive.
+        end: inclusive.
+        state: what became of it.
+        number: of the history entry; None where none tells.
+        batch: batch number after it; 0 where none tells.
+        bytes: log bytes; None when they are not known: a gap, a hole, a part of a batch, an entry of an older version.
+        tables: counts by table.
+        first_batch: number of the first batch, where several were merged; 0 where it is one.
+        partial: a rewind went into the middle of this batch; counts and bytes are the whole batch's, or unknown.
+        cause: of a gap, or of a range that the history tells of but did not count.
+    """
+
+    start: Offset
+    end: Offset
+    state: SpanState
+    number: int | None
+    batch: int
+    bytes: int | None = None
+    tables: Mapping[str, TableCounts] = field(default_factory=dict)
+    partial: bool = False
+    cause: str = ""
+    first_batch: int = 0
+
+
+@dataclass(frozen=True)
+class Discrepancy:
+    """One thing that does not add up.
+
+    Attributes:
+        subject: what was looked at, e.g. "history", "sink kafka" or "pages".
+        problem: what is wrong, where, with both figures.
+    """
+
+    subject: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.problem}"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The coverage that a flow's history amounts to.
+
+    Attributes:
+        flow: flow name.
+        start: where the coverage begins, exclusive; None without any entry.
+        end: where it ends, inclusive.
+        spans: in log order from start to end, each beginning where the one before it ends.
+        pending: XA transactions prepared before the end and not resolved; their bytes lie in spans and count apart.
+        problems: what does not add up in the chain; empty for a sound one.
+        replayed: rows that were dispatched and, after a rewind, are read again.
+        sinks: rows that each sink took and refused, also in batches of its own while it was behind.
+    """
+
+    flow: str
+    start: Offset | None
+    end: Offset | None
+    spans: tuple[Span, ...]
+    pending: tuple[PreparedTransaction, ...]
+    problems: tuple[Discrepancy, ...]
+    replayed: int = 0
+    sinks: Mapping[str, SinkCounts] = field(default_factory=dict)
+
+    @property
+    def bytes_by_state(self) -> dict[SpanState, int]:
+        """Known log bytes by state; those of pending transactions are taken out of the spans they lie in."""
+        totals = dict.fromkeys(SpanState, 0)
+        for span in self.spans:
+            totals[span.state] += span.bytes or 0
+            for prepared in self.pending:
+                if _within(prepared, span) and not _of_another_log(span.end, self.end):
+                    size = min(prepared.end_pos - prepared.start_pos, span.bytes or 0)
+                    totals[span.state] -= size
+                    totals[SpanState.PENDING] += size
+        return totals
+
+    @property
+    def tables(self) -> dict[str, TableCounts]:
+        """Counts by table over all spans."""
+        totals: dict[str, TableCounts] = {}
+        for span in self.spans:
+            for table, counts in span.tables.items():
+                totals[table] = totals.get(table, TableCounts()).plus(counts)
+        return dict(sorted(totals.items()))
+
+    @property
+    def gaps(self) -> tuple[Span, ...]:
+        """The spans that are named gaps."""
+        return tuple(span for span in self.spans if span.state is SpanState.GAP)
+
+
+def build(
+    flow: str, entries: Sequence[HistoryEntry], gaps: Sequence[Gap] = (), alone: Sequence[HistoryEntry] = ()
+) -> Ledger:
+    """Follow a chain of history entries, and say where it does not hold.
+
+    Args:
+        flow: flow name.
+        entries: history in ascending order of their numbers; those before the first may be missing.
+        gaps: the flow's named gaps; each move forward without reading must be one of them.
+        alone: own histories of sinks that are behind, or were.
+    """
+    chain = _Chain(flow, gaps, SinkShares(alone), none_behind=not alone)
+    for entry in entries:
+        chain.add(entry)
+    return chain.ledger()
+
+
+class _Chain:
+    """The state while following: spans so far, and the last entry."""
+
+    def __init__(self, flow: str, gaps: Sequence[Gap], shares: SinkShares, *, none_behind: bool) -> None:
+        self._flow = flow
+        self._none_behind = none_behind
+        self._sinks: set[str] = set()
+        self._shares = shares
+        self._gaps = gaps
+        self._spans: list[Span] = []
+        self._problems: list[Discrepancy] = []
+        self._start: Offset | None = None
+        self._last: HistoryEntry | None = None
+        self._replayed = 0
+        self._batch = 0
+
+    def ledger(self) -> Ledger:
+        end = self._last.offset if self._last else None
+        pending = end.prepared if isinstance(end, BinlogOffset) else ()
+        spans, problems = tuple(self._spans), tuple(self._problems)
+        return Ledger(self._flow, self._start, end, spans, pending, problems, self._replayed, self._shares.totals())
+
+    def add(self, entry: HistoryEntry) -> None:
+        if entry.action == "adopt":
+            entry = self._remembered(entry)
+        self._follow(entry)
+        if entry.action in _FIRST and entry.previous is None:
+            self._spans, self._start = [], entry.offset
+            self._shares.begin()
+        elif entry.action == "commit":
+            self._commit(entry)
+        else:
+            self._amend(entry)
+        self._last = entry
+        self._batch = max(self._batch, entry.batch)
+
+    def _remembered(self, entry: HistoryEntry) -> HistoryEntry:
+        """Let an adoption go on from what pages know: ZooKeeper came back from a copy that was older than they are."""
+        last, before = self._last, entry.previous
+        if last is None or before is None or last.offset.compare(before) is not Ordering.AFTER:
+            return entry
+        beyond = last.offset.compare(entry.offset) in (Ordering.AFTER, Ordering.DIVERGED)
+        return entry if beyond else replace(entry, previous=last.offset)
+
+    def _follow(self, entry: HistoryEntry) -> None:
+        """Compare an entry with the one before it."""
+        last = self._last
+        if entry.previous is None and entry.action not in _FIRST:
+            self._wrong(entry, "has no offset before it, and is not the start")
+        if last is None:
+            self._start = entry.previous or entry.offset
+            return
+        if entry.first <= last.number:
+            self._wrong(entry, f"comes after entry {last.number}")
+        elif entry.first != last.number + 1:
+            self._wrong(entry, f"follows {last.number}: entries {last.number + 1}–{entry.first - 1} are missing")
+        if entry.epoch < last.epoch and entry.action != "adopt":  # a restored ZooKeeper counts again from the copy's
+            self._wrong(entry, f"is of epoch {entry.epoch}, the one before it of {last.epoch}")
+        if entry.action == "start":
+            if entry.number != 1:
+                self._wrong(entry, f"starts the flow anew at {entry.offset}; it stood at {last.offset}")
+            return
+        order = entry.previous.compare(last.offset) if entry.previous else Ordering.EQUAL
+        if entry.previous is None or order is Ordering.EQUAL:
+            return
+        self._wrong(entry, f"goes on from {entry.previous}, the one before it ended at {last.offset}")
+        if order is Ordering.BEFORE:
+            self._rewind(entry.previous)
+        else:
+            self._spans.append(Span(last.offset, entry.previous, SpanState.UNKNOWN, None, 0))
+
+    def _commit(self, entry: HistoryEntry) -> None:
+        before = entry.previous
+        if before is None:
+            return
+        if entry.batch <= self._batch and self._last is not None:
+            self._wrong(entry, f"commits batch {entry.batch} after batch {self._batch}")
+        if entry.offset.compare(before) not in (Ordering.EQUAL, Ordering.AFTER):
+            self._wrong(entry, f"commits ({before}, {entry.offset}], which goes back")
+        for table, counts in sorted(entry.counts.items()):
+            if not counts.reconciled:
+                self._wrong(entry, f"table {table}: {counts}")
+        self._compare_receipts(entry)
+        self._shares.commit(entry)
+        state, first = _state(entry.counts), entry.merged.batch if entry.merged else 0
+        self._spans.append(
+            Span(
+                before, entry.offset, state, entry.number, entry.batch, entry.bytes, dict(entry.counts),
+                first_batch=first,
+            )
+        )  # fmt: skip
+
+    def _compare_receipts(self, entry: HistoryEntry) -> None:
+        """Compare what each sink confirmed with what the batch counts as dispatched or refused."""
+        confirmed: dict[str, int] = {}
+        refused: dict[str, int] = {}
+        for receipt in entry.receipts:
+            sink = str(receipt.get("sink"))
+            confirmed[sink] = confirmed.get(sink, 0) + sum(dict(receipt.get("rows", {})).values())
+            refused[sink] = refused.get(sink, 0) + int(receipt.get("rejected", 0))
+            if receipt.get("batch") != entry.batch:
+                self._wrong(entry, f"holds a receipt of sink {sink} for batch {receipt.get('batch')}")
+        total = TableCounts()
+        for counts in entry.counts.values():
+            total = total.plus(counts)
+        for sink, rows in sorted(confirmed.items()):
+            if rows > total.dispatched + total.quarantined:
+                self._wrong(entry, f"sink {sink} confirms {rows} rows, the counts hold {total.dispatched} dispatched")
+        self._sinks |= confirmed.keys()
+        # Where there are several sinks, what one that is behind takes counts as dispatched too.
+        if self._none_behind and len(confirmed) == 1 and self._sinks == confirmed.keys():
+            ((sink, rows),) = confirmed.items()
+            if rows != total.dispatched:
+                self._wrong(entry, f"sink {sink} confirms {rows} rows, the counts hold {total.dispatched} dispatched")
+        if not confirmed and total.dispatched:
+            self._wrong(entry, f"counts {total.dispatched} rows as dispatched, and no sink confirms any")
+
+    def _amend(self, entry: HistoryEntry) -> None:
+        """Follow a move of the checkpoint by a person, or by a repair."""
+        before = entry.previous
+        if before is None:
+            return
+        order = entry.offset.compare(before)
+        if order is Ordering.AFTER and entry.action == "adopt":
+            self._wrong(
+                entry,
+                f"adopts ({before}, {entry.offset}] from the sinks' markers: they hold its rows, but the entries that "
+                "counted them were lost with a former state of ZooKeeper",
+            )
+            unknown = Span(before, entry.offset, SpanState.UNKNOWN, entry.number, entry.batch, cause=entry.action)
+            self._spans.append(unknown)
+        elif order is Ordering.AFTER:
+            gap = _named(self._gaps, before, entry.offset)
+            if gap is None:
+                self._wrong(entry, f"moves from {before} on to {entry.offset}, and no named gap covers that")
+            cause = gap.cause if gap else entry.action
+            self._spans.append(Span(before, entry.offset, SpanState.GAP, entry.number, entry.batch, cause=cause))
+        elif order is Ordering.BEFORE:
+            self._rewind(entry.offset)
+        elif order is Ordering.DIVERGED:
+            self._wrong(entry, f"moves from {before} to {entry.offset}, which is another log")
+
+    def _rewind(self, to: Offset) -> None:
+        """Take back the coverage behind a place; what was dispatched there is going to be read again."""
+        self._shares.rewind(to, self._batch)
+        while self._spans and self._spans[-1].end.compare(to) is Ordering.AFTER:
+            span = self._spans.pop()
+            self._replayed += sum(counts.dispatched for counts in span.tables.values())
+            if span.start.compare(to) is Ordering.BEFORE:
+                # Which of the batch's rows lie before the place is not known: all of them count where they stay.
+                self._spans.append(replace(span, end=to, bytes=None, partial=True))
+                return
+        if not self._spans and self._start is not None and to.compare(self._start) is Ordering.BEFORE:
+            self._start = to
+
+    def _wrong(self, entry: HistoryEntry, problem: str) -> None:
+        self._problems.append(Discrepancy("history", f"entry {entry.number} ({entry.action}) {problem}"))
+
+
+def _state(tables: Mapping[str, TableCounts]) -> SpanState:
+    total = TableCounts.total(tables.values())
+    if total.quarantined:
+        return SpanState.PARTLY_QUARANTINED if total.dispatched else SpanState.QUARANTINED
+    return SpanState.DISPATCHED if total.dispatched else SpanState.FILTERED
+
+
+def _named(gaps: Sequence[Gap], start: Offset, end: Offset) -> Gap | None:
+    """Return the named gap from exactly here to exactly there."""
+    return next(
+        (g for g in gaps if g.start.compare(start) is Ordering.EQUAL and g.end.compare(end) is Ordering.EQUAL), None
+    )
+
+
+def _of_another_log(one: Offset, other: Offset | None) -> bool:
+    return isinstance(one, BinlogOffset) and isinstance(other, BinlogOffset) and one.generation != other.generation
+
+
+def _within(prepared: PreparedTransaction, span: Span) -> bool:
+    """Tell whether a prepared transaction's first phase lies in a span of the same log."""
+    start, end = span.start, span.end
+    if not isinstance(start, BinlogOffset) or not isinstance(end, BinlogOffset):
+        return False
+    place = replace(end, file=prepared.file, pos=prepared.end_pos, prepared=(), created_s=0)
+    return (start.file_number, start.pos) < (place.file_number, place.pos) <= (end.file_number, end.pos)

@@ -1,0 +1,1 @@
+"""Tables of a source: schemas, keys, columns that a flow wants, hides or derives."""

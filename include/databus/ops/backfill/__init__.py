@@ -1,0 +1,1 @@
+"""Use cases of backfills: run, range, status, what is missing."""

@@ -1,0 +1,1 @@
+"""Use cases of checkpoints: show, preview, amend, adopt, accept, give a sink up."""

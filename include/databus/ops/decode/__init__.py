@@ -1,0 +1,1 @@
+"""Use case of decoding local log files without a server."""

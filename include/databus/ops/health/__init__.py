@@ -1,0 +1,1 @@
+"""Use cases of health: watch, alerts, status, lag, doctor, preflight, security."""

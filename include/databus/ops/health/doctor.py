@@ -1,0 +1,138 @@
+"""Doctor: name every missing setting, grant, version and connection, and what to do about it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from databus.checkpoints.connection.acls import examine_access
+from databus.core.connections import ConnectionSource
+from databus.core.errors import ConnectionMissingError, DatabusError
+from databus.core.findings import Finding, Level
+from databus.core.flow import Flow
+from databus.ops.health.alerts import channels_of
+from databus.ops.health.preflight import preflight
+from databus.ops.health.private_data import examine_private_data
+from databus.ops.health.security import examine_security
+from databus.ops.services import open_services
+
+_PACKAGES = {
+    "apache-airflow": "3.3",
+    "pyspark": "4.1",
+    "pyspark-client": "4.1",
+    "pyarrow": "",
+    "numba": "",
+    "mysql-replication": "1.",
+    "confluent-kafka": "2.",
+    "kazoo": "2.",
+    "great-expectations": "1.",
+}
+
+
+def examine_environment() -> list[Finding]:
+    """Look at Python, packages and Java of this machine."""
+    findings = [_python()]
+    findings += [_package(name, wanted) for name, wanted in _PACKAGES.items()]
+    if _version("pyspark") != _version("pyspark-client"):
+        findings.append(
+            Finding(
+                "pyspark and pyspark-client",
+                Level.ERROR,
+                f"versions differ: {_version('pyspark')} and {_version('pyspark-client')}",
+                "Install both at the same version: pyspark-client overwrites pyspark's files.",
+                "environment_version",
+            )
+        )
+    java = shutil.which("java")
+    findings.append(
+        Finding("java", Level.OK, java)
+        if java
+        else Finding(
+            "java",
+            Level.WARN,
+            "not found on PATH; spark-submit and the sandbox need it, Spark Connect clients do not",
+            "apt-get install openjdk-17-jre-headless",
+            "environment_java",
+        )
+    )
+    return findings
+
+
+def examine_flow(flow: Flow, connections: ConnectionSource) -> list[Finding]:
+    """Look at every connection, server, setting and grant a flow needs.
+
+    A connection that is missing hides nothing of the others, unless it is ZooKeeper's.
+    """
+    findings: list[Finding] = []
+    sinks = (pair for sink in flow.sinks for pair in sink.conn_ids())
+    told = (pair for channel in channels_of(flow) for pair in channel.conn_ids())
+    pairs = [*flow.source.conn_ids(), *sinks, (flow.zookeeper, "zookeeper"), *told]
+    for conn_id, wanted in dict.fromkeys(pairs):
+        finding = _connection(connections, conn_id, wanted)
+        findings.append(finding)
+        if finding.level is not Level.ERROR:
+            findings += examine_security(connections.get(conn_id))
+    wrong = [finding for finding in findings if finding.level is Level.ERROR]
+    here = f"connection {flow.zookeeper}"
+    if any(finding.code != ConnectionMissingError.code or finding.subject == here for finding in wrong):
+        return findings
+    already = {(finding.code, finding.message) for finding in wrong}
+    try:
+        with open_services(flow, connections) as services:
+            findings.append(Finding(f"zookeeper {flow.zookeeper}", Level.OK, "reachable"))
+            findings.append(examine_access(connections.get(flow.zookeeper)))
+            findings.append(examine_private_data(services.settings))
+            findings += (f for f in preflight(flow, services) if (f.code, f.message) not in already)
+    except DatabusError as error:
+        findings.append(Finding.of(f"zookeeper {flow.zookeeper}", error))
+    return findings
+
+
+def worst(findings: Sequence[Finding]) -> Level:
+    """Return the worst level of some findings; OK for none."""
+    order = (Level.ERROR, Level.WARN)
+    return next((level for level in order if any(f.level is level for f in findings)), Level.OK)
+
+
+def _connection(connections: ConnectionSource, conn_id: str, wanted: str) -> Finding:
+    subject = f"connection {conn_id}"
+    try:
+        found = connections.get(conn_id)
+    except DatabusError as error:
+        return Finding.of(subject, error)
+    if found.conn_type not in wanted.split("|"):
+        return Finding(
+            subject,
+            Level.ERROR,
+            f"is of type {found.conn_type!r}, the flow needs {wanted.replace('|', ' or ')!r}",
+            "Name another conn_id in the flow, or correct the connection's type.",
+            "connection_type",
+        )
+    return Finding(subject, Level.OK, f"{found.conn_type} {found.host}{f':{found.port}' if found.port else ''}".strip())
+
+
+def _python() -> Finding:
+    text = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] in ((3, 11), (3, 12)):
+        return Finding("python", Level.OK, text)
+    return Finding("python", Level.ERROR, text, "Use Python 3.11 or 3.12.", "environment_version")
+
+
+def _package(name: str, wanted: str) -> Finding:
+    found = _version(name)
+    if found is None:
+        return Finding(name, Level.ERROR, "not installed", f"pip install {name}", "environment_package")
+    if not found.startswith(wanted):
+        return Finding(
+            name, Level.WARN, f"{found}, tested with {wanted}x", "See requirements.txt.", "environment_version"
+        )
+    return Finding(name, Level.OK, found)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,117 @@
+"""Where a flow stands and where its source's head is, cheaply: ZooKeeper and one look at the source, no records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from databus.core.connections import ConnectionSource
+from databus.core.errors import DatabusError
+from databus.core.flow import Flow
+from databus.core.protocols import SharedLogSource
+from databus.core.settings import Settings
+from databus.ops.health.status import FlowLook
+
+
+@dataclass(frozen=True)
+class Place:
+    """A flow's place, as plain values for a trigger's event.
+
+    Attributes:
+        flow: flow name.
+        committed: committed offset in text form, "" before the first run.
+        head: head of the source's log in text form.
+        lag_bytes: log bytes between them, None where the source cannot tell or before the first run.
+        lag_seconds: age of the oldest uncommitted change; 0.0 when nothing is to be moved.
+        running: whether a run holds the flow's lease.
+        changed: whether anything of the flow's own was changed; None where only the whole log was looked at.
+    """
+
+    flow: str
+    committed: str
+    head: str
+    lag_bytes: int | None
+    lag_seconds: float | None
+    running: bool = False
+    changed: bool | None = None
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is something to move; a flow that never ran always has."""
+        if not self.committed:
+            return True
+        return self.lag_bytes != 0 if self.changed is None else self.changed
+
+    def within(self, max_seconds: float | None, max_bytes: int | None) -> bool:
+        """Tell whether the lag is known and does not exceed what is given; a flow that never ran is not."""
+        if not self.committed:
+            return False
+        asked = [(self.lag_seconds, max_seconds), (self.lag_bytes, max_bytes)]
+        return all(value is not None and value <= bound for value, bound in asked if bound is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "flow": self.flow,
+            "committed": self.committed,
+            "head": self.head,
+            "lag_bytes": self.lag_bytes,
+            "lag_seconds": self.lag_seconds,
+            "running": self.running,
+            "changed": self.changed,
+        }
+
+
+class HeadLook:
+    """Looks again and again, as `FlowLook` does; used by one thread at a time."""
+
+    def __init__(self, flow: Flow, connections: ConnectionSource, settings: Settings | None = None) -> None:
+        self._look = FlowLook(flow, connections, settings or Settings.from_environment())
+
+    def place(self) -> Place:
+        """Return the flow's place; a connection that was cut since the last look is opened again.
+
+        Raises:
+            DatabusError: ZooKeeper or the source does not answer.
+        """
+        return self._looked(self._place)
+
+    def change(self) -> Place:
+        """Return the flow's place, for who wants to know whether there is something to move: without a lag if not.
+
+        Raises:
+            DatabusError: ZooKeeper or the source does not answer.
+        """
+        return self._looked(self._change)
+
+    def close(self) -> None:
+        """Close the connections; safe to call twice."""
+        self._look.close()
+
+    def _looked(self, look: Callable[[], Place]) -> Place:
+        try:
+            try:
+                return look()
+            except DatabusError:
+                self.close()
+                return look()
+        finally:
+            self._look.rest()
+
+    def _change(self) -> Place:
+        at, source = self._look.position(), self._look.source()
+        if at is None or not isinstance(source, SharedLogSource):
+            return self._place()
+        if source.changed_since(at[1]):
+            return replace(self._place(), changed=True)
+        running = self._look.store.holder(self._look.flow.name) is not None
+        return Place(self._look.flow.name, str(at[1]), "", None, None, running, changed=False)
+
+    def _place(self) -> Place:
+        name, at, source = self._look.flow.name, self._look.position(), self._look.source()
+        running = self._look.store.holder(name) is not None
+        if at is None:
+            return Place(name, "", str(source.latest_offset()), None, None, running)
+        lag = source.lag(at[1])
+        return Place(name, str(at[1]), lag.head, lag.bytes, lag.seconds, running)

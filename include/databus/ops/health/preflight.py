@@ -1,0 +1,186 @@
+"""Preflight: probe a flow's servers and settings without moving anything."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+from databus.core.errors import ConfigError, DatabusError
+from databus.core.findings import Finding, Level
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
+from databus.core.positions.offsets import Offset
+from databus.core.protocols import DefinedSource, RotatingSource, Source
+from databus.core.tables.hidden_columns import RememberedHidden
+from databus.ops.tables.compare import accepted_of, compare, remembered_of
+from databus.ops.tables.wants import wants_of
+from databus.runtime.context import Services
+from databus.runtime.sink_outage.probe import AWAY
+from databus.runtime.tables.missing_tables import MissingTables
+from databus.runtime.tables.rotated_topics import RotatedTopics
+
+log = logging.getLogger(__name__)
+
+
+def preflight(flow: Flow, services: Services) -> list[Finding]:
+    """Probe the source at the flow's position and every sink; failures to connect become findings too."""
+    checkpoint = services.store.load(flow.name)
+    context = FlowContext(flow.name, services.settings, services.server_ids)
+    findings = _probe(
+        f"{flow.source.kind} {_conn(flow.source.conn_ids())}",
+        lambda: flow.source.open(services.connections, context),
+        lambda source: _of_source(flow, services, source, checkpoint.offset if checkpoint else None),
+    )
+    behind = services.store.sinks_behind(flow.name)
+    of_sinks = []
+    for spec in flow.sinks:
+        found = _probe(
+            f"{spec.kind} {_conn(spec.conn_ids())}",
+            lambda spec=spec: spec.open(services.connections, context),  # type: ignore[misc]
+            lambda sink: sink.preflight(),
+        )
+        if spec.sink_name in behind:
+            found.append(_behind(flow, services, spec.sink_name))
+        of_sinks.append(found)
+    parts = {spec.sink_name for spec in flow.sinks}
+    removed = [_removed(flow, services, name) for name in behind if name not in parts]
+    return [*findings, *_dead_sinks_stop_only_themselves(of_sinks), *removed]
+
+
+def _of_source(flow: Flow, services: Services, source: Source, start: Offset | None) -> list[Finding]:
+    findings = list(source.preflight(start))
+    try:
+        compared = compare(flow, source, accepted_of(flow, services), remembered_of(flow, services))
+        return [*findings, *compared.findings]
+    except DatabusError as error:
+        told = any(f.level is Level.ERROR and f.code == error.code for f in findings)
+        return findings if told else [*findings, Finding.of(f"{flow.source.kind}: tables of the flow", error)]
+
+
+def refuse_what_is_not_there(flow: Flow, services: Services) -> None:
+    """Refuse what `require_tables` refuses, before Spark is started for it; changes nothing, and logs nothing.
+
+    A flow that is paused, or of which all that it asks for was found already, is not compared.
+
+    Raises:
+        ConfigError: of the first finding's code; names each table and column that is not there.
+        SourceUnavailableError, SourceAccessError: the source cannot be asked.
+    """
+    accepted = services.accepted.load(flow.name) if services.accepted is not None else None
+    if accepted == wants_of(flow) or services.store.paused(flow.name):
+        return
+    with closing(flow.source.open(services.connections, FlowContext(flow.name, services.settings))) as source:
+        require_passed(flow, compare(flow, source, accepted_of(flow, services)).findings)
+
+
+def require_tables(flow: Flow, services: Services, source: Source, *, hands_over: bool = False) -> MissingTables:
+    """Compare a flow with its tables; warnings are logged. Return what looks for tables that go from here on.
+
+    Where what it asks for was found already, only tables and patterns that are gone are logged.
+
+    Args:
+        flow: the flow.
+        services: what was found before.
+        source: its source, open.
+        hands_over: whether a predecessor waits to be followed: what was found already is not asked for again.
+
+    Raises:
+        ConfigError: of the first finding's code; names each table and column that is not there. Nothing was moved.
+        SourceUnavailableError, SourceAccessError: the source cannot be asked.
+    """
+    rotated = None
+    if isinstance(source, RotatingSource) and services.topics_read is not None:
+        rotated = RotatedTopics(flow, source, services.topics_read, services.clock)
+    missing = MissingTables(flow, source, rotated=rotated)
+    if services.accepted is None or not isinstance(source, DefinedSource) or services.store.paused(flow.name):
+        return missing
+    if services.accepted.load(flow.name) == wants_of(flow):
+        if not hands_over:
+            checkpoint = services.store.load(flow.name)
+            if rotated is not None:
+                rotated.stands(checkpoint)
+            missing.look(checkpoint.offset if checkpoint else None)
+        return missing
+    compared = compare(flow, source, accepted_of(flow, services))
+    for finding in compared.findings:
+        if finding.level is Level.WARN:
+            log.warning("flow %s: %s: %s → %s", flow.name, finding.subject, finding.message, finding.hint)
+    require_passed(flow, compared.findings)
+    if services.hidden_columns is not None and _begins_at_the_head(flow, services) and compared.hidden:
+        # Its first rows may have another definition.
+        services.hidden_columns.add(flow.name, RememberedHidden(compared.hidden))
+    services.accepted.keep(flow.name, compared.wants)
+    missing.known(compared.missing)
+    return missing
+
+
+def _begins_at_the_head(flow: Flow, services: Services) -> bool:
+    """Tell whether all that a flow will read is logged from now on: no row has an earlier definition than today's."""
+    return flow.source.begins_at_head() and services.store.load(flow.name) is None
+
+
+def _behind(flow: Flow, services: Services, sink: str) -> Finding:
+    checkpoint = services.store.of_sink(sink).load(flow.name)
+    text = f"fell behind, stands at {checkpoint.offset if checkpoint else '?'}"
+    return Finding(f"sink {sink}", Level.WARN, text, "It catches up by itself once it answers.", "sink_behind")
+
+
+def _removed(flow: Flow, services: Services, sink: str) -> Finding:
+    found = _behind(flow, services, sink)
+    hint = (
+        "Lag and the log that is kept are counted from there, and no amendment is taken. Put it back, or give up what "
+        f"it lacks: `databus checkpoint skip {flow.name} --sink {sink}`."
+    )
+    return replace(found, message=f"{found.message}, and is no part of the flow any more", hint=hint)
+
+
+def _dead_sinks_stop_only_themselves(of_sinks: Sequence[Sequence[Finding]]) -> list[Finding]:
+    """Return the findings; a sink that is away or overloaded is a warning while another one takes rows."""
+    if all(any(_is_away(f) for f in found) for found in of_sinks):
+        return [f for found in of_sinks for f in found]
+    hint = "The other sinks go on without it; it catches up by itself."
+    return [
+        replace(f, level=Level.WARN, hint=f"{f.hint} {hint}".strip()) if _is_away(f) else f
+        for found in of_sinks
+        for f in found
+    ]
+
+
+def _is_away(finding: Finding) -> bool:
+    return finding.level is Level.ERROR and finding.code in AWAY
+
+
+def require_passed(flow: Flow, findings: Sequence[Finding]) -> None:
+    """Stop on the first ERROR finding.
+
+    Raises:
+        DatabusError: of the finding's code, naming all that is wrong.
+    """
+    errors = [f for f in findings if f.level is Level.ERROR]
+    if errors:
+        text = "; ".join(dict.fromkeys(f"{f.subject}: {f.message}" for f in errors))
+        hint = " ".join(dict.fromkeys(f.hint for f in errors if f.hint))
+        retryable = any(f.retryable for f in errors)
+        raise ConfigError(
+            f"flow {flow.name}: {text}", hint=hint, code=errors[0].code or "preflight", retryable=retryable
+        )
+
+
+def _probe(subject: str, connect: Callable[[], Any], look: Callable[[Any], Sequence[Finding]]) -> list[Finding]:
+    try:
+        opened = connect()
+    except DatabusError as error:
+        return [Finding.of(subject, error)]
+    try:
+        return list(look(opened))
+    except DatabusError as error:
+        return [Finding.of(subject, error)]
+    finally:
+        opened.close()
+
+
+def _conn(pairs: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(conn_id for conn_id, _ in pairs)

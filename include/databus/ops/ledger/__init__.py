@@ -1,0 +1,1 @@
+"""Use cases of the ledger: show, verify, gaps."""

@@ -1,0 +1,1 @@
+"""Use cases of mirrors: consumer groups, offset maps, heartbeats, loops, throttle."""

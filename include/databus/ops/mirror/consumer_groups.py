@@ -1,0 +1,145 @@
+"""Consumer groups of a mirror's source, kept on its target: where each would go on there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from databus.core.errors import ConfigError
+from databus.core.flow import Flow
+from databus.core.positions.offset_map import Place
+from databus.ops.mirror.translate import mirror_sink, translation
+from databus.runtime.context import Services
+
+if TYPE_CHECKING:
+    from databus.kafka.groups import ClusterGroups
+
+_OWN = "databus."
+"""Stem of the groups that hold markers."""
+
+LOOK_S = 30.0
+"""Seconds from one look at every topic, and at the target's offsets, to the next: topics are followed as often."""
+
+_SHOWN = 20
+"""Groups that an error names."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One partition of a group that was set, or would be.
+
+    Attributes:
+        group: consumer group.
+        place: partition on the side that is written.
+        before: what the group has committed there, None for nothing.
+        after: what it is set to.
+    """
+
+    group: str
+    place: Place
+    before: int | None
+    after: int
+
+
+def require_known(groups: Sequence[str], names: Sequence[str], conn_id: str) -> None:
+    """Refuse patterns that mean none of the groups of a cluster.
+
+    Raises:
+        ConfigError: names them, and the groups that there are.
+    """
+    unknown = [pattern for pattern in groups if not any(fnmatchcase(name, pattern) for name in names)]
+    if unknown:
+        shown = ", ".join(sorted(names)[:_SHOWN]) or "none"
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        raise ConfigError(
+            f"{conn_id} has no consumer group {', '.join(map(repr, unknown))}", hint=f"Known: {shown}{more}."
+        )
+
+
+class GroupSync:
+    """Carries the committed offsets of groups from one side of a mirror to the other."""
+
+    def __init__(self, flow: Flow, services: Services, kept: int = 0, monotonic: Callable[[], float] = time.monotonic):
+        """Open nothing yet.
+
+        Args:
+            flow: the mirror.
+            services: the installation.
+            kept: clients, one for a group, that stay open on each side from one time to the next, until `close`.
+            monotonic: tells the time in seconds.
+        """
+        self._flow, self._services, self._kept, self._now = flow, services, kept, monotonic
+        self._spec = mirror_sink(flow)
+        self._clusters: dict[str, ClusterGroups] = {}
+        self._settled: dict[str, dict[Place, int]] = {}
+        self._due = monotonic() + LOOK_S
+
+    def look_again(self) -> None:
+        """Take nothing from the time before: look at every topic of the origin, and at the other side's offsets."""
+        self._settled.clear()
+        self._due = self._now() + LOOK_S
+        for cluster in self._clusters.values():
+            cluster.look_again()
+
+    def close(self) -> None:
+        """Close the clients; safe to call twice."""
+        for cluster in self._clusters.values():
+            cluster.close()
+
+    def carry(self, groups: Sequence[str] = (), *, back: bool = False, execute: bool = True) -> list[Moved]:
+        """Set groups on the target (with `back` on the source) to where they would go on; those with members are left.
+
+        Without `back` a group is never moved backwards, so that one that reads on the target already keeps its place.
+        Done again within `LOOK_S`, it looks at the topics in which a group was found, and on the other side at groups
+        alone that would go on elsewhere than the last time.
+
+        Args:
+            groups: patterns of names; those of the mirror's `groups` by default.
+            back: from the target to the source.
+            execute: False only says what would be done.
+
+        Raises:
+            ConfigError: one of the patterns given means no group of the side that is read.
+        """
+        origin, other = self._sides(back=back)
+        if self._now() >= self._due:
+            self.look_again()
+        moved: list[Moved] = []
+        with translation(self._flow, self._services, back=back) as translate:
+            names = [name for name in origin.names() if not name.startswith(_OWN)]
+            require_known(groups, names, self._spec.conn_id if back else self._spec.source_conn_id)
+            for group, committed in origin.committed(self._wanted(groups, names)).items():
+                found = [translate(place, position) for place, position in committed.items()]
+                wanted = dict(item for item in found if item is not None)
+                if not wanted or self._settled.get(group) == wanted or other.has_members(group):
+                    continue
+                present = other.committed_at(group, wanted)
+                fresh = {
+                    place: position
+                    for place, position in wanted.items()
+                    if present.get(place) != position and (back or present.get(place, -1) < position)
+                }
+                if fresh and execute:
+                    other.commit(group, fresh)
+                if execute and not back:
+                    self._settled[group] = wanted
+                moved += [Moved(group, place, present.get(place), after) for place, after in sorted(fresh.items())]
+        return moved
+
+    def _wanted(self, groups: Sequence[str], names: Sequence[str]) -> list[str]:
+        patterns = groups or self._spec.groups
+        return [n for n in names if any(fnmatchcase(n, p) for p in patterns)]
+
+    def _sides(self, *, back: bool) -> tuple[ClusterGroups, ClusterGroups]:
+        from databus.kafka.client import ClientSettings
+        from databus.kafka.groups import ClusterGroups
+
+        for conn_id in (self._spec.source_conn_id, self._spec.conn_id):
+            if conn_id not in self._clusters:
+                settings = ClientSettings.of(self._services.connections.get(conn_id), self._spec.timeout_s)
+                self._clusters[conn_id] = ClusterGroups(settings, self._kept)
+        source, target = self._clusters[self._spec.source_conn_id], self._clusters[self._spec.conn_id]
+        return (target, source) if back else (source, target)

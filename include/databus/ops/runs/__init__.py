@@ -1,0 +1,1 @@
+"""Use cases of runs: run, submit, dry run, preview, audit, history, lineage."""

@@ -1,0 +1,77 @@
+"""Dry run: read, transform and check the next batch, count by branch, write nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from databus.core.batches.counts import TableCounts
+from databus.core.batches.report import CheckResult
+from databus.core.flow import Flow
+from databus.runtime import check, counts
+from databus.runtime.beside.look import looking
+from databus.runtime.context import RunIdentity, Services, open_session
+from databus.runtime.dispatch import taken_by
+from databus.runtime.read import read
+from databus.runtime.transform import transform
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What the next batch would do.
+
+    Attributes:
+        flow: flow name.
+        range: range in text form, None when nothing is new.
+        tables: counts by table; "dispatched" means would be.
+        sinks: per sink the rows by table it would be given.
+        checks: results of all checks.
+    """
+
+    flow: str
+    range: str | None
+    tables: Mapping[str, TableCounts]
+    sinks: Mapping[str, Mapping[str, int]]
+    checks: tuple[CheckResult, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "flow": self.flow,
+            "range": self.range,
+            "tables": {name: c.to_json() for name, c in self.tables.items()},
+            "sinks": {name: dict(given) for name, given in self.sinks.items()},
+            "checks": {f"{c.check} on {c.table}": f"{c.violations} of {c.evaluated}" for c in self.checks},
+        }
+
+
+def dry_run(flow: Flow, services: Services, spark: Any, identity: RunIdentity) -> DryRun:
+    """Count what the next batch would do; takes no lease, makes no topic or index, moves nothing."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    with open_session(flow, services, spark, identity) as opened, looking(opened) as session:
+        checkpoint = services.store.load(flow.name)
+        start = checkpoint.offset if checkpoint else session.source.start_offset()
+        planned = session.source.plan(start, flow.batching)
+        if planned is None:
+            return DryRun(flow.name, None, {}, {}, ())
+        names = counts.table_names(planned)
+        rows, _ = read(session, planned)
+        taken = {name: taken_by(sink, session.sink_spec(name)) for name, sink in session.sinks.items()}
+        anywhere = F.lit(False)
+        for column in taken.values():
+            anywhere = anywhere | column
+        checked = check.check(flow, transform(flow, rows, planned), anywhere)
+        columns = counts.aggregates(flow, names)
+        for position, column in enumerate(taken.values()):
+            mine = (F.col(check.STATE) == "dispatched") & column
+            columns += [c.alias(f"{position}s{n}") for n, c in enumerate(counts.sink_aggregates(names, mine))]
+        found = {str(k): int(v) for k, v in checked.agg(*columns).collect()[0].asDict().items()}
+    given = {
+        sink: {name: found[f"{position}s{n}"] for n, name in enumerate(names) if found[f"{position}s{n}"]}
+        for position, sink in enumerate(taken)
+    }
+    whole = check.evaluate_batch_checks(flow, planned, services.clock.now())
+    results = (*counts.check_results(flow, names, found), *whole)
+    return DryRun(flow.name, str(planned.range), counts.table_counts(names, found), given, results)

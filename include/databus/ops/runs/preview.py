@@ -1,0 +1,97 @@
+"""Look ahead without side effects: the next range of a flow, and the rows at a position of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from databus.core.flow import Flow
+from databus.core.flow_specs import FlowContext
+from databus.core.positions.offsets import Offset
+from databus.core.positions.resuming import resumed
+from databus.core.protocols import Source
+from databus.core.state.plan import SourcePlan
+from databus.ops.checkpoint.targets import looked
+from databus.ops.decode.row_lines import plain_rows
+from databus.runtime.beside.look import look
+from databus.runtime.context import Services
+from databus.runtime.routing import outputs_of
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The batch that a run would plan now.
+
+    Attributes:
+        flow: flow name.
+        pending: an unfinished plan that would be taken up first.
+        next: what the source proposes, None when nothing is new.
+        outputs: per sink the routes its rows would take.
+        profiles: per sink what it promises, of sinks that have a choice.
+        behind: sink that fell behind → where it stands; it would catch up first.
+    """
+
+    flow: str
+    pending: dict[str, Any] | None
+    next: SourcePlan | None
+    outputs: dict[str, tuple[str, ...]]
+    profiles: dict[str, str] = field(default_factory=dict)
+    behind: dict[str, str] = field(default_factory=dict)
+
+
+def preview(flow: Flow, services: Services) -> Preview:
+    """Plan the next batch without writing anything; staged log data is dropped again."""
+    checkpoint = services.store.load(flow.name)
+    pending = services.store.pending_plan(flow.name)
+    with _opened(flow, services) as source:
+        start = checkpoint.offset if checkpoint else source.start_offset()
+        proposed = resumed(source, pending.range) if pending else source.plan(start, flow.batching)
+        if proposed is not None and pending is None:
+            source.discard(proposed)
+    tables = proposed.tables if proposed else ()
+    outputs = {s.sink_name: tuple(dict.fromkeys(r for _, r in outputs_of(flow, s, tables))) for s in flow.sinks}
+    profiles = {s.sink_name: str(s.profile) for s in flow.sinks if hasattr(s, "profile")}
+    stores = {name: services.store.of_sink(name) for name in services.store.sinks_behind(flow.name)}
+    behind = {name: str(own.offset) for name, store in stores.items() if (own := store.load(flow.name)) is not None}
+    return Preview(flow.name, pending.to_json() if pending else None, proposed, outputs, profiles, behind)
+
+
+def peek(flow: Flow, services: Services, start: str | None, rows: int) -> Iterator[dict[str, Any]]:
+    """Yield up to `rows` decoded row changes as plain JSON, from a place in any form or the checkpoint.
+
+    Raises:
+        PlaceError: the text is no place.
+        OffsetInvalidError: the position is not one of this server's log.
+        SourceDivergedError: it is a place of a log that was replaced since.
+    """
+    with _opened(flow, services) as source:
+        checkpoint = services.store.load(flow.name)
+        at: Offset
+        if start is not None:
+            at = looked(flow, services, source, checkpoint, start)
+        else:
+            at = checkpoint.offset if checkpoint else source.start_offset()
+        left = rows
+        while left > 0:
+            proposed = source.plan(at, flow.batching)
+            if proposed is None:
+                return
+            for row in _rows(source, proposed):
+                yield row
+                left -= 1
+                if left == 0:
+                    break
+            source.discard(proposed)
+            at = proposed.range.end
+
+
+def _rows(source: Source, proposed: SourcePlan) -> Iterator[dict[str, Any]]:
+    for split in source.splits(proposed, 1):
+        for batch in split.read():
+            yield from plain_rows(batch)
+
+
+def _opened(flow: Flow, services: Services) -> AbstractContextManager[Source]:
+    return look(flow, services.connections, FlowContext(flow.name, services.settings, services.server_ids))

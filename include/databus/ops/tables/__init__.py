@@ -1,0 +1,1 @@
+"""A flow beside the tables of its source: what it asks for, and what is not there."""

@@ -1,0 +1,1 @@
+"""Ledger pages in SQL: stored, merged, and the reports made of them."""

@@ -1,0 +1,1 @@
+"""Quality of runs: Great Expectations results, trends, Data Docs."""

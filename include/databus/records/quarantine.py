@@ -1,0 +1,327 @@
+"""Rows in quarantine, and what became of each: held, replayed, discarded."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from databus.core.positions.offsets import OffsetRange, offset_from_json
+from databus.records import tables as t
+from databus.records.ledger.pages import LedgerPages
+from databus.records.store import RecordStore
+
+_CHUNK_ROWS = 300
+"""Rows per statement: two values select a row, and SQLite takes 32,766 parameters."""
+
+_CHUNK_IDS = 10_000
+"""Ids per statement, and rows per page: a person may name more rows than SQLite (32,766) takes parameters."""
+
+OTHERWISE = 0
+"""Stands for the number of a replay where a row came to its sinks otherwise: by the flow itself behind a rewind, or, to
+a sink that had refused it, by the replay of the check's entry."""
+
+Identity = tuple[str, str]
+"""(event id, stage) of a row."""
+
+
+class HeldState(enum.StrEnum):
+    """What became of a row in quarantine."""
+
+    HELD = "held"
+    REPLAYED = "replayed"
+    DISCARDED = "discarded"
+
+
+@dataclass(frozen=True)
+class HeldRow:
+    """A row in quarantine.
+
+    Attributes:
+        event_id: unique id of the row change.
+        stage: "check", or the name of the sink that refused it.
+        batch: number of the last batch that held it back.
+        table: `database.table`.
+        key: canonical key JSON, None without a key.
+        cause: why it is held.
+        position: file:pos of its transaction's end.
+        payload: what was held, as JSON text.
+        held_at: when it was last held back.
+        state: what became of it.
+        replay: number of the last replay that took it up, None when none did, `OTHERWISE` where it came so.
+        origin: number of the batch whose range that replay reads.
+        who: who replayed or discarded it, "" while nobody did.
+        why: reason, "" without.
+        at: when, None while nobody did.
+        plan_hash: hash of the plan of that batch, "" in entries from before it was kept.
+    """
+
+    event_id: str
+    stage: str
+    batch: int
+    table: str
+    key: str | None
+    cause: str
+    position: str
+    payload: str
+    held_at: datetime
+    state: HeldState
+    replay: int | None
+    origin: int | None
+    who: str
+    why: str
+    at: datetime | None
+    plan_hash: str = ""
+
+    @property
+    def identity(self) -> Identity:
+        """Event id and stage."""
+        return self.event_id, self.stage
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            **{name: getattr(self, name) for name in ("event_id", "stage", "batch", "table", "key", "cause")},
+            "position": self.position,
+            "state": str(self.state),
+            "replay": self.replay or None,
+            "who": self.who or None,
+            "why": self.why or None,
+            "held_at": self.held_at.isoformat(),
+            "at": self.at.isoformat() if self.at else None,
+            "payload": self.payload,
+        }
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows are meant; what is not given does not matter.
+
+    Attributes:
+        state: what became of them.
+        stage: "check" or a sink's name.
+        table: `database.table`.
+        event_ids: ids of rows.
+        cause: text that the cause contains.
+        limit: at most so many, oldest first; None for all.
+    """
+
+    state: HeldState | None = HeldState.HELD
+    stage: str | None = None
+    table: str | None = None
+    event_ids: tuple[str, ...] = ()
+    cause: str | None = None
+    limit: int | None = None
+
+
+class HeldRows:
+    """Queries and decisions on the quarantine of one flow.
+
+    Args:
+        store: the records store.
+        flow: flow name.
+    """
+
+    def __init__(self, store: RecordStore, flow: str) -> None:
+        self._store = store
+        self._flow = flow
+
+    def select(self, wanted: Selection) -> list[HeldRow]:
+        """Return the rows that are meant, oldest first."""
+        return [row for page in self.pages(wanted) for row in page]
+
+    def pages(self, wanted: Selection) -> Iterator[list[HeldRow]]:
+        """Yield the rows that are meant, oldest first, some at a time; which they are is settled by the first look."""
+        keys = sorted(self._keys(wanted))[: wanted.limit]
+        for first in range(0, len(keys), _CHUNK_IDS):
+            numbers = [number for _, number in keys[first : first + _CHUNK_IDS]]
+            yield self._rows(t.quarantine.c.id.in_(numbers))
+
+    def known_events(self, event_ids: Sequence[str]) -> set[str]:
+        """Return those of some event ids of which there is a row, whatever became of it."""
+        q, known = t.quarantine.c, set[str]()
+        with self._store.transaction() as connection:
+            for ids in _chunks(event_ids):
+                wanted = sa.select(q.event_id).where((q.flow == self._flow) & q.event_id.in_(ids))
+                known.update(connection.execute(wanted).scalars())
+        return known
+
+    def any_of(self, *, stage: str | None = None, table: str | None = None) -> bool:
+        """Tell whether there is a row of a stage, or a table, whatever became of it."""
+        q = t.quarantine.c
+        asked = [column == value for column, value in ((q.stage, stage), (q.table_name, table)) if value is not None]
+        with self._store.transaction() as connection:
+            there = sa.select(q.id).where(q.flow == self._flow, *asked).limit(1)
+            return connection.execute(there).first() is not None
+
+    def _keys(self, wanted: Selection) -> set[tuple[int, int]]:
+        """Return (batch, number) of the rows that are meant."""
+        q, d = t.quarantine.c, t.quarantine_decisions.c
+        conditions: list[Any] = []
+        if wanted.state is HeldState.HELD:
+            conditions.append(sa.or_(d.state.is_(None), d.state == wanted.state))
+        elif wanted.state is not None:
+            conditions.append(d.state == wanted.state)
+        conditions += [
+            column == value for column, value in ((q.stage, wanted.stage), (q.table_name, wanted.table)) if value
+        ]
+        if wanted.cause:
+            conditions.append(q.cause.contains(wanted.cause, autoescape=True))
+        found = (
+            sa.select(q.batch, q.id)
+            .select_from(t.quarantine.outerjoin(t.quarantine_decisions, _same(t.quarantine, t.quarantine_decisions)))
+            .where(q.flow == self._flow, *conditions)
+        )
+        keys = set[tuple[int, int]]()
+        with self._store.transaction() as connection:
+            if not wanted.event_ids:
+                rows = found.order_by(q.batch, q.id).limit(wanted.limit)
+                return {(batch, number) for batch, number in connection.execute(rows)}
+            for ids in _chunks(wanted.event_ids):
+                keys.update((batch, number) for batch, number in connection.execute(found.where(q.event_id.in_(ids))))
+        return keys
+
+    def of_replay(self, number: int) -> list[HeldRow]:
+        """Return the rows that a replay took up, whatever became of them since."""
+        return self._rows(t.quarantine_decisions.c.replay == number)
+
+    def tally(self) -> dict[str, dict[str, int]]:
+        """Return the number of rows by state and, in it, by stage: "check" or a sink's name."""
+        q, d = t.quarantine, t.quarantine_decisions
+        state = sa.func.coalesce(d.c.state, HeldState.HELD.value).label("became")
+        wanted = (
+            sa.select(state, q.c.stage, sa.func.count().label("rows"))
+            .select_from(q.outerjoin(d, _same(q, d)))
+            .where(q.c.flow == self._flow)
+            .group_by(state, q.c.stage)
+        )
+        found: dict[str, dict[str, int]] = {}
+        with self._store.transaction() as connection:
+            for became, stage, rows in connection.execute(wanted):
+                found.setdefault(str(became), {})[str(stage)] = int(rows)
+        return found
+
+    def places(self) -> frozenset[tuple[str, str]]:
+        """Return (stage, table) of all rows, whatever became of them."""
+        q = t.quarantine.c
+        wanted = sa.select(q.stage, q.table_name).where(q.flow == self._flow).distinct()
+        with self._store.transaction() as connection:
+            return frozenset((str(stage), str(table)) for stage, table in connection.execute(wanted))
+
+    def take_up(self, rows: Sequence[HeldRow], number: int, origin: int, said: tuple[str, str, datetime]) -> None:
+        """Stamp rows with the replay that will write them; stamps of an earlier try of the number are taken off.
+
+        Args:
+            rows: the rows, all held.
+            number: number of the replay.
+            origin: number of the batch whose range it reads.
+            said: who, why and when.
+        """
+        d = t.quarantine_decisions
+        mine = (d.c.flow == self._flow) & (d.c.replay == number)
+        with self._store.transaction() as connection:
+            connection.execute(d.update().where(mine).values(replay=None, origin=None))
+        self._decide([row.identity for row in rows], HeldState.HELD, said, number, origin)
+
+    def settle(
+        self, number: int, origin: int, states: dict[Identity, HeldState], said: tuple[str, str, datetime]
+    ) -> None:
+        """Store what a replay made of its rows; the same again changes nothing but the time."""
+        for state in HeldState:
+            these = [identity for identity, became in states.items() if became is state]
+            self._decide(these, state, said, number, origin)
+
+    def discard(self, rows: Sequence[HeldRow], said: tuple[str, str, datetime]) -> None:
+        """Store that rows will never be replayed."""
+        self._decide([row.identity for row in rows], HeldState.DISCARDED, said, None, None)
+
+    def batch_range(self, batch: int) -> OffsetRange | None:
+        """Return the range of a stored batch report, the newest of that number, None when there is none."""
+        return next(iter(self.batch_ranges(batch).values()), None)
+
+    def batch_ranges(self, batch: int) -> dict[str, OffsetRange]:
+        """Return the ranges of reports of a batch by the hash of its plan, newest first.
+
+        There are several where the flow was begun anew.
+        """
+        b = t.batches.c
+        mine = (b.flow == self._flow) & (b.batch == batch)
+        wanted = sa.select(b.plan_hash, b.range_start, b.range_end).where(mine).order_by(b.id.desc())
+        with self._store.transaction() as connection:
+            found = connection.execute(wanted).all()
+        return {hash_: OffsetRange(offset_from_json(start), offset_from_json(end)) for hash_, start, end in found}
+
+    @property
+    def ledger(self) -> LedgerPages:
+        """Ledger pages in the same store."""
+        return LedgerPages(self._store)
+
+    def _decide(
+        self,
+        identities: Iterable[Identity],
+        state: HeldState,
+        said: tuple[str, str, datetime],
+        number: int | None,
+        origin: int | None,
+    ) -> None:
+        who, why, at = said
+        values = [
+            {
+                "flow": self._flow, "event_id": event_id, "stage": stage, "state": state.value, "replay": number,
+                "origin": origin, "who": who, "why": why, "at": at,
+            }
+            for event_id, stage in identities
+        ]  # fmt: skip
+        key = ("flow", "event_id", "stage")
+        with self._store.transaction() as connection:
+            for first in range(0, len(values), _CHUNK_ROWS):
+                chunk = values[first : first + _CHUNK_ROWS]
+                update = [name for name in chunk[0] if name not in key]
+                connection.execute(self._store.upsert(t.quarantine_decisions, chunk, key, update))
+
+    def _rows(self, condition: Any) -> list[HeldRow]:
+        q, d = t.quarantine, t.quarantine_decisions
+        wanted = (
+            sa.select(q, d.c.state, d.c.replay, d.c.origin, d.c.who, d.c.why, d.c.at)
+            .select_from(q.outerjoin(d, _same(q, d)))
+            .where((q.c.flow == self._flow) & condition)
+            .order_by(q.c.batch, q.c.id)
+        )
+        with self._store.transaction() as connection:
+            return [_held(row) for row in connection.execute(wanted).mappings()]
+
+
+def _chunks(event_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield ids, each once, as many at a time as one statement takes."""
+    distinct = list(dict.fromkeys(event_ids))
+    for first in range(0, len(distinct), _CHUNK_IDS):
+        yield distinct[first : first + _CHUNK_IDS]
+
+
+def _same(q: sa.Table, d: sa.Table) -> Any:
+    return sa.and_(q.c.flow == d.c.flow, q.c.event_id == d.c.event_id, q.c.stage == d.c.stage)
+
+
+def _held(row: Any) -> HeldRow:
+    return HeldRow(
+        event_id=row["event_id"],
+        stage=row["stage"],
+        batch=row["batch"],
+        table=row["table_name"],
+        key=row["key"],
+        cause=row["cause"],
+        position=row["position"],
+        payload=row["payload"],
+        held_at=row["last_held_at"],
+        state=HeldState(row["state"] or HeldState.HELD),
+        replay=row["replay"],
+        origin=row["origin"],
+        who=row["who"] or "",
+        why=row["why"] or "",
+        at=row["at"],
+        plan_hash=row["plan_hash"] or "",
+    )

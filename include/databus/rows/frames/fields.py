@@ -1,0 +1,103 @@
+"""Typed access to the columns inside `before` and `after`, as Spark SQL text.
+
+SQL text rather than Column objects: it works on classic and Connect sessions alike, and is tested without either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from databus.core.errors import TransformError
+from databus.core.tables.schemas import ColumnSchema, TableSchema
+
+Rewrite = Callable[[str], str]
+"""SQL of a value's text (bytes, for binary columns) → SQL of the text that takes its place; NULL is kept outside."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column of a row as the transforms so far left it.
+
+    Attributes:
+        column: its present name and type.
+        source: its name inside the stored VARIANT.
+        stored_binary: whether the stored value is binary.
+        rewrites: what has replaced its value, in order.
+    """
+
+    column: ColumnSchema
+    source: str
+    stored_binary: bool = False
+    rewrites: tuple[Rewrite, ...] = ()
+
+    def renamed(self, name: str) -> Field:
+        """Return the field under another name."""
+        return replace(self, column=replace(self.column, name=name))
+
+    def rewritten(self, rewrite: Rewrite) -> Field:
+        """Return the field with its value replaced by text; NULL stays NULL, absent stays absent."""
+        text = replace(self.column, type="text", spark_type="string")
+        return replace(self, column=text, rewrites=(*self.rewrites, rewrite))
+
+    def raw(self, image: str) -> str:
+        """Return SQL of the stored value as VARIANT; SQL NULL where the image has no such column."""
+        path = sql_string(variant_path(self.source))
+        if image in ("before", "after"):
+            return f"variant_get(`{image}`, {path}, 'variant')"
+        return f"coalesce({self.raw('after')}, {self.raw('before')})"
+
+    def variant(self, image: str) -> str:
+        """Return SQL of the value as VARIANT: SQL NULL where absent, VARIANT null for NULL."""
+        raw = self.raw(image)
+        if not self.rewrites:
+            return raw
+        new = f"CAST({self._rewritten(raw)} AS VARIANT)"
+        return f"CASE WHEN {raw} IS NULL OR is_variant_null({raw}) THEN {raw} ELSE {new} END"
+
+    def typed(self, image: str) -> str:
+        """Return SQL of the value as the column's Spark type; NULL where absent, NULL or not of that type."""
+        if self.rewrites:
+            raw = self.raw(image)
+            return f"CASE WHEN {raw} IS NOT NULL AND NOT is_variant_null({raw}) THEN {self._rewritten(raw)} END"
+        if image in ("before", "after"):
+            path = sql_string(variant_path(self.source))
+            return f"try_variant_get(`{image}`, {path}, '{self.column.spark_type}')"
+        return f"try_variant_get({self.raw(image)}, '$', '{self.column.spark_type}')"
+
+    def _rewritten(self, raw: str) -> str:
+        # The stored value speaks for itself: decimals print without exponent and trailing zeros, temporals are ISO
+        # text.
+        value = f"variant_get({raw}, '$', '{'binary' if self.stored_binary else 'string'}')"
+        for rewrite in self.rewrites:
+            value = rewrite(value)
+        return value
+
+
+def fields_of(schema: TableSchema) -> tuple[Field, ...]:
+    """Return the fields of rows that no transform has touched."""
+    return tuple(Field(c, c.name, c.spark_type == "binary") for c in schema.columns)
+
+
+def variant_path(name: str) -> str:
+    """Return the path of a top-level field, in the one notation of Spark's three that can say the name.
+
+    Raises:
+        TransformError: a name that no notation can say.
+    """
+    if "'" not in name and "?" not in name:
+        return f"$['{name}']"
+    if '"' not in name and "?" not in name:
+        return f'$["{name}"]'
+    if "." not in name and "[" not in name:
+        return f"$.{name}"
+    raise TransformError(
+        f"the column name {name!r} cannot be said in a VARIANT path",
+        hint="Names that mix quotes, '?', '.' and '[' cannot be used in transforms and checks.",
+    )
+
+
+def sql_string(text: str) -> str:
+    """Return a Spark SQL string literal."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

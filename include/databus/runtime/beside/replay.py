@@ -1,0 +1,171 @@
+"""Replay rows that were held back: read → transform → check → dispatch of a former range, for chosen rows alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from databus.core.batches.counts import TableCounts
+from databus.core.batches.receipts import CHECK, RejectedRow, WriteReceipt
+from databus.core.errors import ReconciliationError
+from databus.core.events import RowState
+from databus.core.positions.replaced_logs import is_of_former_log, of_former_log
+from databus.core.protocols import Sink, SlotWriter
+from databus.core.state.known_outputs import known_outputs
+from databus.core.state.plan import Plan, SinkPlan, SourcePlan
+from databus.runtime import check, counts
+from databus.runtime.context import FlowSession
+from databus.runtime.dispatch import dispatch, quarantined_rows, taken_by
+from databus.runtime.read import read
+from databus.runtime.routing import outputs_of, prepare, require_unreserved
+from databus.runtime.spark.errors import engine_errors
+from databus.runtime.tables.hidden_loss import require_again
+from databus.runtime.tables.written_tables import written_tables
+from databus.runtime.transform import transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROWS_GONE = "quarantine_rows_gone"
+"""Code of the error for rows that the range which held them does not hold any more."""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay found and did.
+
+    Attributes:
+        state: event id → where the row ends under the flow as it is now.
+        taken: sink → event ids that the sink takes.
+        rejected: rows that a check or a sink holds back again.
+        receipts: what the sinks confirmed.
+        tables: counts by table.
+    """
+
+    state: Mapping[str, str]
+    taken: Mapping[str, frozenset[str]]
+    rejected: tuple[RejectedRow, ...]
+    receipts: tuple[WriteReceipt, ...]
+    tables: Mapping[str, TableCounts]
+
+
+@dataclass(frozen=True)
+class _Renamed:
+    """A sink that encodes as the flow does, and marks as the replay does."""
+
+    sink: Sink
+    live: Plan
+    marked: Plan
+
+    def accepts(self) -> frozenset[str]:
+        return self.sink.accepts()
+
+    def encode(self, rows: Any, plan: Plan) -> Any:  # noqa: ARG002 - the plan of the flow decides
+        return self.sink.encode(rows, self.live)
+
+    def writer(self, plan: Plan) -> SlotWriter:  # noqa: ARG002 - the plan of the replay decides
+        return self.sink.writer(self.marked)
+
+
+@contextmanager
+def reopened(session: FlowSession, planned: Any) -> Iterator[SourcePlan]:
+    """Describe a committed range again; what is staged for it is dropped at the end.
+
+    Raises:
+        SourceDivergedError: it is of a log that was replaced since.
+    """
+    standing = session.store.load(session.flow.name)
+    if standing is not None and is_of_former_log(planned.end, standing.offset):
+        raise of_former_log(f"flow {session.flow.name}: the range {planned}", standing.offset)
+    source = session.source.reopen(planned)
+    try:
+        yield source
+    finally:
+        session.source.discard(source)
+
+
+def pinned_sinks(session: FlowSession, source: SourcePlan, marks: Mapping[str, Sequence[int]]) -> dict[str, SinkPlan]:
+    """Return what each sink pins for a replay of rows of a range.
+
+    Args:
+        session: the flow, open.
+        source: the range.
+        marks: sink → batch that the replay's marker of each slot holds.
+    """
+    pinned: dict[str, SinkPlan] = {}
+    standing = session.store.load(session.flow.name)
+    tables = written_tables(session.flow, source.tables)
+    for spec in session.flow.sinks:
+        require_unreserved(session.flow, spec, tables)
+        outputs = outputs_of(session.flow, spec, tables)
+        made = prepare(session.sinks[spec.sink_name], source, outputs, known_outputs(standing, spec.sink_name))
+        known = tuple(marks.get(spec.sink_name, ()))
+        # The sink looked at the flow's own markers; of a replay's only its own commits tell.
+        pinned[spec.sink_name] = replace(made, prev=known, first=()).following(known, 0)
+    return pinned
+
+
+def replay(session: FlowSession, plan: Plan, source: SourcePlan, wanted: Mapping[str, str]) -> Replayed:
+    """Write rows of a range to the sinks that lack them, with markers of the replay's own.
+
+    Args:
+        session: the flow, open.
+        plan: the replay's plan; its range is the former one, its flow the name that its markers have.
+        source: the former range.
+        wanted: event id → stage that held it: "check" for every sink, else that sink alone.
+
+    Raises:
+        ReconciliationError: a row is not in the range, or a sink did not confirm what it was given.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+    flow = session.flow
+    live = replace(plan, flow=flow.name)
+    with engine_errors():
+        rows, splits = read(session, source)
+        changes = transform(flow, rows, source)
+        require_again(session, source, changes)
+        taken = {name: taken_by(sink, session.sink_spec(name)) for name, sink in session.sinks.items()}
+        anywhere = F.lit(False)
+        for column in taken.values():
+            anywhere = anywhere | column
+        checked = check.check(flow, changes, anywhere).where(F.col("event_id").isin(*sorted(wanted)))
+        table = F.concat_ws(".", "database", "table").alias("name")
+        mine = [column.alias(f"to_{number}") for number, column in enumerate(taken.values())]
+        looked = checked.select("event_id", check.STATE, table, *mine)
+        found = looked.collect()
+        state = {row["event_id"]: row[check.STATE] for row in found}
+        if set(state) != set(wanted):
+            gone = sorted(set(wanted) - set(state))
+            raise ReconciliationError(
+                f"flow {flow.name}: {len(gone)} rows to be replayed are not in {source.range}, first {gone[0]}",
+                hint="The log was changed, or the flow's tables or row filters no longer cover them: discard them.",
+                code=ROWS_GONE,
+            )
+        done, names = [], counts.table_names(source)
+        takes: dict[str, frozenset[str]] = {}
+        for number, (name, sink) in enumerate(session.sinks.items()):
+            ids = {row["event_id"] for row in found if row[f"to_{number}"] and wanted[row["event_id"]] in (CHECK, name)}
+            takes[name] = frozenset(ids)
+            share: DataFrame = checked.where(F.col("event_id").isin(*sorted(ids)) if ids else F.lit(False))
+            renamed: Any = _Renamed(sink, live, plan)
+            sent = dispatch(flow, plan, share, (session.sink_spec(name), renamed), names, splits)
+            confirmed = sum(sum(r.rows.values()) + len(r.rejected) for r in sent.receipts)
+            if confirmed != sum(sent.given.values()):
+                raise ReconciliationError(
+                    f"flow {flow.name}: sink {name} confirmed {confirmed} of {sum(sent.given.values())} replayed rows"
+                )
+            done.append(sent)
+        held = quarantined_rows(checked) if RowState.QUARANTINED in state.values() else ()
+    receipts = tuple(r for sent in done for r in sent.receipts)
+    rejected = (*held, *(row for r in receipts for row in r.rejected))
+    observed = Counter(str(row["name"]) for row in found if row[check.STATE] == RowState.DISPATCHED)
+    refused: dict[str, set[str]] = {}
+    for row in (row for r in receipts for row in r.rejected):
+        refused.setdefault(row.table, set()).add(row.event_id)
+    lost = {name: len(refused.get(name, ())) for name in observed}
+    tables = {name: TableCounts(count, 0, lost[name], count - lost[name]) for name, count in observed.items()}
+    return Replayed(state, takes, rejected, receipts, tables)

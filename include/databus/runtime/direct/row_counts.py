@@ -1,0 +1,190 @@
+"""Counts of the direct lane: what one task read, what of it each sink takes, what it gave to its writer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from databus.core.batches.counts import STATEMENTS
+from databus.core.batches.receipts import RejectedRow
+from databus.core.events import Op, RowState
+from databus.core.flow import Flow
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.schemas import TableSchema
+from databus.rows.violation_bits import MARKS
+from databus.runtime.check import row_checks
+from databus.runtime.counts import table_names
+from databus.runtime.direct.row_checks import held_rows, holding
+from databus.runtime.routing import route_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from databus.rows.columns import Ints
+
+
+@dataclass(frozen=True)
+class Taker:
+    """What one sink takes.
+
+    Attributes:
+        routes: its fnmatch patterns.
+        ops: the operations it accepts.
+    """
+
+    routes: tuple[str, ...]
+    ops: frozenset[str]
+
+
+@dataclass
+class Observed:
+    """What a task saw.
+
+    Attributes:
+        read: the aggregates of `counts.aggregates`, by their names.
+        mine: rows the sink takes, by table.
+        given: rows handed to this task's writer.
+        held: rows that checks hold back; kept by one task of a batch alone.
+        offsets: of raw records' partitions, how many were passed.
+    """
+
+    read: Counter[str] = field(default_factory=Counter)
+    mine: Counter[str] = field(default_factory=Counter)
+    given: int = 0
+    held: list[RejectedRow] = field(default_factory=list)
+    offsets: int = 0
+
+
+class RowCounter:
+    """Counts the rows of one task on their way, and picks those that its sink takes."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        planned: SourcePlan,
+        takers: tuple[Taker, ...],
+        mine: int,
+        *,
+        keep_held: bool = False,
+        passed: frozenset[str] | None = None,
+    ):
+        import pyarrow as pa
+
+        self.observed = Observed()
+        self._flow, self._takers, self._mine = flow, takers, mine
+        self._passed = pa.array(sorted(passed), pa.string()) if passed is not None else None
+        self._checks, self._holding, self._keep_held = row_checks(flow), holding(flow), keep_held
+        names = table_names(planned)
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._tables = {schema.schema_id: schema for schema in planned.tables}
+        self.observed.read["changes"] = 0
+        for number in range(len(names)):
+            self.observed.read.update({f"{number}_{state}": 0 for state in RowState})
+            self.observed.read[f"{number}_checked"] = 0
+            for bit, check in enumerate(self._checks):
+                if check.applies_to(names[number]):
+                    self.observed.read[f"{number}_violates_{bit}"] = 0
+
+    def take(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Count the rows and return those that the sink takes, with their `route`."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        schema_id = np.asarray(rows["schema_id"])
+        changes = schema_id >= 0
+        self.observed.read["changes"] += int(np.count_nonzero(changes & (np.asarray(rows["part"]) == 0)))
+        group, tables = _groups(rows, schema_id, self._tables)
+        routes = [route_of(self._flow, table) for table in tables]
+        accepted = [_accepted(rows, group, routes, taker) for taker in self._takers]
+        taken = np.logical_or.reduce(accepted)
+        marks = np.asarray(rows[MARKS]) if self._checks else np.zeros(rows.num_rows, np.int64)
+        held = taken & ((marks & self._holding) != 0)
+        kept = held
+        if self._passed is not None:  # of a sink that is behind, what it alone lacks
+            before = np.asarray(pc.is_in(rows["event_id"], self._passed))
+            held, kept = held | before, held & accepted[self._mine] & ~before
+        for number, table in enumerate(tables):
+            here = group == number
+            name = table.full_name if table.schema_id >= 0 else STATEMENTS
+            self._add(name, RowState.DISPATCHED, here & taken & ~held)
+            self._add(name, RowState.QUARANTINED, here & held)
+            self._add(name, RowState.FILTERED, here & ~taken & ~held)
+            self._judge(name, rows, here, marks)
+            if mine := int(np.count_nonzero(here & accepted[self._mine] & ~held)):
+                self.observed.mine[name] += mine
+        routed = rows.append_column("route", pa.array(routes, pa.string()).take(pa.array(group)))
+        if self._keep_held and kept.any():
+            self.observed.held += held_rows(self._flow, rows.filter(pa.array(kept)))
+        chosen = accepted[self._mine] & ~held
+        return routed if chosen.all() else routed.filter(pa.array(chosen))
+
+    def relayed(self, table: TableSchema, kept: int, left_out: int) -> bool:
+        """Count raw records of a table, and tell whether the sink takes those that are kept."""
+        route = route_of(self._flow, table)
+        takes = [
+            Op.CREATE.value in taker.ops and any(fnmatchcase(route, pattern) for pattern in taker.routes)
+            for taker in self._takers
+        ]
+        dispatched = kept if any(takes) else 0
+        number, read = self._numbers[table.full_name], self.observed.read
+        read["changes"] += kept + left_out
+        read[f"{number}_{RowState.DISPATCHED}"] += dispatched
+        read[f"{number}_{RowState.FILTERED}"] += kept + left_out - dispatched
+        if takes[self._mine] and kept:
+            self.observed.mine[table.full_name] += kept
+        return takes[self._mine]
+
+    def _add(self, name: str, state: RowState, rows: npt.NDArray[np.bool_]) -> None:
+        self.observed.read[f"{self._numbers[name]}_{state}"] += int(np.count_nonzero(rows))
+
+    def _judge(self, name: str, rows: pa.RecordBatch, here: npt.NDArray[np.bool_], marks: Ints) -> None:
+        """Count the rows that checks look at, and those that violate each."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not self._checks:
+            return
+        number = self._numbers[name]
+        looked_at = np.asarray(pc.is_in(rows["op"], pa.array(["c", "u", "r"]))) & here
+        self.observed.read[f"{number}_checked"] += int(np.count_nonzero(looked_at))
+        for bit, check in enumerate(self._checks):
+            if check.applies_to(name):
+                violated = int(np.count_nonzero(here & (marks >> bit & 1 != 0)))
+                self.observed.read[f"{number}_violates_{bit}"] += violated
+
+    def give(self, rows: pa.RecordBatch) -> None:
+        """Count rows that go to the writer."""
+        self.observed.given += rows.num_rows
+
+
+def _groups(
+    rows: pa.RecordBatch, schema_id: npt.NDArray[np.int32], known: Mapping[int, TableSchema]
+) -> tuple[npt.NDArray[np.int32], list[TableSchema]]:
+    """Return each row's group and the groups' tables; statements stand under the table they name."""
+    if (schema_id == schema_id[0]).all() and schema_id[0] >= 0:
+        return np.zeros(len(schema_id), np.int32), [known[int(schema_id[0])]]
+    ids, inverse = np.unique(schema_id, return_inverse=True)
+    group = inverse.astype(np.int32)
+    tables = [known[number] if number >= 0 else TableSchema(number, "", "", ()) for number in ids.tolist()]
+    for row in np.flatnonzero(schema_id < 0).tolist():
+        group[row] = len(tables)
+        tables.append(TableSchema(-1, rows["database"][row].as_py(), rows["table"][row].as_py(), ()))
+    return group, tables
+
+
+def _accepted(
+    rows: pa.RecordBatch, group: npt.NDArray[np.int32], routes: list[str], taker: Taker
+) -> npt.NDArray[np.bool_]:
+    """Tell for each row whether a sink takes it, by route and operation."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    routed = np.array([any(fnmatchcase(route, pattern) for pattern in taker.routes) for route in routes], np.bool_)
+    accepted: npt.NDArray[np.bool_] = np.asarray(pc.is_in(rows["op"], pa.array(sorted(taker.ops), pa.string())))
+    return accepted & routed[group]

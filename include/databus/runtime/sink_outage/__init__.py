@@ -1,0 +1,1 @@
+"""Outages of sinks: lagging sinks leave the flow, catch up, and join it again (ADR 16)."""

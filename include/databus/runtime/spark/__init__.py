@@ -1,0 +1,1 @@
+"""Spark: sessions, shared Python workers, the data source of splits, errors."""

@@ -1,0 +1,1 @@
+"""Tables of a flow while it runs: keys that change, hidden columns, missing tables, column lineage."""

@@ -1,0 +1,112 @@
+"""Column lineage of a batch: the flow's transforms are asked what they make of the columns of its tables, without rows.
+
+What a transform does not tell is unknown: nothing is concluded from its name or its code.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from databus.checks.judged import Judged
+from databus.checks.row_check import RowCheck
+from databus.core.errors import DatabusError
+from databus.core.flow import Flow
+from databus.core.flow_specs import SinkSpec
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.column_lineage import ColumnStep, FieldLineage, TableLineage
+from databus.core.tables.schemas import TableSchema
+from databus.rows.frames.changes import Changes
+from databus.rows.frames.fields import fields_of
+from databus.runtime.check import row_checks
+from databus.runtime.routing import outputs_of
+
+log = logging.getLogger(__name__)
+
+
+class ColumnLineage:
+    """What the outputs of a flow are made of; remembered for the tables last seen, since batches repeat them."""
+
+    def __init__(self) -> None:
+        self._flow: Flow | None = None
+        self._tables: tuple[TableSchema, ...] = ()
+        self._found: tuple[TableLineage, ...] = ()
+
+    def of(self, flow: Flow, planned: SourcePlan) -> tuple[TableLineage, ...]:
+        """Return the lineage of a plan's tables, for all sinks; a table that no sink takes has none."""
+        if self._flow is flow and self._tables == planned.tables:
+            return self._found
+        try:
+            found = tuple(_lineage(flow, planned.tables))
+        except Exception as error:  # of any user's transform: a batch that is committed does not fail for it
+            unexpected = None if isinstance(error, DatabusError) else error
+            log.warning("flow %s: no column lineage: %s", flow.name, error, exc_info=unexpected)
+            found = ()
+        self._flow, self._tables, self._found = flow, planned.tables, found
+        return found
+
+
+def _lineage(flow: Flow, tables: Sequence[TableSchema]) -> Iterator[TableLineage]:
+    walk = _Walk(flow, tables)
+    for sink in flow.sinks:
+        for table, route in outputs_of(flow, sink, tables):
+            output = sink.output_of(table, route, flow.name)
+            if output is None:
+                continue
+            if walk.unknown:
+                yield TableLineage(table.full_name, sink.sink_name, output, unknown=walk.unknown)
+            else:
+                fields = tuple(dict.fromkeys(walk.fields(sink, table)))
+                filters = tuple(dict.fromkeys(walk.filters[table.schema_id]))
+                yield TableLineage(table.full_name, sink.sink_name, output, fields, filters)
+
+
+class _Walk:
+    """The columns of tables on their way through the transforms, with the steps that each column took."""
+
+    def __init__(self, flow: Flow, tables: Sequence[TableSchema]) -> None:
+        self.unknown = ""
+        self.filters: dict[int, list[FieldLineage]] = {t.schema_id: [] for t in tables}
+        self._steps: dict[tuple[int, str], tuple[ColumnStep, ...]] = {}
+        self._changes = Changes(None, tuple(tables), {t.schema_id: fields_of(t) for t in tables})
+        for table in tables:
+            for column, label in flow.source.row_filter_columns(table):
+                self.filters[table.schema_id].append(FieldLineage("", column, (ColumnStep(label),)))
+        for spec in flow.transforms:
+            try:
+                for table in tables:
+                    self._judged(spec.label(), table, spec.judges(self._changes, table))
+                after = spec.columns_after(self._changes)
+            except NotImplementedError:
+                self.unknown = f"transform {spec.label()!r} does not say which columns its values come from"
+                return
+            self._rewritten(after, ColumnStep(spec.label(), spec.masking))  # type: ignore[arg-type] # the only one
+            self._changes = after  # type: ignore[assignment]
+        for check in row_checks(flow):
+            # What a row filter is in want of was told with the filter.
+            if isinstance(check, RowCheck) and check.severity == "quarantine" and not isinstance(check, Judged):
+                for table in self._changes.tables:
+                    name = check.source_column(self._changes, table)
+                    self._judged(f"check {check.check_name}", table, () if name is None else (name,))
+
+    def fields(self, sink: SinkSpec, table: TableSchema) -> Iterator[FieldLineage]:
+        """Yield the fields of a sink's output that come from a table, its record key's first."""
+        for name in table.primary_key:
+            for shown, step in sink.key_fields(name):
+                yield FieldLineage(shown, name, (ColumnStep(step),) if step else ())
+        for field in self._changes.fields[table.schema_id]:
+            steps = self._steps.get((table.schema_id, field.source), ())
+            for shown in sink.image_fields(field.column.name):
+                yield FieldLineage(shown, field.source, steps)
+
+    def _judged(self, label: str, table: TableSchema, columns: tuple[str, ...]) -> None:
+        self.filters[table.schema_id] += [FieldLineage("", name, (ColumnStep(label),)) for name in columns]
+
+    def _rewritten(self, after: Changes, step: ColumnStep) -> None:
+        for number, fields in after.fields.items():
+            before = {field.source: field for field in self._changes.fields[number]}
+            for field in fields:
+                former = before.get(field.source)
+                if former is None or field.rewrites != former.rewrites:
+                    place = (number, field.source)
+                    self._steps[place] = (*self._steps.get(place, ()), step)

@@ -1,0 +1,1 @@
+"""Takeover by a new holder: unfinished plans, forgotten markers, leftovers of a killed one."""

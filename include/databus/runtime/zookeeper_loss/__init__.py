@@ -1,0 +1,1 @@
+"""Loss of ZooKeeper: retries, and the holder that goes on without it (ADR 19)."""

@@ -1,0 +1,47 @@
+"""The lease of a holder that may go on without ZooKeeper."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from databus.core.state.checkpoint import Epoch
+from databus.core.state.checkpoint_store import Lease
+
+
+class OfFlow(Protocol):
+    """The store of the flow."""
+
+    @property
+    def detached(self) -> bool:
+        """Whether the holder goes on without ZooKeeper just now."""
+        ...
+
+    def successor_waiting(self, flow: str, lease: Lease) -> bool:
+        """Tell whether another run waits for the lease."""
+        ...
+
+
+class DetachableLease:
+    """A lease that counts as held while its holder goes on without ZooKeeper: the register fences it then."""
+
+    def __init__(self, lease: Lease, store: OfFlow, flow: str):
+        self.epoch: Epoch = lease.epoch
+        self._flow = flow
+        self._lease = lease
+        self._store = store
+
+    def held(self) -> bool:
+        """Tell whether the lease is still ours as far as this process knows."""
+        return self._store.detached or self._lease.held()
+
+    def confirm(self) -> None:
+        """Ask ZooKeeper whether this is the latest claim; while it is away nobody can say."""
+        self._lease.confirm()
+
+    def successor_waiting(self) -> bool:
+        """Tell whether another run waits for it."""
+        return self._store.successor_waiting(self._flow, self._lease)
+
+    def release(self) -> None:
+        """Give it up."""
+        self._lease.release()

@@ -1,0 +1,110 @@
+"""What only ZooKeeper can hold or tell: refused by name while a holder goes on without it (ADR 19)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from databus.core.positions.gaps import Gap
+from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
+from databus.core.state.checkpoint import Checkpoint, HistoryEntry
+from databus.core.state.checkpoint_store import Lease
+from databus.runtime.zookeeper_loss.retrying_store import PatientStore
+
+
+class AttachedOnlyStore(PatientStore):
+    """The part of a store that stands in for ZooKeeper in which it cannot."""
+
+    @abstractmethod
+    def require_attached(self, flow: str, what: str) -> None:
+        """Refuse what only ZooKeeper can hold while it is away.
+
+        Raises:
+            CheckpointUnavailableError: it is away; names what is refused.
+        """
+
+    @abstractmethod
+    def moved_to(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Remember where the flow stands after a move that no commit made."""
+
+    def history(self, flow: str, last: int) -> Sequence[HistoryEntry]:
+        """Return the newest entries.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away, and with it the history.
+        """
+        self.require_attached(flow, "its history cannot be read")
+        return self._store.history(flow, last)
+
+    def gaps(self, flow: str) -> Sequence[Gap]:
+        """Return the flow's named gaps.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, "its gaps cannot be read")
+        return super().gaps(flow)
+
+    def note_gap(self, flow: str, lease: Lease, gap: Gap) -> Gap:
+        """Name a gap.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, f"the gap {gap} cannot be named")
+        return super().note_gap(flow, lease, gap)
+
+    def amend(self, flow: str, lease: Lease, amendment: Amendment) -> Checkpoint:
+        """Move the checkpoint by hand.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, f"its checkpoint cannot be moved ({amendment.action})")
+        return self.moved_to(super().amend(flow, lease, amendment))
+
+    def amend_sink(self, flow: str, lease: Lease, sink: str, amendment: Amendment) -> Checkpoint:
+        """Move a sink that is behind by hand.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, f"sink {sink} cannot be moved ({amendment.action})")
+        return super().amend_sink(flow, lease, sink, amendment)
+
+    def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
+        """Know outputs as they are now.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, "outputs cannot be accepted")
+        return self.moved_to(super().accept_outputs(flow, lease, accepted))
+
+    def adopt(self, lease: Lease, flow: str, checkpoint: Checkpoint, why: str, after: int = 0) -> None:
+        """Adopt the sinks' place.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, "the sinks' place cannot be adopted")
+        super().adopt(lease, flow, checkpoint, why, after)
+        self.moved_to(checkpoint)
+
+    def pause(self, flow: str, who: str, why: str) -> Pause:
+        """Pause the flow.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, "it cannot be paused")
+        return super().pause(flow, who, why)
+
+    def resume(self, flow: str, who: str, why: str) -> Pause | None:
+        """End a pause.
+
+        Raises:
+            CheckpointUnavailableError: ZooKeeper is away.
+        """
+        self.require_attached(flow, "its pause cannot be ended")
+        return super().resume(flow, who, why)

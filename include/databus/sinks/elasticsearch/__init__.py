@@ -1,0 +1,1 @@
+"""Search sink: documents in OpenSearch or Elasticsearch that follow the rows of the source."""

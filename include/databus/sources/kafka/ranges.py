@@ -1,0 +1,94 @@
+"""Arithmetic on what lies between two offsets of a Kafka source: places, backlogs, stretches and pieces of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+
+from databus.core.errors import OffsetInvalidError
+from databus.core.positions.offsets import KafkaOffsets, Offset
+from databus.kafka.cluster import Place, TopicFacts
+from databus.sources.kafka.fetch import Stretch
+from databus.sources.kafka.positions import LogState, advanced
+from databus.sources.kafka.rows import log_name
+
+
+def kafka_offsets(offset: Offset) -> KafkaOffsets:
+    """Return an offset as one of Kafka topics.
+
+    Raises:
+        OffsetInvalidError: it is of another kind of source.
+    """
+    if not isinstance(offset, KafkaOffsets):
+        raise OffsetInvalidError(
+            f"{offset} is an offset of kind {offset.kind}, not of Kafka topics", hint="Reset the checkpoint."
+        )
+    return offset
+
+
+def places_of(topics: Mapping[str, TopicFacts]) -> list[Place]:
+    """Return all partitions of topics."""
+    return [(topic, partition) for topic, facts in topics.items() for partition in range(facts.partitions)]
+
+
+def offsets_at(state: LogState, offsets: Mapping[Place, int]) -> KafkaOffsets:
+    """Return the source's offset that stands at these offsets of its partitions."""
+    return advanced(KafkaOffsets({}), state, offsets)
+
+
+def at_or_end(found: Mapping[Place, int | None], state: LogState) -> dict[Place, int]:
+    """Return what was found of each partition, the end of its log where nothing was or it lies behind the end."""
+    return {place: end if (at := found.get(place)) is None else min(at, end) for place, end in state.ends.items()}
+
+
+def backlog_of(start: KafkaOffsets, state: LogState) -> dict[Place, int]:
+    """Return how many offsets of each partition are to be read."""
+    return {
+        (topic, partition): max(0, end - start.positions.get(topic, {}).get(partition, 0))
+        for (topic, partition), end in state.ends.items()
+    }
+
+
+def unread_of(standing: KafkaOffsets, state: LogState) -> dict[str, int]:
+    """Return topic → offsets behind those that were read; a partition whose end was not told counts as one."""
+    found, told = dict.fromkeys(state.ids, 0), dict.fromkeys(state.ids, 0)
+    for (topic, partition), end in state.ends.items():
+        known, read = standing.ids.get(topic), standing.positions.get(topic, {})
+        position = 0 if known and known != state.ids[topic] else read.get(partition, 0)
+        found[topic] += max(0, end - max(position, state.earliest[topic, partition]))
+        told[topic] += partition in read
+    return {topic: left + len(standing.positions.get(topic, {})) - told[topic] for topic, left in found.items()}
+
+
+def stretches_of(start: KafkaOffsets, end: KafkaOffsets) -> list[Stretch]:
+    """Return what lies between two offsets, in the order in which rows are sorted: short names of logs first."""
+    before = start.positions
+    found = [
+        Stretch(topic, partition, begin, stop, start.epochs.get(topic, {}).get(partition, -1))
+        for topic, partitions in end.positions.items()
+        for partition, stop in partitions.items()
+        if stop > (begin := before.get(topic, {}).get(partition, 0))
+    ]
+    return sorted(found, key=lambda s: (len(name := log_name(s.topic, s.partition)), name))
+
+
+def pieces_of(stretches: Sequence[Stretch], count: int) -> list[tuple[Stretch, ...]]:
+    """Cut stretches, in their order, into at most `count` pieces of about as many offsets."""
+    total = sum(s.end - s.begin for s in stretches)
+    size = max(1, ceil(total / max(1, count)))
+    pieces: list[list[Stretch]] = [[]]
+    room = size
+    for stretch in stretches:
+        begin = stretch.begin
+        while begin < stretch.end:
+            if not room:
+                pieces.append([])
+                room = size
+            stop = min(stretch.end, begin + room)
+            # The leader epoch is known of the checkpoint's place, not of places behind it.
+            epoch = stretch.epoch if begin == stretch.begin else -1
+            pieces[-1].append(replace(stretch, begin=begin, end=stop, epoch=epoch))
+            room -= stop - begin
+            begin = stop
+    return [tuple(piece) for piece in pieces if piece]

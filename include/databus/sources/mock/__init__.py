@@ -1,0 +1,1 @@
+"""Mock source: made-up rows, the same at every read, without any server."""

@@ -1,0 +1,1 @@
+"""Dumps of a server's log: opened, shared, retried, staged as segments."""

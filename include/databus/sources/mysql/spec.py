@@ -1,0 +1,198 @@
+"""The binary log of a MySQL or MariaDB server as a source: what a flow writes down."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+from pydantic import Field, field_validator
+
+from databus.binlog.log.capture import TableCapture, check_pattern
+from databus.core.connections import ConnectionSource
+from databus.core.errors import ConfigError, OffsetInvalidError
+from databus.core.flow_specs import FlowContext, SourceSpec
+from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
+from databus.sources.mysql.row_filters import AnyRowFilter
+from databus.sources.mysql.segments.large_value_rules import CLAIM_OVER_BYTES, MOST_BYTES
+
+if TYPE_CHECKING:
+    from databus.core.protocols import Source
+    from databus.core.tables.schemas import TableSchema
+
+_FILE_AND_POSITION = re.compile(r"^(?P<file>.+\.\d{6,}):(?P<pos>\d+)$")
+GTID_PREFIX = "gtid:"
+OnMissingTable = Literal["fail", "wait"]
+OnPartitionDdl = Literal["event", "fail"]
+_SAYS_NOTHING = {"on_missing_table": "fail", "on_partition_ddl": "event"}
+
+
+class MysqlBinlog(SourceSpec):
+    """Row changes of tables, read from the server's binary log.
+
+    Attributes:
+        conn_id: connection of type mysql.
+        tables: what is captured: "shop.orders", fnmatch patterns "shop.*", or "re:" and a regular expression over
+            `database.table`.
+        exclude_tables: patterns of the same form that are left out.
+        row_filters: RangePartition, ModuloPartition, HashPartition: which rows of which tables are wanted. A row must
+            pass all that concern its table. The others are left out before they are encoded, and count as filtered; an
+            update that moves a row into a partition is an insert, one that moves it out a delete.
+        start: where a flow without a checkpoint begins: "latest", "earliest", "FILE:POS", "gtid:<set>", or a time
+            (ISO 8601; UTC without a zone).
+        decoder: "numba" (columnar) or "library" (python-mysql-replication; slow, refuses the types it gets wrong).
+        flavor: "mysql", "mariadb", or "auto" to ask the server.
+        headroom_s: warn when the server will delete what the flow needs next within so many seconds.
+        claim_over_bytes: most bytes of text and binary values in a row image. Of a larger one the largest values are
+            written to the segment store, and the row carries a reference in their place
+            (`databus.binlog.segments.large_values`),
+            with the flag "claimed". Below a topic's max.message.bytes it spares large rows the quarantine.
+        on_missing_table: "fail" refuses to begin with a name or pattern in `tables` that no table matches; "wait" is
+            for tables that come later. A table that a flow once had stops no flow.
+        on_partition_ddl: what to do at a statement that takes rows of a captured table away, or brings some, without
+            row events: DROP, TRUNCATE, EXCHANGE, CONVERT PARTITION, DISCARD and IMPORT TABLESPACE, MariaDB's ALTER
+            IGNORE TABLE where it makes unique keys or partitions. "event" delivers it as an event of op "m" and warns
+            in the log and the run; "fail" stops before it, with all rows up to it delivered (`databus checkpoint skip`
+            goes on behind it). A backfill over it always takes it as an event, and so does a sink that fell behind,
+            where the flow has passed it.
+    """
+
+    kind: ClassVar[str] = "mysql_binlog"
+    without_effect: ClassVar[frozenset[str]] = frozenset(
+        {"start", "headroom_s", "on_missing_table", "on_partition_ddl"}
+    )
+    direct: ClassVar[bool] = True
+    ranged: ClassVar[bool] = True
+    places: ClassVar[tuple[str, ...]] = (
+        "FILE:POS (mysql-bin.000042:4)",
+        "gtid:SET (gtid:3e11fa47-71ca-11e1-9e33-c80aa9429562:1-77; of MariaDB gtid:0-1-77)",
+    )
+
+    conn_id: str
+    tables: tuple[str, ...] = Field(min_length=1)
+    exclude_tables: tuple[str, ...] = ()
+    row_filters: tuple[AnyRowFilter, ...] = ()
+    start: str = "latest"
+    decoder: Literal["numba", "library"] = "numba"
+    flavor: Literal["auto", "mysql", "mariadb"] = "auto"
+    headroom_s: int = Field(6 * 3600, ge=0)
+    claim_over_bytes: int = Field(default=CLAIM_OVER_BYTES, ge=1024, le=MOST_BYTES)
+    on_missing_table: OnMissingTable = "fail"
+    on_partition_ddl: OnPartitionDdl = "event"
+
+    @field_validator("tables", "exclude_tables")
+    @classmethod
+    def _patterns_are_valid(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            return tuple(check_pattern(p) for p in patterns)
+        except ConfigError as error:
+            raise ValueError(f"{error.message} {error.hint}") from None
+
+    @field_validator("start", mode="before")
+    @classmethod
+    def _start_is_known(cls, value: object) -> str:
+        if isinstance(value, datetime):
+            return parse_time(value.isoformat()).isoformat()
+        text = str(value)
+        if text in ("latest", "earliest") or _FILE_AND_POSITION.match(text):
+            return text
+        if text.startswith(GTID_PREFIX):
+            _check_gtids(text[len(GTID_PREFIX) :])
+            return text
+        try:
+            parse_time(text)
+        except ValueError:
+            raise ValueError(
+                f"start {text!r} is none of latest, earliest, FILE:POS "
+                "(mysql-bin.000042:4), gtid:<set>, an ISO 8601 time"
+            ) from None
+        return text
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as plain JSON; what came later is left out where it says nothing, and keeps hashes."""
+        return {name: value for name, value in super().to_json().items() if _SAYS_NOTHING.get(name) != value}
+
+    def alike(self) -> tuple[MysqlBinlog, ...]:
+        """Return it under the other policies at which a flow stops: whoever decides can finish the plan in flight."""
+        pairs = product(get_args(OnMissingTable), get_args(OnPartitionDdl))
+        return tuple(
+            self.model_copy(update={"on_missing_table": missing, "on_partition_ddl": ddl})
+            for missing, ddl in pairs
+            if (missing, ddl) != (self.on_missing_table, self.on_partition_ddl)
+        )
+
+    def replayed(self) -> MysqlBinlog:
+        """Return the spec that stops before no statement."""
+        return self.model_copy(update={"on_partition_ddl": "event"})
+
+    def means(self, pattern: str, table: TableSchema) -> bool:
+        """Tell whether a pattern means a table."""
+        return TableCapture((pattern,))(table.database, table.table)
+
+    @property
+    def tables_may_come_later(self) -> bool:
+        """Whether tables that are not there yet are waited for."""
+        return self.on_missing_table == "wait"
+
+    def open(self, connections: ConnectionSource, context: FlowContext) -> Source:
+        """Connect to the server."""
+        from databus.sources.mysql.source import MysqlBinlogSource
+
+        return MysqlBinlogSource(self, connections.get(self.conn_id), context)
+
+    def begins_at_head(self) -> bool:
+        """Tell whether it begins at "latest"."""
+        return self.start == "latest"
+
+    def conn_ids(self) -> tuple[tuple[str, str], ...]:
+        """Return the one connection."""
+        return ((self.conn_id, "mysql"),)
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return the table patterns."""
+        return self.tables
+
+    def refusals(self, table: TableSchema) -> tuple[tuple[str, str], ...]:
+        """Return the row filters that cannot judge the rows of a table, and why."""
+        concerned = ((type(w).__name__, w.refusal(table)) for w in self.row_filters if w.concerns(table))
+        return tuple((name, why) for name, why in concerned if why)
+
+    def row_filter_columns(self, table: TableSchema) -> tuple[tuple[str, str], ...]:
+        """Return the columns of the row filters that concern the table."""
+        concerned = [wanted for wanted in self.row_filters if wanted.concerns(table)]
+        return tuple((column, type(w).__name__) for w in concerned for column in w.judged(table))
+
+    def judged_columns(self) -> tuple[str, ...]:
+        """Return the columns that the row filters name, each once."""
+        return tuple(dict.fromkeys(column for wanted in self.row_filters for column in wanted.named()))
+
+    def label(self) -> str:
+        """Return kind and tables."""
+        return f"{self.kind} {', '.join(self.tables)}"
+
+
+def parse_time(text: str) -> datetime:
+    """Read an ISO 8601 time; without a zone it is UTC.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    when = datetime.fromisoformat(text)
+    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+
+
+def file_and_position(text: str) -> tuple[str, int] | None:
+    """Return the parts of "FILE:POS", None when the text is of another form."""
+    match = _FILE_AND_POSITION.match(text)
+    return (match["file"], int(match["pos"])) if match else None
+
+
+def _check_gtids(text: str) -> None:
+    for kind in (MysqlGtidSet, MariadbGtidPosition):
+        try:
+            kind.parse(text)
+        except OffsetInvalidError:
+            continue
+        return
+    raise ValueError(f"{text!r} is neither a MySQL GTID set nor a MariaDB GTID position")

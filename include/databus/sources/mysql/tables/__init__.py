@@ -1,0 +1,1 @@
+"""Tables of a server: definitions, changes, and what an account may see of them."""

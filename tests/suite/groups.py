@@ -49,7 +49,7 @@ TOGETHER = (
         "tests/integration/test_search_conflicts.py",
     ),
 )
-"""Files whose tests share servers that no other test asks for: those with TLS and logins, a registry, Elasticsearch."""
+"""Files whose tests share servers that few others ask for: those with TLS and logins, a registry, Elasticsearch."""
 
 ROOM_GIB = 4.0
 """Memory that must be available for a third set of servers: the other two still grow. A set comes to 5 to 8 GiB."""

@@ -1,1 +1,1 @@
-"""What tasks report to Airflow and through it: alerts, lineage, metrics."""
+"""Reports of tasks to Airflow and through it: alerts, lineage, metrics."""

@@ -72,7 +72,7 @@ _RENAMES = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _MOST_EXPANDED_BYTES = 64 << 20
-"""What compressed events may take when expanded, of those that are walked at once; a larger one stands alone."""
+"""Bound of compressed events when expanded, of those that are walked at once; a larger one stands alone."""
 
 
 @dataclass(frozen=True)

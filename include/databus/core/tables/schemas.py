@@ -41,7 +41,7 @@ class RenamedTable:
 
 @dataclass(frozen=True)
 class TableChange:
-    """What a statement does to the names of one table, which may be none of the flow's, or of its columns.
+    """Change of one table's name, or of names of its columns, by a statement; it may be none of the flow's.
 
     Attributes:
         table: `database.table` before it.

@@ -17,7 +17,7 @@ Pairs = set[tuple[str, str]]
 
 @dataclass
 class Beside:
-    """What statements made of columns beside those that are hidden.
+    """Columns that statements renamed in tables in which nothing is hidden.
 
     Attributes:
         earlier: table → what statements of earlier ranges made of its columns.

@@ -15,7 +15,7 @@ from databus.sinks.elasticsearch.versions import source_version, versioning
 
 @dataclass(frozen=True)
 class Key:
-    """What ids are made of.
+    """Key columns that ids are made of.
 
     Attributes:
         names: key columns in key order.

@@ -1,4 +1,4 @@
-"""What a staged range is to the path: the plan it makes, and how its segments are shared out to tasks."""
+"""Staged ranges as plans of a batch, and their segments shared out to tasks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from databus.core.tables.schemas import RenamedTable, TableChange, TableSchema
 from databus.sources.mysql.tables.moved_columns import Place, moved_columns
 
 _MOST_EXPANDED_BYTES = 64 << 20
-"""What compressed events may take when expanded, of those that are walked at once; a larger one stands alone."""
+"""Bound of compressed events when expanded, of those that are walked at once; a larger one stands alone."""
 
 
 def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -> SourcePlan:

@@ -15,7 +15,7 @@ from databus.core.tables.schemas import MovedColumns
 
 @dataclass(frozen=True)
 class Place:
-    """Where a statement lies in a staged range.
+    """Place of a statement in a staged range.
 
     Attributes:
         segment: number of its segment, which it ends where it is about a table of the flow.
@@ -32,7 +32,7 @@ class Place:
 
 @dataclass(frozen=True)
 class _Said:
-    """What a statement makes of columns, and names under which its table has had that said of it: once under each."""
+    """Columns that a statement renames or drops, and the table's names under which that was told: once under each."""
 
     columns: tuple[tuple[str, str], ...]
     of: set[str] = field(default_factory=set)

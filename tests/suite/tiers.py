@@ -61,6 +61,13 @@ FULL = (
         "",
         "runs hand over: e2e/test_airflow.py; in the live lane: integration/test_live_lane.py",
     ),
+    Full("integration/test_bad_input.py", "test_a_hidden_column_whose_table_gets_another_name", "*", "[orders]"),
+    Full(
+        "integration/test_bad_input.py",
+        "test_a_key_that_makes_other_ids",
+        "",
+        "ids of another key: integration/test_sink_search_key.py; same file: another column under the key's name",
+    ),
     Full(
         "integration/test_rejected_first_batch.py",
         "test_a_record_that_is_too_large",

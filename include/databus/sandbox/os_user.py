@@ -8,6 +8,7 @@ import pwd
 import shutil
 import stat
 import subprocess
+import uuid
 from pathlib import Path
 
 from databus.core.errors import SandboxError
@@ -15,6 +16,9 @@ from databus.sandbox.locking import file_lock
 
 DATABASE_USER = "mysql"
 SYSTEM_DATA = Path("/var/lib/databus-sandbox")
+
+_OWNER = "data-id"
+"""File with the same text in a server's own folder and beside its data in the system's: they belong together."""
 
 
 def server_user() -> pwd.struct_passwd:
@@ -78,6 +82,31 @@ def own(folder: Path, user: pwd.struct_passwd) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if os.geteuid() == 0:
         os.chown(folder, user.pw_uid, user.pw_gid)
+
+
+def clear_foreign_data(folder: Path, data: Path) -> None:
+    """Delete what a removed sandbox, whose home had the same path, left in the system's data.
+
+    Data without a mark, of an earlier version, is kept where the server was started in its folder before.
+
+    Args:
+        folder: the server's own folder.
+        data: where all of its data goes: `reachable_folder` of the same.
+    """
+    if not data.is_relative_to(SYSTEM_DATA):
+        return
+    ours, theirs = folder / _OWNER, data / _OWNER
+    known = ours.read_text(encoding="utf-8") if ours.exists() else ""
+    found = theirs.read_text(encoding="utf-8") if theirs.exists() else ""
+    if known and known == found:
+        return
+    started_before = any(folder.glob("log/*"))
+    if data.exists() and not (started_before and not known and not found):
+        shutil.rmtree(data)
+    fresh = uuid.uuid4().hex
+    for mark in (theirs, ours):
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.write_text(fresh, encoding="utf-8")
 
 
 def remove_folder(folder: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from databus.core.errors import SandboxError
 from databus.sandbox import packages
 from databus.sandbox.accounts import RECORDS, RECORDS_DATABASE
-from databus.sandbox.os_user import own, reachable_folder, server_user
+from databus.sandbox.os_user import clear_foreign_data, own, reachable_folder, server_user
 from databus.sandbox.process import Command
 from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults
 
@@ -42,6 +42,7 @@ class Postgres(ServerDefaults):
     def prepare(self, context: Context) -> None:
         """Make the data folder with role and database the first time, whole or not at all."""
         user = server_user()
+        clear_foreign_data(context.folder, context.data.parent)
         own(context.data.parent, user)
         if (context.data / "PG_VERSION").exists():
             (context.data / "postmaster.pid").unlink(missing_ok=True)  # left by a kill

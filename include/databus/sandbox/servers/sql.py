@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from databus.sandbox.accounts import ROOT, SQL_ACCOUNTS, account_statements
-from databus.sandbox.os_user import own, reachable_folder, server_user
+from databus.sandbox.os_user import clear_foreign_data, own, reachable_folder, server_user
 from databus.sandbox.process import Command
 from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults
 
@@ -72,6 +72,7 @@ class SqlServer(ServerDefaults):
     def make_folders(self, context: Context) -> None:
         """Make the folders that the server writes to, its user's own."""
         user = server_user()
+        clear_foreign_data(context.folder, context.data.parent)
         own(context.data.parent, user)
         own(self.run_folder(context), user)
         # Left by a kill: a new server refuses to start while the pid in the lock answers, be it a zombie or another's.

@@ -20,15 +20,15 @@ from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
 from databus.checkpoints.rules.accepted import accepted_checkpoint, accepted_plan
 from databus.checkpoints.rules.lagging_sinks import Joining
-from databus.core.errors import CheckpointConflictError
+from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.positions.gaps import Gap
-from databus.core.protocols import Clock
+from databus.core.protocols.clock import Clock
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 
 if TYPE_CHECKING:
-    from databus.core.errors import CheckpointError
+    from databus.core.errors.checkpoint import CheckpointError
     from databus.core.state.checkpoint import HistoryEntry
 
 _FRUITLESS = 8

@@ -13,7 +13,7 @@ from databus.checkpoints.rounds import MOST_ROUNDS, rounds
 from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
 from databus.core.batches.counts import TableCounts
-from databus.core.errors import CheckpointConflictError, CheckpointError
+from databus.core.errors.checkpoint import CheckpointConflictError, CheckpointError
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import Plan

@@ -14,8 +14,8 @@ from databus.checkpoints.paths import FlowPaths
 from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import lagging_sinks as transitions
 from databus.checkpoints.rules.plans import check_epoch
-from databus.core.errors import CheckpointConflictError, CheckpointUnavailableError
-from databus.core.protocols import Clock
+from databus.core.errors.checkpoint import CheckpointConflictError, CheckpointUnavailableError
+from databus.core.protocols.clock import Clock
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 

@@ -18,7 +18,7 @@ from databus.core.state.plan import Plan
 from databus.core.state.plan_outcome import PlanOutcome
 
 if TYPE_CHECKING:
-    from databus.core.errors import CheckpointError
+    from databus.core.errors.checkpoint import CheckpointError
 
 _ROUNDS = 4
 

@@ -39,11 +39,11 @@ from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
 from databus.core.amounts import counted
 from databus.core.connections import Connection
-from databus.core.errors import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
+from databus.core.errors.checkpoint import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
 from databus.core.findings import Finding, Level
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import Offset
-from databus.core.protocols import Clock
+from databus.core.protocols.clock import Clock
 from databus.core.state.checkpoint import Checkpoint, Epoch
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import Plan

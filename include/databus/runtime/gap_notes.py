@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
-from databus.core.errors import DatabusError, OffsetPurgedError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import OffsetPurgedError
 from databus.core.positions.gaps import OPEN, PURGED, SKIPPED, Gap
 from databus.core.positions.offsets import Ordering
 from databus.core.state.checkpoint_store import CheckpointStore, Lease

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from databus.core.errors import CheckpointError, RecordingError
-from databus.core.protocols import Recorder
+from databus.core.errors.checkpoint import CheckpointError
+from databus.core.errors.records import RecordingError
+from databus.core.protocols.recorder import Recorder
 from databus.core.state.checkpoint_store import CheckpointStore
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import stat
 import subprocess
 from pathlib import Path
 
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.sandbox.locking import file_lock
 
 DATABASE_USER = "mysql"

@@ -12,7 +12,7 @@ from databus.checkpoints.rules import plans as transitions
 from databus.checkpoints.rules.accepted import accepted_checkpoint, accepted_plan
 from databus.checkpoints.rules.lagging_sinks import Joining
 from databus.core.positions.gaps import Gap
-from databus.core.protocols import Clock
+from databus.core.protocols.clock import Clock
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease

@@ -18,10 +18,10 @@ from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import lagging_sinks as splits
 from databus.checkpoints.rules import plans as transitions
 from databus.core.batches.counts import TableCounts
-from databus.core.errors import LeaseBusyError
+from databus.core.errors.checkpoint import LeaseBusyError
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import Offset
-from databus.core.protocols import Clock
+from databus.core.protocols.clock import Clock
 from databus.core.state.checkpoint import Checkpoint, Epoch, HistoryEntry
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import Plan

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from databus.core.errors import DecodeError, LeaseBusyError, SourceDivergedError
+from databus.core.errors.checkpoint import LeaseBusyError
+from databus.core.errors.source import DecodeError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.positions.gaps import SKIPPED
 from databus.core.positions.offset_ranges import overlap

@@ -9,11 +9,15 @@ from typing import Any
 from databus.checkpoints.rules.amendments import is_caught_up, require_all_joined
 from databus.checkpoints.rules.lagging_sinks import Standing
 from databus.core.amounts import counted
-from databus.core.errors import CheckpointConflictError, DatabusError, OffsetPurgedError, SourceDivergedError
+from databus.core.errors.checkpoint import CheckpointConflictError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import OffsetPurgedError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.positions.offset_ranges import later, overlap
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering
-from databus.core.protocols import PinningSink, Sink, Source
+from databus.core.protocols.optional_sink import PinningSink
+from databus.core.protocols.sink import Sink
+from databus.core.protocols.source import Source
 from databus.core.state.amendments import Action, SinkEffect
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
 from databus.core.state.checkpoint_store import CheckpointStore

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from databus.core.errors import OffsetInvalidError, SourceDivergedError
+from databus.core.errors.source import OffsetInvalidError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.positions.offset_ranges import overlap
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from databus.core.batches.receipts import CHECK
-from databus.core.errors import (
-    CheckpointConflictError,
-    DatabusError,
-    OffsetPurgedError,
-    ReplaysRefusedError,
-    SourceDivergedError,
-)
+from databus.core.errors.checkpoint import CheckpointConflictError
+from databus.core.errors.records import ReplaysRefusedError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import OffsetPurgedError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.positions.offset_ranges import unreached
 from databus.core.positions.offsets import Offset, OffsetRange

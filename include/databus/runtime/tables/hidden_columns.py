@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from databus.core.errors import CheckpointError, CheckpointUnavailableError
+from databus.core.errors.checkpoint import CheckpointError, CheckpointUnavailableError
 from databus.core.tables.hidden_columns import NOTHING_GONE, HiddenByTable, HiddenColumns, RememberedHidden, with_added
 from databus.runtime.zookeeper_loss.retrying_store import Patience
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from databus.checkpoints.spool import PlanSpool
 from databus.core.batches.counts import TableCounts
-from databus.core.errors import CheckpointUnavailableError
+from databus.core.errors.checkpoint import CheckpointUnavailableError
 from databus.core.positions.offsets import Offset
 from databus.core.state.amendments import Pause
 from databus.core.state.checkpoint import Checkpoint, Epoch

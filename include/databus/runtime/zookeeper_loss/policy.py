@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from databus.checkpoints.spool import PlanSpool
-from databus.core.errors import ConfigError
-from databus.core.protocols import Sink
+from databus.core.errors.config import ConfigError
+from databus.core.protocols.sink import Sink
 from databus.core.settings import Settings
 from databus.core.state.sink_markers import ClaimRegister, MarkedSink
 from databus.runtime.context import FlowSession

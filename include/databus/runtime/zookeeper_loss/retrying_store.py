@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from databus.core.batches.counts import TableCounts
-from databus.core.errors import CheckpointUnavailableError
+from databus.core.errors.checkpoint import CheckpointUnavailableError
 from databus.core.positions.gaps import Gap
 from databus.core.positions.offsets import Offset
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause

@@ -20,7 +20,7 @@ from databus.core.protocols.sink import Sink
 from databus.core.protocols.source import Source
 from databus.core.state.amendments import Action, SinkEffect
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
-from databus.core.state.checkpoint_store import CheckpointStore
+from databus.core.state.checkpoint_store import LaggingSinks
 from databus.core.state.known_outputs import ChangedOutput
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.targets import ALL_HISTORY, Target, resolve
@@ -160,7 +160,7 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
     )
 
 
-def lacking(flow: str, store: CheckpointStore, stands: Standing) -> list[str]:
+def lacking(flow: str, store: LaggingSinks, stands: Standing) -> list[str]:
     """Return the sinks that are behind and keep a flow from being moved: they do not stand where it stands."""
     behind = {name: store.of_sink(name) for name in store.sinks_behind(flow)}
     return [name for name, own in behind.items() if not is_caught_up((own.load(flow), own.pending_plan(flow)), stands)]

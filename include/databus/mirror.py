@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from databus.core.batching import Batching
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.spec import caller
 from databus.kafka.selection import HEARTBEATS

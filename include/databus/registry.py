@@ -10,7 +10,7 @@ from typing import Any
 
 from databus.core.alerts.alert import AlertSpec
 from databus.core.batching import Batching
-from databus.core.errors import UnknownKindError
+from databus.core.errors.config import UnknownKindError
 from databus.core.flow import Flow
 from databus.core.flow_specs import CheckSpec, SinkSpec, SourceSpec, TransformSpec
 from databus.core.spec import Spec, at_caller, options_of

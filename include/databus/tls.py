@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 
 HANDSHAKE_TIMEOUT_S = 5.0
 _SILENCE_S = 0.3

@@ -72,10 +72,10 @@ def _no_epoch_read(plant: Callable[[Any, str, Any], None]) -> None:
 
 
 def _multi_without_epoch(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.checkpoints import batch_writes
+    from databus.checkpoints import batches
     from databus.checkpoints.connection.transaction import Operation, OperationKind
 
-    plant(batch_writes, "check", lambda path, version: Operation(OperationKind.CHECK, path))
+    plant(batches, "check", lambda path, version: Operation(OperationKind.CHECK, path))
 
 
 def _epoch_not_raised(plant: Callable[[Any, str, Any], None]) -> None:
@@ -172,10 +172,10 @@ def _slots_forgotten(plant: Callable[[Any, str, Any], None]) -> None:
 
 
 def _plan_stays(plant: Callable[[Any, str, Any], None]) -> None:
-    from databus.checkpoints import batch_writes
+    from databus.checkpoints import batches
     from databus.checkpoints.connection.transaction import Operation, OperationKind
 
-    plant(batch_writes, "delete", lambda path, version=-1: Operation(OperationKind.CHECK, path))
+    plant(batches, "delete", lambda path, version=-1: Operation(OperationKind.CHECK, path))
 
 
 def _plan_rewritten(plant: Callable[[Any, str, Any], None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from databus.core.connections import Connection
-from databus.core.errors import ConnectionMissingError
+from databus.core.errors.config import ConnectionMissingError
 
 
 class AirflowConnections:

@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 
 from databus.airflow.timetable import staggered
 from databus.checks.expected import expected_checks
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow, Mode
 from databus.core.flows_only import note_given
 from databus.core.spec import caller

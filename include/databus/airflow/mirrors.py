@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from databus.airflow.dags import flow_dag
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.spec import caller
 

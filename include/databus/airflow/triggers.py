@@ -17,7 +17,7 @@ from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from databus.airflow.known_connections import connections_of
 from databus.airflow.runs.waiting import run_waits
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 
 if TYPE_CHECKING:

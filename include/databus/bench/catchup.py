@@ -15,7 +15,7 @@ from databus.bench.our_path import OurPath
 from databus.bench.peer import SETTINGS, DebeziumPeer
 from databus.bench.results import Bar, Result
 from databus.bench.servers import fresh_servers, path_servers
-from databus.core.errors import ReconciliationError
+from databus.core.errors.batch import ReconciliationError
 from databus.sandbox import Sandbox
 
 HOUR_ROWS = 3600 * 5_000

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from databus.bench.loads import Load, Written
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 
 _PATIENCE_S = 60.0
 _A_LITTLE_S = 0.5

@@ -14,7 +14,7 @@ from databus.bench.our_path import OurPath, OurRun
 from databus.bench.peer import SETTINGS, DebeziumPeer, PeerRun
 from databus.bench.results import Bar, Result
 from databus.bench.servers import fresh_servers, path_servers
-from databus.core.errors import ReconciliationError
+from databus.core.errors.batch import ReconciliationError
 from databus.sandbox import Sandbox
 
 BARS = (

@@ -18,7 +18,7 @@ from databus.bench.options import IdleOptions
 from databus.bench.processes import CpuMeter
 from databus.bench.results import Result
 from databus.bench.servers import fresh_servers
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import Sandbox
 
 _SERVERS = ("zookeeper", "kafka", "mysql", "spark")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pymysql
 
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 
 TABLE = "bench.fresh"
 _PAD = "x" * 250

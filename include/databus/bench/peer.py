@@ -11,7 +11,7 @@ from typing import Any
 
 from databus.bench.delays import topic_ends
 from databus.bench.processes import CpuMeter
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import Sandbox
 from databus.sandbox.accounts import REPLICATION
 

@@ -13,7 +13,7 @@ from databus.bench.options import PlanOptions
 from databus.bench.results import Bar, Result
 from databus.bench.servers import fresh_servers
 from databus.connections.environment import EnvironmentConnections
-from databus.core.errors import ReconciliationError
+from databus.core.errors.batch import ReconciliationError
 from databus.core.positions.offsets import KafkaOffsets
 from databus.core.settings import Settings
 from databus.ops.services import open_services

@@ -28,7 +28,7 @@ from databus.bench.options import TraceOptions
 from databus.bench.recorded_batches import record_batches
 from databus.bench.results import Bar, Result
 from databus.bench.servers import fresh_servers
-from databus.core.errors import ReconciliationError
+from databus.core.errors.batch import ReconciliationError
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from databus.bench.delays import Delays
 from databus.bench.results import Bar
-from databus.core.errors import ReconciliationError
+from databus.core.errors.batch import ReconciliationError
 
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 

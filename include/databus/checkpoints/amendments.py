@@ -7,49 +7,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from databus.checkpoints.codec import decode_as, encode
-from databus.checkpoints.connection.session import Node, ZooKeeperSession
+from databus.checkpoints.connection.session import Node
 from databus.checkpoints.connection.transaction import Operation, check, create, delete, set_data
 from databus.checkpoints.lagging_sinks import joining
-from databus.checkpoints.nodes.flow_nodes import FlowNodes
 from databus.checkpoints.nodes.flow_state import FlowState
-from databus.checkpoints.nodes.watched_nodes import AwaitedNode
-from databus.checkpoints.paths import FlowPaths, Layout
+from databus.checkpoints.reconciling import ZooKeeperCatchingUp
 from databus.checkpoints.rounds import MOST_ROUNDS, rounds
 from databus.checkpoints.rules import amendments as amended
 from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
 from databus.checkpoints.rules.accepted import accepted_checkpoint, accepted_plan
 from databus.checkpoints.rules.lagging_sinks import Joining
-from databus.core.errors import CheckpointConflictError
+from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.positions.gaps import Gap
-from databus.core.protocols import Clock
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 
 if TYPE_CHECKING:
-    from databus.core.errors import CheckpointError
     from databus.core.state.checkpoint import HistoryEntry
 
 _FRUITLESS = 8
 """Writes in a row that are refused or cut off over one and the same state, before the store gives up."""
 
 
-class ZooKeeperMediation:
-    """The part of the ZooKeeper store that people use; `CheckpointStore` says what holds."""
-
-    _session: ZooKeeperSession
-    _nodes: FlowNodes
-    _layout: Layout
-    _clock: Clock
-    _pauses: dict[str, AwaitedNode]
-    _paths: Callable[[str], FlowPaths]
-    _read: Callable[..., FlowState]
-    sinks_behind: Callable[[str], Sequence[str]]
-    _left: dict[tuple[str, str], FlowState]
-    _send: Callable[[str, Sequence[Operation], str], Exception | None]
-    _trim: Callable[[str, int, Exception | None], list[Operation]]
-    _gave_up: Callable[..., CheckpointError]
+class ZooKeeperAmendments(ZooKeeperCatchingUp):
+    """Amendments of the ZooKeeper store; see `databus.core.state.checkpoint_store.Amendments`."""
 
     def paused(self, flow: str) -> Pause | None:
         """Return who paused the flow, None while it may run.
@@ -94,6 +77,12 @@ class ZooKeeperMediation:
         self._beside_the_holder(flow, step, f"the end of the pause of flow {flow}")
         return former[0] if former else None
 
+    def gaps(self, flow: str) -> Sequence[Gap]:
+        """Return the flow's named gaps, oldest first; none for a flow that never had one."""
+        paths = self._layout.flow(flow)
+        nodes = self._nodes.children(paths, paths.gaps)
+        return tuple(decode_as(node.data, f"gaps of flow {flow}", Gap.from_json) for node in nodes if node)
+
     def note_gap(self, flow: str, lease: Lease, gap: Gap) -> Gap:
         """Name a gap before which the flow stops, undecided; the same gap again is the same entry.
 
@@ -131,7 +120,7 @@ class ZooKeeperMediation:
             previous, node = amended.require_started(flow, state.checkpoint), state.checkpoint_node
             if amended.is_amended(previous, amendment, lease.epoch):
                 return previous
-            sinks = {sink: self._nodes.state(flow, paths.of_sink(sink), sync=True) for sink in self.sinks_behind(flow)}
+            sinks = {sink: self._nodes.state(flow, paths.of_sink(sink), sync=True) for sink in self._behind(paths)}
             stands = previous, state.plan
             behind = [n for n, own in sinks.items() if not amended.is_caught_up((own.checkpoint, own.plan), stands)]
             amended.check_amendment(flow, amendment, *stands, behind)
@@ -163,7 +152,7 @@ class ZooKeeperMediation:
         raise self._gave_up(f"flow {flow}: the {amendment.action}", lost, outrun=len(lost) >= MOST_ROUNDS) from lost[-1]
 
     def amend_sink(self, flow: str, lease: Lease, sink: str, amendment: Amendment) -> Checkpoint:
-        """Move a sink that is behind forward by hand in one atomic step (see `CheckpointStore.amend_sink`).
+        """Move a sink that is behind forward by hand in one atomic step (see `Amendments.amend_sink`).
 
         Raises:
             StaleEpochError: another run claimed the flow since.
@@ -203,7 +192,7 @@ class ZooKeeperMediation:
         raise self._gave_up(f"flow {flow}: the {amendment.action} of sink {sink}", lost) from lost[-1]
 
     def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
-        """Know outputs as they are now, in checkpoint and plan in flight (see `CheckpointStore.accept_outputs`).
+        """Know outputs as they are now, in checkpoint and plan in flight (see `Amendments.accept_outputs`).
 
         Raises:
             StaleEpochError: another run claimed the flow since.

@@ -15,8 +15,8 @@ from databus.checkpoints.connection.transaction import OutcomeUnknownError, Refu
 from databus.checkpoints.holder import LeaseHolder, encode_epoch, read_epoch, read_holder
 from databus.checkpoints.lease import Claim, ZooKeeperLease
 from databus.checkpoints.paths import FlowPaths
-from databus.core.errors import CheckpointError, CheckpointUnavailableError, LeaseBusyError
-from databus.core.protocols import Clock
+from databus.core.errors.checkpoint import CheckpointError, CheckpointUnavailableError, LeaseBusyError
+from databus.core.protocols.clock import Clock
 from databus.core.state.checkpoint import Epoch
 from databus.core.stored_form import Form
 

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from databus.core.errors import CheckpointFormatError, CheckpointTooLargeError, OffsetInvalidError
+from databus.core.errors.checkpoint import CheckpointFormatError, CheckpointTooLargeError
+from databus.core.errors.source import OffsetInvalidError
 from databus.core.stored_form import VERSION, Form
 from databus.core.stored_json import canonical_json
 

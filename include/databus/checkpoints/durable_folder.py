@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from databus.core.errors import CheckpointUnavailableError
+from databus.core.errors.checkpoint import CheckpointUnavailableError
 from databus.core.private_files import private_file, private_folder
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
+from typing import Self
 
 from databus.checkpoints.codec import encode
-from databus.checkpoints.connection.options import ZooKeeperOptions
-from databus.checkpoints.connection.session import ZooKeeperSession
 from databus.checkpoints.connection.transaction import Operation, RefusedError, check, create, delete
-from databus.checkpoints.nodes.flow_nodes import FlowNodes
+from databus.checkpoints.flows import ZooKeeperFlows
 from databus.checkpoints.nodes.flow_state import FlowState
 from databus.checkpoints.paths import FlowPaths
 from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import lagging_sinks as transitions
 from databus.checkpoints.rules.plans import check_epoch
-from databus.core.errors import CheckpointConflictError, CheckpointUnavailableError
-from databus.core.protocols import Clock
+from databus.core.errors.checkpoint import CheckpointConflictError, CheckpointUnavailableError
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 
@@ -25,36 +24,37 @@ Round = tuple[Checkpoint, Sequence[Operation]]
 """The checkpoint that a round leads to, and what has to be written for it; nothing when it is there already."""
 
 
-class ZooKeeperSplits:
-    """Detaches sinks from their flow and joins them again; works in rounds as `ZooKeeperCheckpoints` does."""
+class ZooKeeperLaggingSinks(ZooKeeperFlows):
+    """Lagging sinks of the ZooKeeper store; see `databus.core.state.checkpoint_store.LaggingSinks`."""
 
-    def __init__(self, session: ZooKeeperSession, nodes: FlowNodes, options: ZooKeeperOptions, clock: Clock):
-        self._session = session
-        self._nodes = nodes
-        self._options = options
-        self._clock = clock
+    def of_sink(self, sink: str) -> Self:
+        """Return a view in which checkpoint, plan and history are those of a sink that is behind."""
+        view = copy.copy(self)
+        view._sink = sink  # noqa: SLF001 - a view of our own
+        return view
 
-    def behind(self, paths: FlowPaths) -> tuple[str, ...]:
-        """Return the names of the sinks that have a checkpoint, sorted."""
-        names = sorted(paths.sink_of(node) for node in self._session.children(paths.sinks))
-        nodes = self._session.read(*(paths.of_sink(name).checkpoint for name in names)) if names else []
-        return tuple(name for name, node in zip(names, nodes, strict=True) if node is not None)
+    def sinks_behind(self, flow: str) -> Sequence[str]:
+        """Return the names of the sinks that have a checkpoint of their own, sorted."""
+        return self._behind(self._layout.flow(flow))
 
-    def highest_batch(self, paths: FlowPaths) -> int:
-        """Return the highest batch number of all checkpoints and plans."""
-        places = [paths, *(paths.of_sink(name) for name in self.behind(paths))]
+    def highest_batch(self, flow: str) -> int:
+        """Return the highest batch number of the flow's checkpoints and plans, those of sinks behind included."""
+        paths = self._layout.flow(flow)
+        places = [paths, *(paths.of_sink(name) for name in self._behind(paths))]
         states = [self._nodes.state("", place, sync=True) for place in places]
         return max(
             (kept.batch for state in states for kept in (state.checkpoint, state.plan) if kept is not None), default=0
         )
 
-    def detach(self, paths: FlowPaths, flow: str, lease: Lease, sink: str, why: str) -> Checkpoint:
+    def detach(self, flow: str, lease: Lease, sink: str, why: str) -> Checkpoint:
         """Create the sink's checkpoint where the flow's stands, and its plan when the one in flight names the sink.
 
         Raises:
             StaleEpochError: another run claimed the flow since.
             CheckpointConflictError: the flow has no checkpoint, or the sink is behind elsewhere.
         """
+        self._left.clear()
+        paths = self._layout.flow(flow)
         own = paths.of_sink(sink)
         self._session.ensure(own.history)
 
@@ -74,15 +74,17 @@ class ZooKeeperSplits:
             operations.append(create(own.history_entry(number), encode(entry.to_json())))
             return checkpoint, operations
 
-        return self._rounds(paths, flow, lease, own, look, f"the detachment of sink {sink}")
+        return self._lagging_rounds(paths, flow, lease, own, look, f"the detachment of sink {sink}")
 
-    def join(self, paths: FlowPaths, flow: str, lease: Lease, sink: str, who: str) -> Checkpoint:
+    def join(self, flow: str, lease: Lease, sink: str, who: str) -> Checkpoint:
         """Move the sink's slots into the flow's checkpoint and delete the sink's own.
 
         Raises:
             StaleEpochError: another run claimed the flow since.
             CheckpointConflictError: the two do not stand at one place, or a plan is in flight.
         """
+        self._left.clear()
+        paths = self._layout.flow(flow)
         own = paths.of_sink(sink)
         wanted: list[Checkpoint] = []
 
@@ -96,9 +98,9 @@ class ZooKeeperSplits:
             writes = flows.writes(paths, flows.stored(joined, number))
             return joined, [*writes, *joining(sinks, paths, (sink, number), joined)]
 
-        return self._rounds(paths, flow, lease, own, look, f"the joining of sink {sink}")
+        return self._lagging_rounds(paths, flow, lease, own, look, f"the joining of sink {sink}")
 
-    def _rounds(
+    def _lagging_rounds(
         self,
         paths: FlowPaths,
         flow: str,

@@ -10,7 +10,7 @@ from databus.checkpoints.connection.transaction import OutcomeUnknownError, Refu
 from databus.checkpoints.holder import LeaseHolder
 from databus.checkpoints.nodes.watched_nodes import AwaitedChildren
 from databus.checkpoints.paths import FlowPaths
-from databus.core.errors import CheckpointError, StaleEpochError
+from databus.core.errors.checkpoint import CheckpointError, StaleEpochError
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
 
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 
 _FLOW = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _PART = re.compile(r"quarantine|backfill(-[a-z0-9]+)*")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from databus.checkpoints.connection.transaction import Operation
+from databus.checkpoints.flows import ZooKeeperFlows
 from databus.checkpoints.nodes.flow_state import FlowState
-from databus.checkpoints.paths import FlowPaths
 from databus.checkpoints.rules import plans as transitions
 from databus.checkpoints.rules.adoption import adopt_step
 from databus.checkpoints.rules.reconciliation import Step, Trim, catch_up_step
@@ -17,25 +16,16 @@ from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import Plan
 from databus.core.state.plan_outcome import PlanOutcome
 
-if TYPE_CHECKING:
-    from databus.core.errors import CheckpointError
-
 _ROUNDS = 4
 
 
-class ZooKeeperCatchingUp:
-    """The part of the ZooKeeper store for ZooKeeper's own absence; see `CheckpointStore`."""
-
-    _paths: Callable[[str], FlowPaths]
-    _read: Callable[..., FlowState]
-    _send: Callable[[str, Sequence[Operation], str], Exception | None]
-    _trim: Callable[[str, int, Exception | None], list[Operation]]
-    _gave_up: Callable[..., CheckpointError]
+class ZooKeeperCatchingUp(ZooKeeperFlows):
+    """Steps of the ZooKeeper store after ZooKeeper's own absence; see `Batches.reconcile`, `Amendments.adopt`."""
 
     def reconcile(
         self, lease: Lease, flow: str, outcomes: Sequence[PlanOutcome], pending: Plan | None
     ) -> Checkpoint | None:
-        """Catch up with batches that were moved while ZooKeeper was away (see `CheckpointStore.reconcile`)."""
+        """Catch up with batches that were moved while ZooKeeper was away (see `Batches.reconcile`)."""
         paths = self._paths(flow)
 
         def step(state: FlowState, trim: Trim) -> Step | None:
@@ -44,7 +34,7 @@ class ZooKeeperCatchingUp:
         return self._in_steps(lease, flow, step, "catching up")
 
     def adopt(self, lease: Lease, flow: str, checkpoint: Checkpoint, why: str, after: int = 0) -> None:
-        """Set the checkpoint to where the sinks stand (see `CheckpointStore.adopt`)."""
+        """Set the checkpoint to where the sinks stand (see `Amendments.adopt`)."""
         paths = self._paths(flow)
 
         def step(state: FlowState, trim: Trim) -> Step | None:

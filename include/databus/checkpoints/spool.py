@@ -10,7 +10,7 @@ from typing import Any
 
 from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.durable_folder import DurableFolder
-from databus.core.errors import MarkersAheadError
+from databus.core.errors.sink import MarkersAheadError
 from databus.core.positions.offsets import Ordering
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.plan import Plan

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from databus.checks.row_check import RowCheck
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import ColumnsWanted

@@ -11,7 +11,7 @@ from databus.checks.accepted_values import AcceptedValues
 from databus.checks.expected_rules import Between, IsNull, Matches, RefusedValues, TextLength
 from databus.checks.not_null import NotNull
 from databus.checks.row_check import RowCheck
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.expectations import BY_ROW, MISSING, Action, Expectation
 from databus.core.flow import Flow
 from databus.core.tables.schemas import ColumnSchema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.flow_specs import CheckSpec
 from databus.core.tables.schemas import ColumnSchema, TableSchema
 from databus.core.tables.wanted import ColumnsWanted

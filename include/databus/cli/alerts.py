@@ -11,7 +11,7 @@ from databus.cli.terminal.exits import ERROR, OK, USAGE
 from databus.cli.terminal.options import Dags, FlowName, Output, connection_source, tell_causes, tell_unreadable
 from databus.cli.terminal.output import ERR, Format, show_rows
 from databus.core.alerts.alert import Alert, AlertEvent, AlertKind
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.settings import Settings
 from databus.ops.flows.discovery import discover, find_flow

@@ -16,7 +16,7 @@ from databus.cli.terminal.exits import exit_code_of_rows
 from databus.cli.terminal.options import Dags, FlowName, Output, opened
 from databus.cli.terminal.output import ERR, Format, show_one, show_rows
 from databus.core.amounts import counted
-from databus.core.errors import BackfillRangeError
+from databus.core.errors.config import BackfillRangeError
 from databus.core.state.backfill import Mode, aim_of
 from databus.ops.backfill.delivered import delivered_in
 from databus.ops.backfill.run import Run, Wanted, preview, run_backfill

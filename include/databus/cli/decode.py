@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from databus.cli.terminal.exits import OK
 from databus.cli.terminal.output import ERR, Format, show_one, show_rows, stdout
 from databus.core.amounts import counted
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.ops.decode.files import ArrowStreams, Decoded, DecodedFile, JsonLines, NoOutput, Output, decode_files
 
 

@@ -13,7 +13,7 @@ from databus.cli.terminal.exits import OK, UNREACHABLE, USAGE
 from databus.cli.terminal.options import Dags, FlowName, Output, connection_source, tell_unreadable
 from databus.cli.terminal.output import ERR, OUT, STATE_STYLES, Format, show_one, show_rows
 from databus.core.amounts import counted
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext

@@ -13,7 +13,7 @@ import typer
 from databus.cli.terminal.exits import MEANINGS, exit_code
 from databus.cli.terminal.lazy_commands import LazyCommands
 from databus.cli.terminal.output import ERR, print_advice
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 
 
 class Commands(LazyCommands):

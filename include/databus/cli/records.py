@@ -12,7 +12,7 @@ from databus.binlog.segments.retention import KeepLimit
 from databus.cli.terminal.options import Output
 from databus.cli.terminal.output import ERR, Format, show_rows
 from databus.core.amounts import counted
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.settings import Settings
 
 app = typer.Typer(help="The records store: what may be forgotten.", no_args_is_help=True)

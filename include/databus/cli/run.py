@@ -15,7 +15,7 @@ from databus.cli.terminal.options import Dags, FlowName, Output, opened
 from databus.cli.terminal.output import ERR, Format, show_one
 from databus.cli.terminal.places import place
 from databus.core.amounts import counted
-from databus.core.errors import FlowPausedError
+from databus.core.errors.checkpoint import FlowPausedError
 from databus.ops.health.preflight import refuse_what_is_not_there, require_passed
 from databus.ops.mirror.loops import findings_beside
 

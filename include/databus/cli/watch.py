@@ -16,7 +16,7 @@ from databus.cli.terminal.exits import ERROR, OK
 from databus.cli.terminal.options import Dags, connection_source
 from databus.cli.terminal.output import ERR
 from databus.core.amounts import counted
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.settings import Settings
 from databus.observe.prometheus import CONTENT_TYPE, render
 from databus.ops.health.airflow import AirflowHealth

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import SecretStr
 
 from databus.core.connections import Connection
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 
 _FIELDS = frozenset({"conn_id", "conn_type", "description", "host", "login", "password", "schema", "port", "extra"})
 _URI_EXTRA = "__extra__"

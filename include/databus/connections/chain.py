@@ -8,7 +8,7 @@ from typing import Self
 from databus.connections.environment import EnvironmentConnections, variable_of
 from databus.connections.file import FileConnections
 from databus.core.connections import Connection, ConnectionSource
-from databus.core.errors import ConnectionMissingError
+from databus.core.errors.config import ConnectionMissingError
 
 
 class ChainedConnections:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from databus.connections.airflow_format import parse_connection, to_json
 from databus.core.connections import Connection
-from databus.core.errors import ConnectionMissingError
+from databus.core.errors.config import ConnectionMissingError
 
 _PREFIX = "AIRFLOW_CONN_"
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from databus.connections.airflow_format import from_fields, parse_connection
 from databus.core.connections import Connection
-from databus.core.errors import ConfigError, ConnectionMissingError
+from databus.core.errors.config import ConfigError, ConnectionMissingError
 
 _VARIABLE = "DATABUS_CONNECTIONS"
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.spec import Spec, caller, options_of
 from databus.core.stored_json import canonical_json
 

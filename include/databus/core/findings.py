@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from databus.core.errors import DatabusError
+    from databus.core.errors.root import DatabusError
 
 
 class Level(enum.StrEnum):

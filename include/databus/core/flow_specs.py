@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from databus.core.connections import ConnectionSource
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.settings import Settings
 from databus.core.spec import Spec
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from databus.core.batches.report import CheckResult
-    from databus.core.protocols import Changes, Sink, Source
+    from databus.core.protocols.changes import Changes
+    from databus.core.protocols.sink import Sink
+    from databus.core.protocols.source import Source
     from databus.core.state.plan import SinkPlan, SourcePlan
     from databus.core.tables.schemas import TableSchema
     from databus.core.tables.wanted import ColumnsWanted

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 
 _PACKAGE = f"{Path(__file__).resolve().parent.parent}{os.sep}"
 _UNKNOWN = "<unknown>"

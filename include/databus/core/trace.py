@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 
 _POSITION_BITS = 40
 

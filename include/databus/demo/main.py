@@ -15,7 +15,7 @@ import pymysql
 from rich.console import Console
 
 from databus.cli.sandbox import drawn
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.demo.airflow_api import AirflowApi
 from databus.demo.consumers import holds_a_record
 from databus.demo.report import show

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from pydantic import SecretStr
 
 from databus.core.connections import Connection
-from databus.core.errors import (
+from databus.core.errors.sink import (
     RecordRejectedError,
     SinkAccessError,
     SinkError,

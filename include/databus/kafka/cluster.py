@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from databus.core.errors import SourceAccessError, SourceUnavailableError
+from databus.core.errors.source import SourceAccessError, SourceUnavailableError
 from databus.kafka.client import ClientSettings, LastError, kafka_error
 from databus.kafka.groups import ClusterGroups
 from databus.kafka.refusals import silent_refusal

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
-from databus.core.errors import SinkUnavailableError
+from databus.core.errors.sink import SinkUnavailableError
 from databus.core.stamps import credible
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.kafka.selection import HEARTBEATS

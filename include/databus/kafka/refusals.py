@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.tls import CLIENT_REFUSED, FAILED, TLS_REQUIRED, TlsFault, TlsFiles, fault_of, handshake
 
 SASL_MECHANISM = TlsFault(

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException
 
-from databus.core.errors import (
-    SinkAccessError,
-    SinkSettingError,
-    SinkUnavailableError,
-    SourceAccessError,
-    SourceError,
-    SourceSettingError,
-    SourceUnavailableError,
-)
+from databus.core.errors.sink import SinkAccessError, SinkSettingError, SinkUnavailableError
+from databus.core.errors.source import SourceAccessError, SourceError, SourceSettingError, SourceUnavailableError
 from databus.kafka.client import ClientSettings, LastError, sink_error
 
 _AS_SOURCE = (

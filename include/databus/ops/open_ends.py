@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
-from databus.core.protocols import Sink, Source
+from databus.core.protocols.sink import Sink
+from databus.core.protocols.source import Source
 from databus.runtime.context import Services, open_ends
 
 

@@ -11,7 +11,7 @@ from databus.core.batches.receipts import RejectedRow
 from databus.core.batches.report import BatchReport
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
-from databus.core.protocols import Recorder
+from databus.core.protocols.recorder import Recorder
 from databus.core.settings import Settings
 from databus.core.state.checkpoint import HistoryEntry
 from databus.observe.clock import SystemClock

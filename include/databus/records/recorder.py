@@ -15,7 +15,7 @@ from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
 from databus.core.batches.receipts import RejectedRow
 from databus.core.batches.report import BatchReport
 from databus.core.positions.offset_ranges import moved_part
-from databus.core.protocols import Clock
+from databus.core.protocols.clock import Clock
 from databus.core.state.checkpoint import HistoryEntry
 from databus.core.tables.column_lineage import TableLineage
 from databus.records import tables as t

@@ -24,7 +24,8 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
-from databus.core.errors import ConfigError, RecordingError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.records import RecordingError
 from databus.core.private_files import FILE_MODE, private_folder
 from databus.records.database import BOUNDS, BUSY_TIMEOUT_MS, CHECK_IT
 from databus.records.schema import is_newest, migrate

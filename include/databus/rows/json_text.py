@@ -10,7 +10,7 @@ import pyarrow as pa
 from numba import njit
 
 from databus.binlog.kernels.memory import copy_bytes
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 from databus.core.tables.schemas import ColumnSchema
 from databus.rows.columns import Bytes, string_array, text, validity
 from databus.rows.temporal import is_temporal, iso_text

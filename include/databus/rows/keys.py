@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from databus.binlog.decoding.table_batch import LargeValue, TableBatch
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 from databus.rows.json_text import json_literals
 
 Rows = npt.NDArray[np.int32]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import TableBatch
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 from databus.rows import variant_kernels as kernels
 from databus.rows.columns import Bytes, Ints, binary_array
 from databus.rows.schema import VARIANT

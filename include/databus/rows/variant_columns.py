@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import LargeValue, TableBatch
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 from databus.rows import variant_kernels as kernels
 from databus.rows.columns import Bytes, Ints, fixed, text, validity
 from databus.rows.temporal import is_temporal, iso_text

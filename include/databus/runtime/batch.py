@@ -11,7 +11,7 @@ from databus.core.batches.counts import TableCounts
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.batches.report import BatchReport, CheckResult
 from databus.core.flow import Flow
-from databus.core.protocols import SlotWriter
+from databus.core.protocols.sink import SlotWriter
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import SourcePlan

@@ -9,7 +9,7 @@ from databus.checks.decodable import decodable_checks
 from databus.checks.expected import expected_checks
 from databus.checks.judged import judged_checks
 from databus.core.batches.report import CheckResult
-from databus.core.errors import QualityGateError
+from databus.core.errors.batch import QualityGateError
 from databus.core.events import RowState
 from databus.core.flow import Flow
 from databus.core.flow_specs import CheckSpec

@@ -14,7 +14,10 @@ from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
 from databus.core.flow_specs import DumpTurns, FlowContext, ServerIds, SinkSpec
 from databus.core.positions.topics_read import TopicsReadStore
-from databus.core.protocols import Clock, Recorder, Sink, Source
+from databus.core.protocols.clock import Clock
+from databus.core.protocols.recorder import Recorder
+from databus.core.protocols.sink import Sink
+from databus.core.protocols.source import Source
 from databus.core.settings import Settings
 from databus.core.state.backfill import BackfillStore
 from databus.core.state.checkpoint import Checkpoint

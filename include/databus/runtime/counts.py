@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from databus.core.batches.counts import STATEMENTS, TableCounts
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.batches.report import CheckResult
-from databus.core.errors import ReconciliationError
+from databus.core.errors.batch import ReconciliationError
 from databus.core.events import RowState
 from databus.core.flow import Flow
 from databus.core.state.plan import SourcePlan

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.events import RowState
 from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
-from databus.core.protocols import Sink, SlotWriter
+from databus.core.protocols.sink import Sink, SlotWriter
 from databus.core.state.plan import Plan
 from databus.rows.frames.selection import java_regex
 from databus.runtime.check import STATE

@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
-from databus.core.errors import DatabusError, OffsetPurgedError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import OffsetPurgedError
 from databus.core.positions.gaps import OPEN, PURGED, SKIPPED, Gap
 from databus.core.positions.offsets import Ordering
-from databus.core.state.checkpoint_store import CheckpointStore, Lease
+from databus.core.state.checkpoint_store import Amendments, Lease
 from databus.core.state.plan import LostRange
 
 log = logging.getLogger(__name__)
 
 
 def note_purged(
-    store: CheckpointStore, flow: str, lease: Lease, error: OffsetPurgedError, said: tuple[str, str, datetime]
+    store: Amendments, flow: str, lease: Lease, error: OffsetPurgedError, said: tuple[str, str, datetime]
 ) -> Gap | None:
     """Name the missing range as an open gap; a store that fails is logged, the purge is what matters.
 
@@ -42,7 +43,7 @@ def note_purged(
     return gap
 
 
-def note_passed(store: CheckpointStore, flow: str, lease: Lease, lost: LostRange, said: tuple[str, datetime]) -> None:
+def note_passed(store: Amendments, flow: str, lease: Lease, lost: LostRange, said: tuple[str, datetime]) -> None:
     """Name a range that the source's policy passes over, before it is passed; the same one is named once.
 
     Args:

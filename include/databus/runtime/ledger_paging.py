@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from databus.core.errors import CheckpointError, RecordingError
-from databus.core.protocols import Recorder
-from databus.core.state.checkpoint_store import CheckpointStore
+from databus.core.errors.checkpoint import CheckpointError
+from databus.core.errors.records import RecordingError
+from databus.core.protocols.recorder import Recorder
+from databus.core.state.checkpoint_store import History
 
 log = logging.getLogger(__name__)
 
@@ -14,7 +15,7 @@ PAGE_EVERY = 100
 """Batches between two times; until then history stays in the checkpoint store, so that nothing rests on it."""
 
 
-def page_out(store: CheckpointStore, recorder: Recorder, flow: str) -> int | None:
+def page_out(store: History, recorder: Recorder, flow: str) -> int | None:
     """Write pages of all history that has none, and the reports that a kill left missing; call it under the lease.
 
     A failure is logged: the history stays in the checkpoint store until a later call succeeds.
@@ -33,7 +34,7 @@ def page_out(store: CheckpointStore, recorder: Recorder, flow: str) -> int | Non
     return agreed
 
 
-def _page(store: CheckpointStore, recorder: Recorder, flow: str) -> int | None:
+def _page(store: History, recorder: Recorder, flow: str) -> int | None:
     newest = store.history(flow, 1)
     if not newest:
         return None

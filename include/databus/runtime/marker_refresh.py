@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from databus.core.errors import SinkError
+from databus.core.errors.sink import SinkError
 from databus.runtime.context import FlowSession
 from databus.runtime.sink_outage.outage import naming
 

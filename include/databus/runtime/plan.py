@@ -7,17 +7,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from databus.core.errors import (
-    CheckpointConflictError,
-    DatabusError,
-    OffsetPurgedError,
-    PlanChangedError,
-    SinkKeyChangedError,
-)
+from databus.core.errors.checkpoint import CheckpointConflictError, PlanChangedError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import SinkKeyChangedError
+from databus.core.errors.source import OffsetPurgedError
 from databus.core.positions.offset_ranges import later, overlap, unreached, with_lives_of
 from databus.core.positions.offsets import OffsetRange
 from databus.core.positions.resuming import resumed
-from databus.core.protocols import PinningSink, Sink
+from databus.core.protocols.optional_sink import PinningSink
+from databus.core.protocols.sink import Sink
 from databus.core.state.checkpoint import Checkpoint, merged_slots
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.known_outputs import known_outputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from databus.core.protocols import Split
+from databus.core.protocols.splits import Split
 from databus.core.state.plan import SourcePlan
 from databus.runtime.context import FlowSession
 from databus.runtime.spark.packed_splits import pack

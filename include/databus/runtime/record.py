@@ -6,9 +6,9 @@ import logging
 
 from databus.core.batches.refusals import refusals
 from databus.core.batches.report import BatchReport
-from databus.core.errors import RecordingError
+from databus.core.errors.records import RecordingError
 from databus.core.expectations import MISSING
-from databus.core.protocols import Recorder
+from databus.core.protocols.recorder import Recorder
 
 log = logging.getLogger(__name__)
 

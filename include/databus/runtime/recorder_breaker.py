@@ -9,8 +9,8 @@ from typing import TypeVar
 from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
 from databus.core.batches.receipts import RejectedRow
 from databus.core.batches.report import BatchReport
-from databus.core.errors import RecordingError
-from databus.core.protocols import Recorder
+from databus.core.errors.records import RecordingError
+from databus.core.protocols.recorder import Recorder
 from databus.core.state.checkpoint import HistoryEntry
 
 T = TypeVar("T")

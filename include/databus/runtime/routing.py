@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from databus.core.errors import SinkSettingError
+from databus.core.errors.sink import SinkSettingError
 from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
-from databus.core.protocols import FollowingSink, PinningSink, Sink
+from databus.core.protocols.optional_sink import FollowingSink, PinningSink
+from databus.core.protocols.sink import Sink
 from databus.core.state.known_outputs import KnownOutputs
 from databus.core.state.plan import SinkPlan, SourcePlan
 from databus.core.tables.schemas import TableSchema

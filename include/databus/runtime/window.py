@@ -9,20 +9,14 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from databus.core.batches.report import BatchReport
-from databus.core.errors import (
-    DatabusError,
-    FlowPausedError,
-    LeaseBusyError,
-    OffsetPurgedError,
-    QualityGateError,
-    SinkError,
-    SourceError,
-    StaleEpochError,
-    TransformError,
-)
+from databus.core.errors.batch import QualityGateError, TransformError
+from databus.core.errors.checkpoint import FlowPausedError, LeaseBusyError, StaleEpochError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import SinkError
+from databus.core.errors.source import OffsetPurgedError, SourceError
 from databus.core.positions.offset_ranges import counted_as
 from databus.core.positions.offsets import Offset, Ordering
-from databus.core.protocols import SharedLogSource
+from databus.core.protocols.optional_source import SharedLogSource
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 from databus.runtime.batch import move_batch

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.sandbox.process import Command, is_alive, spawn
 from databus.sandbox.progress import ProgressEvent, Step
 from databus.sandbox.servers.protocol import Context, NotHealthyError, Server

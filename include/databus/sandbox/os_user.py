@@ -11,7 +11,7 @@ import subprocess
 import uuid
 from pathlib import Path
 
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.sandbox.locking import file_lock
 
 DATABASE_USER = "mysql"

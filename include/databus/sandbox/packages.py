@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.sandbox.locking import file_lock
 
 _POLICY = Path("/usr/sbin/policy-rc.d")

@@ -6,7 +6,7 @@ import errno
 import socket
 from collections.abc import Collection, Mapping
 
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 
 LOOPBACK = "127.0.0.1"
 _LAST_PORT = 65_535

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import process as processes
 from databus.sandbox.launch import log_tail, make_ready, spawn_all, wait_healthy
 from databus.sandbox.locking import file_lock

@@ -9,12 +9,8 @@ import httpx2
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
-from databus.core.errors import (
-    DatabusError,
-    RegistryAccessError,
-    RegistryUnavailableError,
-    SourceSettingError,
-)
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import RegistryAccessError, RegistryUnavailableError, SourceSettingError
 from databus.schema_registry.settings import RegistrySettings
 from databus.tls import fault_of
 

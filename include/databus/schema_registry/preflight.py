@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding, Level
 from databus.schema_registry.settings import KINDS, RegistrySettings
 

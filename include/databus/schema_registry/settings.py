@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from databus.core.connections import Connection
-from databus.core.errors import SourceSettingError
+from databus.core.errors.source import SourceSettingError
 from databus.core.secrets import redacted, secret_values
 
 CONN_TYPES = "http|schema_registry"

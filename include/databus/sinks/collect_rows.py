@@ -20,7 +20,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from databus.core.errors import SinkUnavailableError
+from databus.core.errors.sink import SinkUnavailableError
 
 log = logging.getLogger(__name__)
 

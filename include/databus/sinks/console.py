@@ -10,7 +10,7 @@ from pydantic import Field
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, SinkSpec
-from databus.core.protocols import Sink
+from databus.core.protocols.sink import Sink
 
 
 class Console(SinkSpec):

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, SinkSpec
-from databus.core.protocols import Sink
+from databus.core.protocols.sink import Sink
 
 _STORES: dict[str, dict[tuple[str, int, int], list[dict[str, Any]]]] = {}
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from databus.core.errors import TransformError
+from databus.core.errors.batch import TransformError
 from databus.rows.frames.changes import Changes
 from databus.rows.frames.fields import sql_string
 from databus.rows.frames.selection import refuse_key_columns

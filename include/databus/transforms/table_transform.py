@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from databus.core.errors import TransformError
+from databus.core.errors.batch import TransformError
 from databus.core.flow_specs import TransformSpec
 from databus.core.tables.wanted import ColumnsWanted
 from databus.rows.frames.changes import Changes

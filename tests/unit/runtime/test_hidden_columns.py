@@ -30,7 +30,7 @@ from databus.runtime.tables.hidden_columns import HiddenMemory
 from databus.runtime.tables.hidden_loss import require_again
 from databus.runtime.window import run_window
 from databus.runtime.window_limits import WindowControl, WindowLimits
-from databus.runtime.zookeeper_loss.retrying_store import Patience
+from databus.runtime.zookeeper_loss.retrying_store import Retry
 from databus.sinks.memory import Memory, clear, records
 from databus.sources.mock.source import MockSource
 from databus.sources.mock.spec import Mock
@@ -135,7 +135,7 @@ def test_a_batch_of_an_outage_does_not_wait_for_zookeeper() -> None:
     """A try to reach it takes its whole time-out: where it is known to be away none is made."""
     kept = Kept()
     memory = HiddenMemory("hides", kept)
-    memory.outlasting(Patience(0, Drain()), lambda: not kept.away, goes_on=True)
+    memory.outlasting(Retry(0, Drain()), lambda: not kept.away, goes_on=True)
     memory.begin()
     kept.away = True
     for column in "xyz":
@@ -151,12 +151,12 @@ def test_a_batch_of_an_outage_does_not_wait_for_zookeeper() -> None:
 def test_a_flow_that_does_not_go_on_without_zookeeper_dispatches_nothing_that_is_not_written_down() -> None:
     kept = Kept()
     memory = HiddenMemory("hides", kept)
-    memory.outlasting(Patience(0, Drain()), lambda: True, goes_on=False)
+    memory.outlasting(Retry(0, Drain()), lambda: True, goes_on=False)
     memory.begin()
     kept.away = True
     with pytest.raises(CheckpointUnavailableError):
         memory.remember(FOUND)
-    memory.outlasting(Patience(60, Back(kept)), lambda: True, goes_on=False)
+    memory.outlasting(Retry(60, Back(kept)), lambda: True, goes_on=False)
     memory.remember(FOUND)
     assert kept.hidden == FOUND
 

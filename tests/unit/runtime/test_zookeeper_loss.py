@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -24,14 +24,15 @@ from databus.core.positions.offsets import OffsetRange, SequenceOffset
 from databus.core.settings import Settings
 from databus.core.state.amendments import Amendment
 from databus.core.state.checkpoint import Checkpoint, Epoch
-from databus.core.state.checkpoint_store import CheckpointStore
+from databus.core.state.checkpoint_store import Amendments, Batches, CheckpointStore, History, LaggingSinks
 from databus.core.state.plan import Plan, SinkPlan
 from databus.core.state.plan_outcome import PlanOutcome
 from databus.core.state.sink_markers import Announcement, SlotMark
 from databus.runtime.drain import Drain
 from databus.runtime.takeover.takeover import Claimed, take_over
+from databus.runtime.zookeeper_loss import retrying_store
 from databus.runtime.zookeeper_loss.detached_store import DetachableStore, Terms
-from databus.runtime.zookeeper_loss.retrying_store import Patience, PatientStore
+from databus.runtime.zookeeper_loss.retrying_store import Retry, RetryingLease, RetryingStore
 from databus.sinks.noop import Noop
 from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints, MemoryServer
@@ -131,8 +132,8 @@ class Holder:
         self.real = MemoryCheckpoints(self.server)
         self.line: Any = Line(self.real)
         self.spool = PlanSpool(str(folder), "test", FLOW)
-        patience = Patience(0.0, Drain())
-        self.store = DetachableStore(FLOW, self.line, patience, Terms(60, 100), self.spool, self.register)
+        retry = Retry(0.0, Drain())
+        self.store = DetachableStore(FLOW, self.line, retry, Terms(60, 100), self.spool, self.register)
         self.lease = self.store.claim(FLOW, "run", 0)
         self.register.take(self.lease.epoch)
         self.store.start(FLOW, self.lease, SequenceOffset(0), "run")
@@ -203,12 +204,48 @@ def test_numbers_used_by_a_sink_behind_are_not_used_again_without_the_store(hold
     assert holder.store.sinks_behind(FLOW) == ()  # as at the claim; who fell behind since is the window's to know
 
 
-def test_a_patient_store_has_all_of_the_store(tmp_path: Path) -> None:
-    names = {name for name in vars(CheckpointStore) if not name.startswith("_")}
-    assert names <= {name for name in dir(PatientStore) if not name.startswith("_")}
-    assert names > {"paused", "of_sink", "recorded", "reconcile", "amend"}
-    view = PatientStore(MemoryCheckpoints(), Patience(0.0, Drain())).of_sink("a")  # type: ignore[arg-type]
-    assert isinstance(view, PatientStore)
+PARTS = (Batches, Amendments, LaggingSinks, History, CheckpointStore)
+CALLS = sorted({name for part in PARTS for name in vars(part) if not name.startswith("_")})
+
+
+def test_the_parts_are_all_of_the_store() -> None:
+    assert set(CALLS) > {"load", "commit", "paused", "adopt", "of_sink", "recorded", "reconcile", "amend", "claim"}
+    promised = {name for name in dir(CheckpointStore) if not name.startswith("_")}
+    assert promised == set(CALLS)
+    assert len(CALLS) == sum(not name.startswith("_") for part in PARTS for name in vars(part))  # each in one part
+
+
+class Flaky:
+    """A store of which each call fails once."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            self.asked.append((name, args, options))
+            if len(self.asked) == 1:
+                raise CheckpointUnavailableError("away")
+            return "answer"
+
+        return call
+
+
+@pytest.mark.parametrize("name", sorted(set(CALLS) - {"of_sink", "connected", "claim"}))
+def test_each_call_is_retried_as_it_was(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(retrying_store, "_PAUSE_S", 0.0)
+    flaky: Any = Flaky()
+    assert getattr(RetryingStore(flaky, Retry(60, Drain())), name)("a", 1, who="ada") == "answer"
+    assert flaky.asked == [(name, ("a", 1), {"who": "ada"})] * 2
+    with pytest.raises(CheckpointUnavailableError):
+        getattr(RetryingStore(cast("Any", Flaky()), Retry(0, Drain())), name)("a")
+
+
+def test_a_view_and_a_lease_are_retried_as_well() -> None:
+    view = RetryingStore(MemoryCheckpoints(), Retry(0.0, Drain())).of_sink("a")
+    assert isinstance(view, RetryingStore)
+    lease = RetryingStore(MemoryCheckpoints(), Retry(0.0, Drain())).claim(FLOW, "run", 0)
+    assert isinstance(lease, RetryingLease)
 
 
 class Flows:

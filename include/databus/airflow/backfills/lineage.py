@@ -8,7 +8,7 @@ from typing import Any
 
 from databus.airflow.backfills.params import asked_of
 from databus.airflow.reporting.lineage import close_left_open, end_failed, window_lineage
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.state.backfill import dag_name
 

@@ -22,7 +22,8 @@ from databus.airflow.operators.identity import run_identity
 from databus.airflow.operators.task_logs import only_warnings_of_libraries
 from databus.airflow.reporting.alert_events import listed
 from databus.airflow.runs.earlier import earlier_run
-from databus.core.errors import BackfillOpenError, BackfillRangeError, BackfillWaitsError
+from databus.core.errors.checkpoint import BackfillOpenError, BackfillWaitsError
+from databus.core.errors.config import BackfillRangeError
 from databus.core.flow import Flow
 from databus.core.state.backfill import Mode, aim_of, dag_name
 from databus.runtime.drain import Drain

@@ -6,7 +6,7 @@ import signal
 import threading
 from types import FrameType, TracebackType
 
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 
 GRACE_S = 3.5
 """Airflow's supervisor sends SIGKILL 5 s after SIGTERM (`ActivitySubprocess.kill`); the rest is for closing."""

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from databus.core.errors import DatabusError, FlowPausedError
+from databus.core.errors.checkpoint import FlowPausedError
+from databus.core.errors.root import DatabusError
 
 log = logging.getLogger(__name__)
 

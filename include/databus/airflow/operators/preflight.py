@@ -14,7 +14,7 @@ from databus.airflow.operators.run_conf import require_known
 from databus.airflow.operators.takeover import takeover
 from databus.airflow.operators.task_logs import only_warnings_of_libraries
 from databus.airflow.reporting.lineage import close_left_open
-from databus.core.errors import OffsetPurgedError
+from databus.core.errors.source import OffsetPurgedError
 from databus.core.findings import Level
 from databus.core.flow import Flow
 

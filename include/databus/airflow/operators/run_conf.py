@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from databus.core.errors import RunConfError
+from databus.core.errors.config import RunConfError
 from databus.core.flow import Flow
 from databus.core.state.backfill import dag_name
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from databus.bench.options import DagFilesOptions
 from databus.bench.results import Bar, Result
-from databus.core.errors import ReconciliationError
+from databus.core.errors.batch import ReconciliationError
 
 BARS = (Bar("first_pass_seconds", at_most=10.0), Bar("second_pass_seconds", at_most=10.0))
 

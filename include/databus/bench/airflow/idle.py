@@ -21,7 +21,7 @@ from databus.bench.results import Result
 from databus.bench.servers import fresh_servers, path_servers
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.connections.environment import EnvironmentConnections
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.demo.airflow_api import AirflowApi
 from databus.sandbox import Sandbox
 from databus.sandbox.connections import airflow_connections

@@ -26,7 +26,7 @@ from databus.bench.airflow.dag_files import write_files
 from databus.bench.options import MetadataOptions
 from databus.bench.results import Bar, Result
 from databus.bench.servers import fresh_servers
-from databus.core.errors import ReconciliationError
+from databus.core.errors.batch import ReconciliationError
 from databus.sandbox.connections import postgres_url
 
 CLEANED = "dag_run,task_instance,task_instance_history,xcom,job,log,asset_event"

@@ -22,7 +22,8 @@ from databus.bench.results import Bar, Result
 from databus.bench.servers import fresh_servers
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.connections.environment import EnvironmentConnections
-from databus.core.errors import ReconciliationError, SandboxError
+from databus.core.errors.batch import ReconciliationError
+from databus.core.errors.sandbox import SandboxError
 from databus.demo.airflow_api import AirflowApi
 from databus.sandbox import Sandbox, SandboxOptions
 from databus.sandbox.connections import airflow_connections, postgres_url

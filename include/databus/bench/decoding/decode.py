@@ -19,7 +19,7 @@ from databus.bench.log_files import LogWriter, WrittenLog, log_writer
 from databus.bench.options import DecodeOptions
 from databus.bench.results import Bar, Result
 from databus.bench.servers import fresh_servers
-from databus.core.errors import ReconciliationError
+from databus.core.errors.batch import ReconciliationError
 from databus.sandbox import Sandbox
 
 BARS = (

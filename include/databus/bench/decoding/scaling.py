@@ -17,7 +17,7 @@ from databus.binlog.segments.range_staging import RangeBounds, RangeStager
 from databus.binlog.server.dump import Dump, DumpRequest
 from databus.binlog.server.log_walk import LogWalk
 from databus.core.connections import Connection
-from databus.core.errors import ReconciliationError
+from databus.core.errors.batch import ReconciliationError
 from databus.core.positions.offsets import BinlogOffset
 from databus.runtime.spark.packed_splits import pack, unpack
 from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit

@@ -22,7 +22,7 @@ from databus.bench.processes import CpuMeter
 from databus.bench.results import Result
 from databus.bench.servers import fresh_servers
 from databus.bench.turns import Turn
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import Sandbox
 
 SERVERS = ("zookeeper", "kafka", "kafka-b", "spark")

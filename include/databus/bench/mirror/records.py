@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 
 KEY_BYTES = 16
 _BASE_MS = 1_700_000_000_000

@@ -20,7 +20,7 @@ from databus.bench.our_path import OurPath
 from databus.bench.processes import CpuMeter
 from databus.bench.results import Bar, Result
 from databus.bench.servers import fresh_servers
-from databus.core.errors import ReconciliationError
+from databus.core.errors.batch import ReconciliationError
 from databus.sandbox import Sandbox
 
 BARS = (

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import psutil
 
 from databus.bench.decoding.peak_memory import peak_rss_mb
-from databus.core.errors import SandboxError, SourceError
+from databus.core.errors.sandbox import SandboxError
+from databus.core.errors.source import SourceError
 from databus.kafka.client import ClientSettings
 from databus.kafka.cluster import KafkaCluster
 

@@ -24,7 +24,7 @@ from databus.binlog.log.transactions.xa import CommitPlace, PreparedRows, answer
 from databus.binlog.log.walk import LoggedStatement, Walk, as_buffer
 from databus.binlog.log.walker import Walker
 from databus.binlog.schema_history.definitions import Definitions
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 
 Ints = npt.NDArray[np.int64]
 TableFilter = Callable[[str, str], bool]

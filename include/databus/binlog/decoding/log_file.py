@@ -31,7 +31,7 @@ from databus.binlog.log.walk import Walk
 from databus.binlog.log.walk_faults import walk_fault
 from databus.binlog.log.walker import Walker
 from databus.binlog.schema_history.definitions import Definitions
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -16,7 +16,7 @@ from databus.binlog.decoding.decode import TableFilter
 from databus.binlog.decoding.log_file import Change, LogFile, LoggedTransaction, Prepared
 from databus.binlog.decoding.schema_ids import SchemaIds
 from databus.binlog.schema_history.given import GivenDefinitions
-from databus.core.errors import SourceError
+from databus.core.errors.source import SourceError
 
 _NO_BYTES: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 

@@ -29,7 +29,7 @@ from databus.binlog.log.transactions.xa import CommitPlace
 from databus.binlog.log.walk import Walk, as_buffer
 from databus.binlog.log.walker import Walker
 from databus.binlog.schema_history.definitions import Definitions
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

@@ -24,7 +24,7 @@ from databus.binlog.log.expansion import Expansion
 from databus.binlog.log.mapped import release
 from databus.binlog.log.tablemap import TableMap
 from databus.binlog.values.invalid_dates import exception_text
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 
 Ints = npt.NDArray[np.int64]
 Exceptions = dict[int, dict[int, str | bytes | LargeValue]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 
 REGEX_PREFIX = "re:"
 """A pattern that starts so is a regular expression over all of `database.table`; any other is an fnmatch pattern."""

@@ -14,7 +14,7 @@ from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.row_counting import count_events
 from databus.binlog.log.tablemap import TableMap
 from databus.binlog.log.walk import as_buffer
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 from databus.core.tables.schemas import TableSchema
 
 Ints = npt.NDArray[np.int64]

@@ -40,7 +40,7 @@ from databus.binlog.log.events import (
     type_name,
 )
 from databus.binlog.log.mapped import WINDOW_BYTES, crc32_of, release, windows
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

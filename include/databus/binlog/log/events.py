@@ -11,7 +11,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 
 HEADER_BYTES = 19
 CHECKSUM_BYTES = 4

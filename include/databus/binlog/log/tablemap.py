@@ -20,7 +20,7 @@ from databus.binlog.values.column_types import (
     ColumnType,
     read_meta,
 )
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 from databus.core.tables.schemas import ColumnSchema, TableSchema
 
 (

@@ -8,7 +8,8 @@ from databus.binlog.log.events import type_name
 from databus.binlog.log.statements.statements import StatementKind
 from databus.binlog.log.transactions.xa import CommitPlace
 from databus.binlog.log.walk import RowsByStatement
-from databus.core.errors import DatabusError, DecodeError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import DecodeError
 from databus.core.positions.offsets import PreparedTransaction
 from databus.core.state.backfill import piece_of
 

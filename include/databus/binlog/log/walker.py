@@ -39,7 +39,7 @@ from databus.binlog.log.walk import Walk, as_buffer
 from databus.binlog.log.walk_faults import walk_fault
 from databus.binlog.log.walk_place import WalkPlace
 from databus.binlog.schema_history.definitions import Definitions
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

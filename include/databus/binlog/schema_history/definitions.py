@@ -10,7 +10,7 @@ from databus.binlog.log.statements.statements import QueryEvent
 from databus.binlog.log.tablemap import TableMap
 from databus.binlog.schema_history.attach import MismatchError, attach, lacks
 from databus.binlog.schema_history.definition import TableDefinition, TableName, place_of
-from databus.core.errors import SchemaUnknownError
+from databus.core.errors.source import SchemaUnknownError
 
 
 class Definitions(Protocol):

@@ -12,7 +12,8 @@ from databus.binlog.schema_history.attach import MismatchError, attach, lacks
 from databus.binlog.schema_history.definition import Place, TableName
 from databus.binlog.schema_history.history import Entry, SchemaHistory
 from databus.binlog.schema_history.interpret import interpret
-from databus.core.errors import ConfigError, SchemaUnknownError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.source import SchemaUnknownError
 from databus.core.positions.offsets import BinlogOffset
 
 if TYPE_CHECKING:

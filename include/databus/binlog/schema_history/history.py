@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from databus.binlog.schema_history.definition import Place, TableDefinition, TableName
-from databus.core.errors import CheckpointFormatError
+from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.positions.offsets import BinlogOffset, offset_from_json
 from databus.core.stored_form import Form
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from databus.binlog.schema_history.definition import Place
 from databus.binlog.schema_history.history import SchemaHistory
-from databus.core.errors import SourceUnavailableError
+from databus.core.errors.source import SourceUnavailableError
 from databus.core.private_files import private_folder, write_private
 
 _HISTORY, _COVERED = "history.json", "covered.json"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from databus.binlog.segments.segment import pinned_name
 from databus.binlog.segments.store import LEFT_AGE_S, PINS, unusable, written_at
-from databus.core.errors import OffsetInvalidError
+from databus.core.errors.source import OffsetInvalidError
 from databus.core.positions.offsets import BinlogOffset, Offset
 
 _ENDING = ".prepared"

@@ -23,7 +23,8 @@ from databus.binlog.log.events import HEADER_BYTES, parse_header
 from databus.binlog.segments.retention import KeepLimit
 from databus.binlog.segments.segment import RangeIndex, Segment
 from databus.binlog.segments.store_space import store_full
-from databus.core.errors import CheckpointFormatError, SourceUnavailableError
+from databus.core.errors.checkpoint import CheckpointFormatError
+from databus.core.errors.source import SourceUnavailableError
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
 from databus.core.private_files import private_file, private_folder, write_private

@@ -34,7 +34,7 @@ import numpy.typing as npt
 from databus.binlog.log.mapped import windows
 from databus.binlog.segments.retention import KeepLimit
 from databus.binlog.segments.store_space import store_full, writing
-from databus.core.errors import ClaimError, SourceUnavailableError
+from databus.core.errors.source import ClaimError, SourceUnavailableError
 from databus.core.private_files import private_folder, private_opener
 
 FOLDER = ".claims"

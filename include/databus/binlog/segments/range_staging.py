@@ -27,7 +27,8 @@ from databus.binlog.log.walk_faults import nothing_delivered, rows_by_statement
 from databus.binlog.segments.segment import TARGET_BYTES, PinnedPrepare, RangeIndex, Segment, segment_name
 from databus.binlog.segments.store_space import writing
 from databus.binlog.server.log_walk import FileStart, LogWalk, Stretch, part
-from databus.core.errors import DatabusError, DecodeError, OffsetInvalidError, UnloggedChangeError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import DecodeError, OffsetInvalidError, UnloggedChangeError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 from databus.core.private_files import private_opener
 from databus.core.tables.unlogged import UnloggedChange

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 
 _PART = re.compile(r"^(?P<number>\d+(\.\d+)?)\s*(?P<unit>[a-z]+)$", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}

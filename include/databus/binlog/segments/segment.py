@@ -14,7 +14,7 @@ from typing import Any
 
 from databus.binlog.log.transactions.xa import CommitPlace
 from databus.binlog.schema_history.definitions import PinnedDefinition
-from databus.core.errors import CheckpointFormatError
+from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.positions.offsets import OffsetRange, PreparedTransaction
 from databus.core.stored_form import VERSION, Form
 from databus.core.tables.schemas import TableSchema

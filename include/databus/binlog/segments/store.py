@@ -27,7 +27,7 @@ import numpy.typing as npt
 from databus.binlog.schema_history.definitions import PinnedDefinition
 from databus.binlog.segments.segment import FetchedPrepare, PinnedPrepare, RangeIndex, Segment, pinned_name
 from databus.binlog.segments.store_space import store_full
-from databus.core.errors import SourceUnavailableError
+from databus.core.errors.source import SourceUnavailableError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 from databus.core.private_files import private_folder, write_private
 from databus.core.stored_form import Form

@@ -37,7 +37,7 @@ from databus.binlog.log.mapped import IN_MEMORY_BYTES, release, spooled
 from databus.binlog.log.transactions.gtid_codec import encode_gtid_set
 from databus.binlog.server.wire import READ_TIMEOUT_S, ServerConnection, server_error
 from databus.core.connections import Connection
-from databus.core.errors import OffsetInvalidError, SourceError, SourceUnavailableError
+from databus.core.errors.source import OffsetInvalidError, SourceError, SourceUnavailableError
 from databus.core.positions.gtid import MysqlGtidSet
 
 RECEIVE_BYTES = 4 << 20

@@ -8,7 +8,7 @@ from databus.binlog.log.events import CHECKSUM_BYTES, HEADER_BYTES, MAGIC, Event
 from databus.binlog.server.dump import Dump, DumpRequest
 from databus.binlog.server.wire import ServerConnection
 from databus.core.connections import Connection
-from databus.core.errors import OffsetInvalidError, SourceError, SourceSettingError
+from databus.core.errors.source import OffsetInvalidError, SourceError, SourceSettingError
 
 GTID_PREFIX = "gtid:"
 _FIRST = len(MAGIC)

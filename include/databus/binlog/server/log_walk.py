@@ -42,7 +42,7 @@ from databus.binlog.schema_history.definitions import (
 )
 from databus.binlog.segments.segment import FetchedPrepare
 from databus.binlog.server.dump import Events
-from databus.core.errors import DecodeError, OffsetInvalidError
+from databus.core.errors.source import DecodeError, OffsetInvalidError
 from databus.core.positions.offsets import PreparedTransaction
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.unlogged import UnloggedChange, head_of

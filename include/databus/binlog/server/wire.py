@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from databus.core.connections import Connection
-from databus.core.errors import (
-    ConfigError,
+from databus.core.errors.config import ConfigError
+from databus.core.errors.source import (
     OffsetInvalidError,
     OffsetPurgedError,
     ServerIdTakenError,

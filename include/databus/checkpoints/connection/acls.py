@@ -8,7 +8,7 @@ from databus.checkpoints.connection.options import ZooKeeperOptions
 from databus.checkpoints.connection.session import ZooKeeperSession
 from databus.checkpoints.paths import Layout
 from databus.core.connections import Connection
-from databus.core.errors import CheckpointError
+from databus.core.errors.checkpoint import CheckpointError
 from databus.core.findings import Finding, Level
 from databus.tls import host_of, is_local
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
 from databus.core.connections import Connection
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 
 DEFAULT_PORT = 2181
 

@@ -36,7 +36,7 @@ from databus.checkpoints.connection.transaction import (
     size_bytes,
 )
 from databus.core.connections import Connection
-from databus.core.errors import CheckpointError, CheckpointUnavailableError
+from databus.core.errors.checkpoint import CheckpointError, CheckpointUnavailableError
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from databus.checkpoints.connection.session import Node, ZooKeeperSession
 from databus.checkpoints.connection.transaction import OutcomeUnknownError, RefusedError, create, delete, set_data
 from databus.checkpoints.paths import Layout
 from databus.core.alerts.book import AlertState, Noted
-from databus.core.errors import CheckpointFormatError
+from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.steady_clock import SteadyClock
 
 

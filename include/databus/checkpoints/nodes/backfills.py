@@ -16,7 +16,7 @@ from databus.checkpoints.connection.transaction import check, create, set_data
 from databus.checkpoints.nodes.flow_nodes import FlowNodes
 from databus.checkpoints.paths import FlowPaths, Layout
 from databus.checkpoints.rules import plans as transitions
-from databus.core.errors import CheckpointUnavailableError
+from databus.core.errors.checkpoint import CheckpointUnavailableError
 from databus.core.positions.replaced_logs import is_of_former_log
 from databus.core.state.backfill import PLANNING, Backfill, Boundary
 from databus.core.state.checkpoint_store import Lease

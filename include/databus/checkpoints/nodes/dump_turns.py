@@ -10,7 +10,7 @@ from databus.checkpoints.codec import OWNER, decode_as, encode
 from databus.checkpoints.connection.session import ZooKeeperSession
 from databus.checkpoints.connection.transaction import OutcomeUnknownError, RefusedError, create, delete
 from databus.checkpoints.paths import Layout
-from databus.core.errors import CheckpointError
+from databus.core.errors.checkpoint import CheckpointError
 
 _log = logging.getLogger(__name__)
 

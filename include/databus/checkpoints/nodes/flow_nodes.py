@@ -11,7 +11,7 @@ from databus.checkpoints.connection.transaction import Operation, OperationKind,
 from databus.checkpoints.nodes.flow_state import FlowState
 from databus.checkpoints.nodes.large_values import LargeValues, reference
 from databus.checkpoints.paths import FlowPaths
-from databus.core.errors import CheckpointFormatError
+from databus.core.errors.checkpoint import CheckpointFormatError
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from databus.checkpoints.connection.transaction import Operation, create, delete
 from databus.checkpoints.holder import read_epoch
 from databus.checkpoints.nodes.stored_outputs import HISTORY_NUMBER, StoredCheckpoint, digest, named_digest, restored
 from databus.checkpoints.paths import FlowPaths
-from databus.core.errors import CheckpointFormatError
+from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.state.checkpoint import Checkpoint, Epoch
 from databus.core.state.plan import Plan
 

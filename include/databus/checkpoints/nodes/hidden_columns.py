@@ -13,7 +13,7 @@ from databus.checkpoints.codec import decode_as, encode
 from databus.checkpoints.connection.session import Node, ZooKeeperSession
 from databus.checkpoints.connection.transaction import Operation, OutcomeUnknownError, RefusedError, create, set_data
 from databus.checkpoints.paths import Layout
-from databus.core.errors import CheckpointConflictError
+from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.tables.hidden_columns import NOTHING_GONE, RememberedHidden
 
 _ATTEMPTS = 10

@@ -17,7 +17,7 @@ from dataclasses import replace
 from databus.checkpoints.codec import encode
 from databus.checkpoints.connection.transaction import Operation
 from databus.checkpoints.durable_folder import DurableFolder
-from databus.core.errors import CheckpointError, CheckpointFormatError
+from databus.core.errors.checkpoint import CheckpointError, CheckpointFormatError
 from databus.core.stored_form import Form
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from databus.checkpoints.codec import decode_as, encode
-from databus.core.errors import CheckpointFormatError
+from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.state.checkpoint import CHECKPOINT, OUTPUTS_DIGEST, Checkpoint
 from databus.core.stored_form import VERSION, Form
 

@@ -9,7 +9,7 @@ from databus.checkpoints.paths import FlowPaths
 from databus.checkpoints.rules.amendments import require_timeline
 from databus.checkpoints.rules.history_entries import entry
 from databus.checkpoints.rules.reconciliation import Step, Trim
-from databus.core.errors import CheckpointConflictError
+from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.state.checkpoint import Checkpoint
 
 

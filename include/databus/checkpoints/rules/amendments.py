@@ -8,7 +8,7 @@ from datetime import datetime
 
 from databus.checkpoints.rules.accepted import without_outputs
 from databus.checkpoints.rules.lagging_sinks import Joining, Standing, joined
-from databus.core.errors import CheckpointConflictError
+from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.positions.gaps import OPEN, Gap
 from databus.core.positions.offset_ranges import unreached, with_lives_of
 from databus.core.positions.offsets import BinlogOffset, Offset, Ordering

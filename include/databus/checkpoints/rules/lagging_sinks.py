@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
-from databus.core.errors import CheckpointConflictError
+from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.positions.offset_ranges import unreached
 from databus.core.positions.offsets import Ordering
 from databus.core.state.checkpoint import Checkpoint, Epoch

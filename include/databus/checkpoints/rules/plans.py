@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from databus.core.errors import CheckpointConflictError, StaleEpochError
+from databus.core.errors.checkpoint import CheckpointConflictError, StaleEpochError
 from databus.core.positions.offsets import Offset, Ordering
 from databus.core.state.checkpoint import Checkpoint, Epoch
 from databus.core.state.plan import Plan

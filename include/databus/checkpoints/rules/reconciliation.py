@@ -12,7 +12,7 @@ from databus.checkpoints.nodes.large_values import LARGE_BYTES
 from databus.checkpoints.paths import FlowPaths
 from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
-from databus.core.errors import CheckpointConflictError
+from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.positions.offsets import Ordering
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.plan import Plan

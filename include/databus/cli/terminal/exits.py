@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from databus.core.errors import (
+from databus.core.errors.batch import QualityGateError
+from databus.core.errors.checkpoint import (
     CheckpointConflictError,
     CheckpointUnavailableError,
-    ConfigError,
-    DatabusError,
     LeaseBusyError,
-    QualityGateError,
-    SinkUnavailableError,
-    SourceUnavailableError,
     StaleEpochError,
 )
+from databus.core.errors.config import ConfigError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import SinkUnavailableError
+from databus.core.errors.source import SourceUnavailableError
 from databus.core.trace import TraceQueryError
 
 OK, ERROR, USAGE, CONFLICT, UNREACHABLE, QUALITY, LAG, HELD = range(8)

@@ -13,7 +13,8 @@ import typer
 from databus.cli.terminal.exits import OK, exit_code
 from databus.cli.terminal.output import ERR, Format
 from databus.core.connections import Connection, ConnectionSource
-from databus.core.errors import ConnectionMissingError, DatabusError
+from databus.core.errors.config import ConnectionMissingError
+from databus.core.errors.root import DatabusError
 
 if TYPE_CHECKING:
     from databus.core.flow import Flow

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from databus.core.amounts import counted
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
-from databus.core.errors import RecordRejectedError
+from databus.core.errors.sink import RecordRejectedError
 
 MOST_CAUSES = 3
 """Causes that a message names."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from databus.core.errors import SourceDivergedError
+from databus.core.errors.source import SourceDivergedError
 from databus.core.positions.offset_ranges import overlap
 from databus.core.positions.offsets import Offset, OffsetRange, offset_from_json
 from databus.core.stored_form import Form

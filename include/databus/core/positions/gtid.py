@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from databus.core.errors import OffsetInvalidError
+from databus.core.errors.source import OffsetInvalidError
 
 _UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 _TAG = re.compile(r"^[a-z_][a-z0-9_]{0,31}$")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from databus.core.errors import SourceDivergedError
+from databus.core.errors.source import SourceDivergedError
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering
 from databus.core.positions.topic_lives import newer
 

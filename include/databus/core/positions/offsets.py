@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from databus.core.errors import CheckpointFormatError, OffsetInvalidError
+from databus.core.errors.checkpoint import CheckpointFormatError
+from databus.core.errors.source import OffsetInvalidError
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.topic_lives import Lives, made_anew, newer
 from databus.core.stored_form import Form

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from databus.core.errors import SourceDivergedError
+from databus.core.errors.source import SourceDivergedError
 from databus.core.positions.offsets import BinlogOffset, Offset
 
 REPLACED = "log replaced"

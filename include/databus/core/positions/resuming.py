@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from databus.core.positions.offsets import OffsetRange
-from databus.core.protocols import Source
+from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
 
 

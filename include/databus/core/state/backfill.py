@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
-from databus.core.errors import BackfillRangeError
+from databus.core.errors.config import BackfillRangeError
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, offset_from_json
-from databus.core.protocols import Source
+from databus.core.protocols.source import Source
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import SourcePlan
 from databus.core.stored_form import Form

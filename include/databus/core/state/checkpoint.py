@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NewType
 
 from databus.core.batches.counts import TableCounts
-from databus.core.errors import CheckpointFormatError
+from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.positions.offsets import Offset, offset_from_json
 from databus.core.stored_form import Form
 

@@ -1,4 +1,4 @@
-"""What a store of checkpoints promises: leases, plans in flight, commits, history, and what is changed by hand."""
+"""Checkpoint store: leases, batches, amendments, lagging sinks, history; each a protocol of its own."""
 
 from __future__ import annotations
 
@@ -41,15 +41,14 @@ class Lease(Protocol):
         ...
 
 
-class CheckpointStore(Protocol):
-    """Holds checkpoints, leases, plans and history. All writes check the epoch."""
+class Batches(Protocol):
+    """Batches of a flow: its checkpoint, the plan in flight, commits.
+
+    Every write checks the epoch of the lease, in one atomic step; the same call again changes nothing.
+    """
 
     def load(self, flow: str) -> Checkpoint | None:
         """Return the committed checkpoint, None before the first."""
-        ...
-
-    def claim(self, flow: str, who: str, wait_s: float, run_url: str = "") -> Lease:
-        """Take the lease and raise the epoch; waits up to `wait_s`, then raises LeaseBusyError naming the holder."""
         ...
 
     def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
@@ -98,36 +97,13 @@ class CheckpointStore(Protocol):
         """
         ...
 
-    def adopt(self, lease: Lease, flow: str, checkpoint: Checkpoint, why: str, after: int = 0) -> None:
-        """Set the checkpoint to where the sinks stand, drop the plan in flight, and say so in the history.
 
-        Args:
-            lease: the claim; its epoch is checked.
-            flow: flow name.
-            checkpoint: where the sinks stand.
-            why: reason.
-            after: number of the newest history entry that is known elsewhere (ledger pages); the new one follows it.
+class Amendments(Protocol):
+    """Amendments of a flow by hand: moves of its checkpoint, gaps, accepted outputs, pauses.
 
-        Raises:
-            StaleEpochError: another run claimed the flow since.
-            CheckpointConflictError: the checkpoint stands at this batch or a later one.
-        """
-        ...
-
-    def connected(self) -> bool:
-        """Tell whether the store can be asked just now, as far as is known here; asks nothing."""
-        ...
-
-    def history(self, flow: str, last: int) -> Sequence[HistoryEntry]:
-        """Return the newest entries, newest first."""
-        ...
-
-    def recorded(self, flow: str, number: int) -> None:
-        """Let history entries up to `number` go, those above the number kept: they have ledger pages.
-
-        Entries that this was not said of are never deleted, however many there are.
-        """
-        ...
+    Each is one atomic step with its own history entry, and all but pauses check the epoch; the same call again changes
+    nothing.
+    """
 
     def gaps(self, flow: str) -> Sequence[Gap]:
         """Return the flow's named gaps, oldest first."""
@@ -163,6 +139,22 @@ class CheckpointStore(Protocol):
         """
         ...
 
+    def adopt(self, lease: Lease, flow: str, checkpoint: Checkpoint, why: str, after: int = 0) -> None:
+        """Set the checkpoint to where the sinks stand, drop the plan in flight, and say so in the history.
+
+        Args:
+            lease: the claim; its epoch is checked.
+            flow: flow name.
+            checkpoint: where the sinks stand.
+            why: reason.
+            after: number of the newest history entry that is known elsewhere (ledger pages); the new one follows it.
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+            CheckpointConflictError: the checkpoint stands at this batch or a later one.
+        """
+        ...
+
     def paused(self, flow: str) -> Pause | None:
         """Return who paused the flow, None while it may run."""
         ...
@@ -174,6 +166,13 @@ class CheckpointStore(Protocol):
     def resume(self, flow: str, who: str, why: str) -> Pause | None:
         """End a pause and return it; None when the flow was not paused."""
         ...
+
+
+class LaggingSinks(Protocol):
+    """Lagging sinks of a flow: those with a checkpoint, plan and history of their own (ADR 16).
+
+    A sink detaches and joins in one atomic step; the same call again changes nothing.
+    """
 
     def of_sink(self, sink: str) -> CheckpointStore:
         """Return a view in which checkpoint, plan and history are those of a sink that is behind."""
@@ -200,4 +199,31 @@ class CheckpointStore(Protocol):
         In one atomic step, or raises and changes nothing; the same again changes nothing. Returns the flow's new
         checkpoint, which holds the sink's slots and the higher batch number.
         """
+        ...
+
+
+class History(Protocol):
+    """History of a flow: appended by the write that an entry tells of, never changed."""
+
+    def history(self, flow: str, last: int) -> Sequence[HistoryEntry]:
+        """Return the newest entries, newest first."""
+        ...
+
+    def recorded(self, flow: str, number: int) -> None:
+        """Let history entries up to `number` go, those above the number kept: they have ledger pages.
+
+        Entries that this was not said of are never deleted, however many there are.
+        """
+        ...
+
+
+class CheckpointStore(Batches, Amendments, LaggingSinks, History, Protocol):
+    """Checkpoint store of all flows of an installation. Whoever needs a part of it names that part."""
+
+    def claim(self, flow: str, who: str, wait_s: float, run_url: str = "") -> Lease:
+        """Take the lease and raise the epoch; waits up to `wait_s`, then raises LeaseBusyError naming the holder."""
+        ...
+
+    def connected(self) -> bool:
+        """Tell whether the store can be asked just now, as far as is known here; asks nothing."""
         ...

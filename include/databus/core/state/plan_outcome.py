@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from databus.core.batches.counts import TableCounts
-from databus.core.errors import CheckpointFormatError
+from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.plan import Plan
 from databus.core.stored_form import Form

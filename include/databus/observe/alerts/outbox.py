@@ -16,8 +16,8 @@ from datetime import datetime, timedelta
 from databus.core.alerts.alert import Alert, AlertEvent, AlertKind, ChannelSpec
 from databus.core.alerts.book import AlertBook, AlertState, Noted, Owed
 from databus.core.connections import ConnectionSource
-from databus.core.errors import DatabusError
-from databus.core.protocols import Clock
+from databus.core.errors.root import DatabusError
+from databus.core.protocols.clock import Clock
 from databus.core.settings import Settings
 from databus.core.steady_clock import SteadyClock
 from databus.observe.alerts.hysteresis import LONGEST_LOOK, Patience, Verdict, step

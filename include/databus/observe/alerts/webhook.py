@@ -10,7 +10,8 @@ from pydantic import Field
 
 from databus.core.alerts.alert import Alert, ChannelSpec
 from databus.core.connections import Connection, ConnectionSource
-from databus.core.errors import AlertingError, ConfigError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.records import AlertingError
 from databus.observe.alerts.shapes import pagerduty, slack, teams
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from databus.core.errors import SourceDivergedError
+from databus.core.errors.source import SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.positions.offset_ranges import overlap
 from databus.core.positions.offsets import OffsetRange

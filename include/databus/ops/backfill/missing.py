@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 
-from databus.core.errors import BackfillOpenError
+from databus.core.errors.checkpoint import BackfillOpenError
 from databus.core.flow import Flow
 from databus.core.positions.offset_ranges import overlap, without
 from databus.core.positions.offsets import BinlogOffset, Offset, OffsetRange

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from databus.core.errors import DecodeError, LeaseBusyError, SourceDivergedError
+from databus.core.errors.checkpoint import LeaseBusyError
+from databus.core.errors.source import DecodeError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.positions.gaps import SKIPPED
 from databus.core.positions.offset_ranges import overlap
 from databus.core.positions.offsets import OffsetRange, Ordering
 from databus.core.state.backfill import Backfill, Mode
-from databus.core.state.checkpoint_store import CheckpointStore
+from databus.core.state.checkpoint_store import Amendments
 from databus.ops.backfill.missing import again
 from databus.ops.checkpoint import amend as mediation
 from databus.ops.checkpoint.amend import Said
@@ -58,7 +59,7 @@ def pass_by_statement(
     log.warning("flow %s: backfill %s passed over %s: %s", flow.name, backfill.id, stopped.message, why)
 
 
-def _decided(store: CheckpointStore, flow: str, passed: OffsetRange) -> bool:
+def _decided(store: Amendments, flow: str, passed: OffsetRange) -> bool:
     """Tell whether a person moved the live flow over a range."""
     for gap in store.gaps(flow):
         try:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TypeGuard
 
-from databus.core.errors import SinkSettingError, SourceDivergedError
+from databus.core.errors.sink import SinkSettingError
+from databus.core.errors.source import SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.positions.offsets import BinlogOffset, Offset, OffsetRange, Ordering
 from databus.core.state.backfill import Aim, Backfill, RangedSource

@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from databus.core.errors import (
-    BackfillFutureError,
-    BackfillOpenError,
-    BackfillRangeError,
-    CheckpointConflictError,
-    SourceDivergedError,
-)
+from databus.core.errors.checkpoint import BackfillOpenError, CheckpointConflictError
+from databus.core.errors.config import BackfillFutureError, BackfillRangeError
+from databus.core.errors.source import SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.positions.offset_ranges import earlier, later
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, OffsetRange, Ordering

@@ -8,16 +8,16 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from databus.core.errors import (
+from databus.core.errors.checkpoint import (
     BackfillIncompleteError,
     BackfillOpenError,
-    BackfillRangeError,
     BackfillWaitsError,
     CheckpointError,
-    DecodeError,
     LeaseBusyError,
-    SinkSettingError,
 )
+from databus.core.errors.config import BackfillRangeError
+from databus.core.errors.sink import SinkSettingError
+from databus.core.errors.source import DecodeError
 from databus.core.flow import Flow
 from databus.core.positions.offset_ranges import later
 from databus.core.positions.offsets import BinlogOffset, OffsetRange, Ordering

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
-from databus.core.protocols import PinningSink, Sink
+from databus.core.protocols.optional_sink import PinningSink
+from databus.core.protocols.sink import Sink
 from databus.core.state.amendments import AcceptedOutputs
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import CheckpointStore, Lease

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from databus.checkpoints.rules.amendments import first_of
-from databus.core.errors import ConfigError, MarkerDivergedError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.sink import MarkerDivergedError
 from databus.core.flow import Flow
 from databus.core.positions.offset_ranges import unreached
 from databus.core.positions.offsets import Offset, Ordering

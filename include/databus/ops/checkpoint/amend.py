@@ -6,7 +6,9 @@ import logging
 from dataclasses import dataclass, replace
 
 from databus.checkpoints.rules.amendments import check_amendment, require_started
-from databus.core.errors import ConfigError, LeaseBusyError, SinkSettingError
+from databus.core.errors.checkpoint import LeaseBusyError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.sink import SinkSettingError
 from databus.core.flow import Flow
 from databus.core.positions.gaps import PURGED, SKIPPED, Gap
 from databus.core.positions.replaced_logs import REPLACED, ReplaceableSource

@@ -6,7 +6,9 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from databus.core.errors import CheckpointConflictError, ConfigError, SinkSettingError
+from databus.core.errors.checkpoint import CheckpointConflictError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.sink import SinkSettingError
 from databus.core.flow import Flow
 from databus.core.positions.gaps import PURGED, SKIPPED, Gap, cause_of_sink
 from databus.core.positions.offset_ranges import earlier

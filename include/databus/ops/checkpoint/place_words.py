@@ -6,7 +6,9 @@ import json
 import re
 from datetime import datetime
 
-from databus.core.errors import CheckpointFormatError, OffsetInvalidError, PlaceError
+from databus.core.errors.checkpoint import CheckpointFormatError
+from databus.core.errors.config import PlaceError
+from databus.core.errors.source import OffsetInvalidError
 from databus.core.flow import Flow
 from databus.core.positions.offsets import KafkaOffsets, Offset, offset_from_json
 

@@ -9,14 +9,18 @@ from typing import Any
 from databus.checkpoints.rules.amendments import is_caught_up, require_all_joined
 from databus.checkpoints.rules.lagging_sinks import Standing
 from databus.core.amounts import counted
-from databus.core.errors import CheckpointConflictError, DatabusError, OffsetPurgedError, SourceDivergedError
+from databus.core.errors.checkpoint import CheckpointConflictError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import OffsetPurgedError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.positions.offset_ranges import later, overlap
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering
-from databus.core.protocols import PinningSink, Sink, Source
+from databus.core.protocols.optional_sink import PinningSink
+from databus.core.protocols.sink import Sink
+from databus.core.protocols.source import Source
 from databus.core.state.amendments import Action, SinkEffect
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
-from databus.core.state.checkpoint_store import CheckpointStore
+from databus.core.state.checkpoint_store import LaggingSinks
 from databus.core.state.known_outputs import ChangedOutput
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.targets import ALL_HISTORY, Target, resolve
@@ -156,7 +160,7 @@ def look(flow: Flow, services: Services, ends: Ends, action: Action, target: Tar
     )
 
 
-def lacking(flow: str, store: CheckpointStore, stands: Standing) -> list[str]:
+def lacking(flow: str, store: LaggingSinks, stands: Standing) -> list[str]:
     """Return the sinks that are behind and keep a flow from being moved: they do not stand where it stands."""
     behind = {name: store.of_sink(name) for name in store.sinks_behind(flow)}
     return [name for name, own in behind.items() if not is_caught_up((own.load(flow), own.pending_plan(flow)), stands)]

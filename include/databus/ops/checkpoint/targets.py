@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from typing import cast
 
 from databus.core.amounts import counted
-from databus.core.errors import ConfigError, OffsetInvalidError, OffsetPurgedError, SourceDivergedError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.source import OffsetInvalidError, OffsetPurgedError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset, Ordering
 from databus.core.positions.replaced_logs import ReplaceableSource, is_of_former_log, of_former_log
-from databus.core.protocols import Source
+from databus.core.protocols.source import Source
 from databus.core.state.backfill import FailoverSource, piece_of
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
 from databus.ops.checkpoint.place_words import is_json, offset_of, require_place

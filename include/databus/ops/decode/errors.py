@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 from databus.core.flow import Flow
 
 

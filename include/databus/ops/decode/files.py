@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import databus
 from databus.core.amounts import counted
-from databus.core.errors import ConfigError, DatabusError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.flows_only import given_flows, without_dags
 from databus.registry import public_names

@@ -9,7 +9,7 @@ import urllib.request
 from dataclasses import dataclass
 
 from databus.core.alerts.alert import AlertKind
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.observe.alerts.hysteresis import Verdict
 from databus.observe.alerts.rules import Observation
 

@@ -11,9 +11,9 @@ from databus.core.alerts.alert import Alert, AlertKind, ChannelSpec
 from databus.core.alerts.book import AlertBook
 from databus.core.alerts.flow_status import FlowFigures
 from databus.core.connections import ConnectionSource
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
-from databus.core.protocols import Clock
+from databus.core.protocols.clock import Clock
 from databus.core.settings import Settings
 from databus.observe.alerts.hysteresis import Verdict
 from databus.observe.alerts.outbox import Ended, MemoryBook, Outbox, none_ended

@@ -9,7 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from databus.checkpoints.connection.acls import examine_access
 from databus.core.connections import ConnectionSource
-from databus.core.errors import ConnectionMissingError, DatabusError
+from databus.core.errors.config import ConnectionMissingError
+from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.ops.health.alerts import channels_of

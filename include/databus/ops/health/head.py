@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from databus.core.connections import ConnectionSource
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
-from databus.core.protocols import SharedLogSource
+from databus.core.protocols.optional_source import SharedLogSource
 from databus.core.settings import Settings
 from databus.ops.health.status import FlowLook
 

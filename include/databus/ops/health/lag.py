@@ -9,12 +9,14 @@ from functools import reduce
 from itertools import pairwise
 
 from databus.core.connections import ConnectionSource
-from databus.core.errors import ConfigError, DatabusError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.lag import Headroom, Lag, PartitionLag, eta_s
 from databus.core.positions.offsets import Offset, Ordering
-from databus.core.protocols import PartitionedSource, Source
+from databus.core.protocols.optional_source import PartitionedSource
+from databus.core.protocols.source import Source
 from databus.core.state.checkpoint import HistoryEntry
 from databus.runtime.context import Services
 

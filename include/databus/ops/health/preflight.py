@@ -8,12 +8,14 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from databus.core.errors import ConfigError, DatabusError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.root import DatabusError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.offsets import Offset
-from databus.core.protocols import DefinedSource, RotatingSource, Source
+from databus.core.protocols.optional_source import DefinedSource, RotatingSource
+from databus.core.protocols.source import Source
 from databus.core.tables.hidden_columns import RememberedHidden
 from databus.ops.tables.compare import accepted_of, compare, remembered_of
 from databus.ops.tables.wants import wants_of

@@ -13,13 +13,15 @@ from databus.checkpoints.nodes.large_values import LargeValues
 from databus.checkpoints.zookeeper import ZooKeeperCheckpoints
 from databus.core.alerts.flow_status import FlowFigures
 from databus.core.connections import ConnectionSource
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.gaps import OPEN
 from databus.core.positions.offsets import KafkaOffsets, Offset, Ordering
 from databus.core.positions.topics_read import TopicsRead
-from databus.core.protocols import Clock, DefinedSource, PartitionedSource, SharedLogSource, Source
+from databus.core.protocols.clock import Clock
+from databus.core.protocols.optional_source import DefinedSource, PartitionedSource, SharedLogSource
+from databus.core.protocols.source import Source
 from databus.core.settings import Settings
 from databus.core.state.checkpoint import Checkpoint
 from databus.observe.clock import SystemClock

@@ -17,9 +17,11 @@ from pathlib import Path
 from databus.core.alerts.alert import Alert, AlertKind, ChannelSpec
 from databus.core.alerts.flow_status import FlowFigures
 from databus.core.connections import ConnectionSource
-from databus.core.errors import CheckpointError, ConfigError, DatabusError
+from databus.core.errors.checkpoint import CheckpointError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
-from databus.core.protocols import Clock
+from databus.core.protocols.clock import Clock
 from databus.core.settings import Settings
 from databus.observe.alerts.outbox import MemoryBook, Outbox, none_ended
 from databus.observe.alerts.rules import AlertWhen, Observation, rules_of

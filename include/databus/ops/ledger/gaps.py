@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from databus.core.errors import LeaseBusyError
+from databus.core.errors.checkpoint import LeaseBusyError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.gaps import Gap

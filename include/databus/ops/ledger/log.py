@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from databus.core.batches.counts import STATEMENTS
-from databus.core.errors import (
+from databus.core.errors.source import (
     DecodeError,
     OffsetInvalidError,
     OffsetPurgedError,
@@ -17,7 +17,7 @@ from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.offsets import OffsetRange
 from databus.core.positions.replaced_logs import is_of_former_log, of_former_log
-from databus.core.protocols import Source
+from databus.core.protocols.source import Source
 from databus.core.state.evidence import Evidence
 from databus.core.state.ledger import Span, SpanState
 from databus.runtime.beside.look import look

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from databus.core.errors import OffsetInvalidError, SourceDivergedError
+from databus.core.errors.source import OffsetInvalidError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.positions.offset_ranges import overlap
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering
 from databus.core.state.checkpoint import HistoryEntry
-from databus.core.state.checkpoint_store import CheckpointStore
+from databus.core.state.checkpoint_store import History
 from databus.core.state.ledger import Span, build
 from databus.ops.ledger.show import read_ledger
 from databus.records.ledger.page_rows import Page
@@ -75,7 +75,7 @@ def spans_over(flow: Flow, services: Services, wanted: OffsetRange) -> tuple[Spa
     return build(flow.name, ordered, services.store.gaps(flow.name)).spans
 
 
-def _tail(store: CheckpointStore, flow: str, newest: Page | None) -> list[HistoryEntry] | None:
+def _tail(store: History, flow: str, newest: Page | None) -> list[HistoryEntry] | None:
     """Return what ZooKeeper has from the newest page on, ascending; None where that page is not of this history."""
     for _ in range(_ROUNDS):
         head = store.history(flow, 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from databus.core.batches.counts import TableCounts
-from databus.core.errors import CheckpointConflictError
+from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.flow import Flow
 from databus.core.positions.gaps import Gap
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry

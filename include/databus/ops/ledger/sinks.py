@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from databus.core.batches.counts import TableCounts
-from databus.core.errors import SinkBackpressureError, SinkUnavailableError
+from databus.core.errors.sink import SinkBackpressureError, SinkUnavailableError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext, SinkSpec
 from databus.core.positions.offsets import Offset, Ordering

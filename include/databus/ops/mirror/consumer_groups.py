@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.positions.offset_map import Place
 from databus.ops.mirror.translate import mirror_sink, translation

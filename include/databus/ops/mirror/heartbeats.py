@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from databus.core.errors import ConfigError, DatabusError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.ops.mirror.translate import mirror_sink
 from databus.runtime.context import Services

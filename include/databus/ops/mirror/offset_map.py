@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from databus.core.errors import CheckpointConflictError
+from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.positions.offset_map import Image, Place, Span, Stretch, stretches_of, to_source, to_target
 from databus.core.positions.offsets import KafkaOffsets
 from databus.core.state.checkpoint import HistoryEntry

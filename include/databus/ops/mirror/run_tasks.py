@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 from databus.core.batches.report import BatchReport
-from databus.core.errors import DatabusError, SinkSettingError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import SinkSettingError
 from databus.core.flow import Flow
 from databus.ops.mirror.consumer_groups import GroupSync
 from databus.ops.mirror.heartbeats import beating

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
-from databus.core.errors import ConfigError, OffsetInvalidError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.source import OffsetInvalidError
 from databus.core.flow import Flow
 from databus.core.positions.offset_map import FOREVER, Place, Span, known, merged
 from databus.ops.mirror.offset_map import KeptMap, Map

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from databus.core.batches.counts import SinkCounts, by_sink
 from databus.core.batches.receipts import CHECK, RejectedRow, WriteReceipt
-from databus.core.errors import CheckpointConflictError
+from databus.core.errors.checkpoint import CheckpointConflictError
 from databus.core.events import RowState
 from databus.records.quarantine import HeldRow, HeldState, Identity
 from databus.runtime.beside.replay import Replayed

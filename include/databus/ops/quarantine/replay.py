@@ -10,17 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from databus.core.batches.receipts import CHECK
-from databus.core.errors import (
-    CheckpointConflictError,
-    DatabusError,
-    LeaseBusyError,
-    PlanChangedError,
-    SinkSettingError,
-)
+from databus.core.errors.checkpoint import CheckpointConflictError, LeaseBusyError, PlanChangedError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import SinkSettingError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.offsets import OffsetRange, SequenceOffset
-from databus.core.protocols import Sink
+from databus.core.protocols.sink import Sink
 from databus.core.state.checkpoint import Checkpoint, Epoch, merged_slots
 from databus.core.state.plan import Plan
 from databus.core.stored_json import canonical_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.ops.quarantine.replay_entries import in_replays
 from databus.ops.quarantine.replay_range import BatchRanges

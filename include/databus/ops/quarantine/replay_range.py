@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.positions.offset_ranges import moved_part
 from databus.core.positions.offsets import OffsetRange
-from databus.core.protocols import Sink
+from databus.core.protocols.sink import Sink
 from databus.core.state.checkpoint_store import CheckpointStore
 from databus.core.state.plan import Plan
 from databus.core.state.sink_markers import MarkedSink

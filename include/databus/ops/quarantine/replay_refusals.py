@@ -6,18 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from databus.core.batches.receipts import CHECK
-from databus.core.errors import (
-    CheckpointConflictError,
-    DatabusError,
-    OffsetPurgedError,
-    ReplaysRefusedError,
-    SourceDivergedError,
-)
+from databus.core.errors.checkpoint import CheckpointConflictError
+from databus.core.errors.records import ReplaysRefusedError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import OffsetPurgedError, SourceDivergedError
 from databus.core.flow import Flow
 from databus.core.positions.offset_ranges import unreached
 from databus.core.positions.offsets import Offset, OffsetRange
 from databus.core.positions.replaced_logs import is_of_former_log
-from databus.core.state.checkpoint_store import CheckpointStore
+from databus.core.state.checkpoint_store import LaggingSinks
 from databus.ops.quarantine.outcome import ReplayResult
 from databus.ops.quarantine.replay_range import RANGE_UNKNOWN
 from databus.records.quarantine import HeldRow
@@ -92,7 +89,7 @@ def lost_hint(flow: str) -> str:
     )
 
 
-def require_passed(flow: Flow, store: CheckpointStore, moved: OffsetRange, taken: Sequence[HeldRow]) -> None:
+def require_passed(flow: Flow, store: LaggingSinks, moved: OffsetRange, taken: Sequence[HeldRow]) -> None:
     """Refuse to send rows to a sink that has yet to pass the range that they come from.
 
     It would get older rows of their keys after them.

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from databus.core.errors import CheckpointConflictError, SourceDivergedError
+from databus.core.errors.checkpoint import CheckpointConflictError
+from databus.core.errors.source import SourceDivergedError
 from databus.core.positions.offset_ranges import earlier, overlap, unreached, without
 from databus.core.positions.offsets import OffsetRange
 from databus.core.state.checkpoint import HistoryEntry

@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 
 from databus.binlog.log.capture import TableCapture
 from databus.core.batches.receipts import CHECK
-from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError
+from databus.core.errors.checkpoint import CheckpointConflictError, LeaseBusyError
+from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.state.plan import Plan
 from databus.ops.checkpoint.amend import Said

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from databus.core.errors import QualityGateError, ReconciliationError
+from databus.core.errors.batch import QualityGateError, ReconciliationError
 from databus.core.flow import Flow
 from databus.core.positions.offsets import OffsetRange
 from databus.core.settings import Settings

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.offsets import OffsetRange
-from databus.core.protocols import DirectSplit, Source
+from databus.core.protocols.source import Source
+from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan
 from databus.records.batch_record import BatchRecord
 from databus.rows.frames.selection import matches

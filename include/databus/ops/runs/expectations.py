@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from databus.checks.expected import PROPORTION, counts_missing, is_by_counts, missing_name, row_rule, tables_of
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.expectations import BY_ROW, MISSING, Expectation
 from databus.core.flow import Flow
 from databus.records.batch_record import BatchRecord

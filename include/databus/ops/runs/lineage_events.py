@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from databus.core.connections import ConnectionSource
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.settings import Settings
 from databus.ops.runs.lineage import declared_lineage, lineage_in

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from databus import __version__
 from databus.connections.environment import EnvironmentConnections
-from databus.core.errors import DatabusError, FlowPausedError
+from databus.core.errors.checkpoint import FlowPausedError
+from databus.core.errors.root import DatabusError
 from databus.ops.runs.run import run_flow
 from databus.ops.services import open_services
 from databus.registry import flow_from_json

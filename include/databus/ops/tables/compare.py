@@ -14,11 +14,14 @@ from difflib import get_close_matches
 
 from databus.binlog.log.capture import is_name
 from databus.core.amounts import counted
-from databus.core.errors import DatabusError, SinkSettingError, TransformError
+from databus.core.errors.batch import TransformError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import SinkSettingError
 from databus.core.findings import Finding, Level
 from databus.core.flow import Flow
 from databus.core.flow_specs import TransformSpec
-from databus.core.protocols import DefinedSource, Source
+from databus.core.protocols.optional_source import DefinedSource
+from databus.core.protocols.source import Source
 from databus.core.tables.hidden_columns import HiddenByTable, RememberedHidden
 from databus.core.tables.schemas import TableSchema
 from databus.core.tables.wanted import TablesNow

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from databus.core.connections import ConnectionSource
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 
 if TYPE_CHECKING:
     from databus.sinks.kafka.tracing import TopicReader

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from databus.core.connections import ConnectionSource
-from databus.core.errors import DatabusError, SourceError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import SourceError
 from databus.core.flow import Flow
 from databus.core.settings import Settings
 from databus.core.trace import (

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from databus.core.amounts import counted
 from databus.core.connections import ConnectionSource
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.settings import Settings
 from databus.core.trace import RecordPlace, Sighting, TraceExpiredError, TraceNotRecordedError, TraceQueryError

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from databus.core.connections import ConnectionSource
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.trace import Change, Sighting, Sought, TraceableSink, TraceError
 from databus.ops.trace.batches import number_of

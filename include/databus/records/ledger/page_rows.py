@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from databus.core.errors import CheckpointFormatError
+from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.positions.offsets import Offset
 from databus.core.state.checkpoint import HistoryEntry
 from databus.records import tables as t

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
-from databus.core.protocols import Clock
+from databus.core.protocols.clock import Clock
 from databus.core.state.checkpoint import HistoryEntry
 from databus.records import tables as t
 from databus.records.ledger.entry_reports import put_reports

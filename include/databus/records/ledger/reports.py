@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from databus.core.batches.counts import TableCounts
-from databus.core.errors import OffsetInvalidError
+from databus.core.errors.source import OffsetInvalidError
 from databus.core.positions.offset_ranges import moved_part
 from databus.core.positions.offsets import Offset, OffsetRange, offset_from_json
 from databus.core.state.checkpoint import HistoryEntry

@@ -16,7 +16,7 @@ from datetime import datetime
 from types import ModuleType
 from typing import Any
 
-from databus.core.errors import RecordingError
+from databus.core.errors.records import RecordingError
 from databus.records import tables as t
 from databus.records.batch_record import BatchRecord
 from databus.records.quality.data_docs import LISTED, DataDocs

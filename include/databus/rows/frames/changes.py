@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from databus.core.errors import TransformError
+from databus.core.errors.batch import TransformError
 from databus.core.events import Op
 from databus.core.tables.schemas import TableSchema
 from databus.rows.frames.expression import PSEUDO_COLUMNS, Expression

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from databus.core.errors import TransformError
+from databus.core.errors.batch import TransformError
 from databus.core.tables.schemas import ColumnSchema, TableSchema
 
 Rewrite = Callable[[str], str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from databus.core.errors import TransformError
+from databus.core.errors.batch import TransformError
 from databus.core.tables.hidden_columns import HiddenByTable, RememberedHidden, with_added
 from databus.core.tables.schemas import RenamedTable, TableChange, TableSchema
 from databus.rows.frames.changes import Changes

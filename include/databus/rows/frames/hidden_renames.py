@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from databus.core.errors import TransformError
+from databus.core.errors.batch import TransformError
 from databus.core.tables.hidden_columns import HiddenByTable
 from databus.rows.frames.hidden import Hidden
 from databus.rows.frames.hidden_beside import Beside, in_statements

@@ -6,7 +6,7 @@ import fnmatch
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from databus.core.errors import TransformError
+from databus.core.errors.batch import TransformError
 from databus.core.tables.schemas import TableSchema
 from databus.rows.frames.changes import Changes
 from databus.rows.frames.fields import Field

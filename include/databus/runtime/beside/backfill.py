@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.flow import Flow
 from databus.core.positions.offsets import Offset, OffsetRange
-from databus.core.protocols import Source
+from databus.core.protocols.source import Source
 from databus.core.state.backfill import Backfill, FailoverSource, RangedSource
 from databus.runtime.beside.bounded_source import Locate, between, unmoved
 from databus.runtime.context import FlowSession, RunIdentity, Services, open_session

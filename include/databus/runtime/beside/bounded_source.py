@@ -8,7 +8,8 @@ from typing import Any, cast
 from databus.core.batching import Batching
 from databus.core.positions.lag import Lag
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering
-from databus.core.protocols import PartitionedSource, Source, StoppingSource
+from databus.core.protocols.optional_source import PartitionedSource, StoppingSource
+from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
 
 Locate = Callable[[Offset], Offset]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from databus.core.batches.checked_batches import BatchPlan, CheckedBatch
-from databus.core.errors import SourceDivergedError
+from databus.core.errors.source import SourceDivergedError
 from databus.core.events import RowState
 from databus.core.positions.offset_ranges import overlap
 from databus.core.positions.offsets import OffsetRange
-from databus.core.protocols import Recorder
+from databus.core.protocols.recorder import Recorder
 from databus.core.state.checkpoint_store import CheckpointStore
 from databus.runtime.check import STATE
 from databus.runtime.takeover.flow_commits import FlowCommits

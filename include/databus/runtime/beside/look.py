@@ -16,7 +16,8 @@ import fsspec.core
 from databus.core.connections import ConnectionSource
 from databus.core.flow import Flow
 from databus.core.flow_specs import FlowContext
-from databus.core.protocols import Source, StagingSource
+from databus.core.protocols.source import Source
+from databus.core.protocols.staging import StagingSource
 from databus.runtime.context import FlowSession
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from databus.core.batches.counts import TableCounts
 from databus.core.batches.receipts import CHECK, RejectedRow, WriteReceipt
-from databus.core.errors import ReconciliationError
+from databus.core.errors.batch import ReconciliationError
 from databus.core.events import RowState
 from databus.core.positions.replaced_logs import is_of_former_log, of_former_log
-from databus.core.protocols import Sink, SlotWriter
+from databus.core.protocols.sink import Sink, SlotWriter
 from databus.core.state.known_outputs import known_outputs
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.runtime import check, counts

@@ -16,9 +16,13 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
-from databus.core.errors import DatabusError, DecodeError, ReconciliationError
+from databus.core.errors.batch import ReconciliationError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import DecodeError
 from databus.core.flow import Flow
-from databus.core.protocols import DirectEncoder, DirectSink, DirectSplit, SlotWriter
+from databus.core.protocols.direct_sink import DirectEncoder, DirectSink
+from databus.core.protocols.sink import SlotWriter
+from databus.core.protocols.splits import DirectSplit
 from databus.core.state.plan import SourcePlan
 from databus.runtime.context import FlowSession
 from databus.runtime.direct.gc_pause import collector_at_rest

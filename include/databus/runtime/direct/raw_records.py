@@ -16,8 +16,10 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, cast
 
 from databus.core.batches.receipts import WriteReceipt
-from databus.core.errors import ConfigError, ReconciliationError
-from databus.core.protocols import DirectEncoder, DirectSplit, RelayEncoder, RelaySplit
+from databus.core.errors.batch import ReconciliationError
+from databus.core.errors.config import ConfigError
+from databus.core.protocols.direct_sink import DirectEncoder, RelayEncoder
+from databus.core.protocols.splits import DirectSplit, RelaySplit
 from databus.core.state.plan import SourcePlan
 from databus.runtime.direct.gc_pause import collector_at_rest
 from databus.runtime.direct.lane import DirectTask

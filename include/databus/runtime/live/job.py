@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.runtime.drain import Drain
 from databus.runtime.live.link import Link, LinkLostError, new_key
 from databus.runtime.live.worker import Place, live_runner

@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from databus.core.batches.receipts import WriteReceipt
-from databus.core.errors import DatabusError
-from databus.core.protocols import SlotWriter, StreamingSource
+from databus.core.errors.root import DatabusError
+from databus.core.protocols.optional_source import StreamingSource
+from databus.core.protocols.sink import SlotWriter
 from databus.core.state.plan import SourcePlan
 from databus.runtime.drain import Drain
 from databus.runtime.live.cpu_turns import MachineTurns

@@ -13,7 +13,7 @@ import socket
 import struct
 from typing import Any
 
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 
 _LENGTH = struct.Struct(">I")
 _NONCE = struct.Struct(">IQ")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from databus.core.client_cache import keeping
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.runtime.live.link import Link, LinkLostError
 
 if TYPE_CHECKING:

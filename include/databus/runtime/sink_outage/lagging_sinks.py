@@ -8,18 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from databus.core.batches.report import BatchReport
-from databus.core.errors import (
-    CheckpointUnavailableError,
-    DatabusError,
-    OffsetPurgedError,
-    PlanChangedError,
-    QualityGateError,
-    RecordingError,
-    SinkError,
-    SinkFencedError,
-    SourceError,
-    TransformError,
-)
+from databus.core.errors.batch import QualityGateError, TransformError
+from databus.core.errors.checkpoint import CheckpointUnavailableError, PlanChangedError
+from databus.core.errors.records import RecordingError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import SinkError, SinkFencedError
+from databus.core.errors.source import OffsetPurgedError, SourceError
 from databus.core.positions.offset_ranges import earlier
 from databus.core.positions.offsets import OffsetRange, Ordering
 from databus.core.state.checkpoint import Checkpoint

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from databus.core.errors import SinkBackpressureError, SinkError, SinkUnavailableError
+from databus.core.errors.sink import SinkBackpressureError, SinkError, SinkUnavailableError
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 5.0

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 
-from databus.core.errors import DatabusError, SinkBackpressureError, SinkUnavailableError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import SinkBackpressureError, SinkUnavailableError
 from databus.core.findings import Finding, Level
-from databus.core.protocols import Sink
+from databus.core.protocols.sink import Sink
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from databus.core.errors import DatabusError, SourceUnavailableError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import SourceUnavailableError
 
 _DETAILS = re.compile(r'details = "(?P<details>[^"]*)"')
 _CODED = re.compile(

@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from databus.core.protocols import Split
+from databus.core.protocols.splits import Split
 
 
 def pack(splits: Sequence[Split]) -> str:

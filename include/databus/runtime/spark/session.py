@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.runtime.spark.errors import grpc_details
 from databus.runtime.spark.shared_workers import WorkerSharing, retry_policies, unheld
 

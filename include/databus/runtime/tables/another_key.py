@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 
 from databus.core.batching import Batching
-from databus.core.errors import SinkKeyChangedError
+from databus.core.errors.sink import SinkKeyChangedError
 from databus.core.positions.offsets import Offset
-from databus.core.protocols import Source
+from databus.core.protocols.source import Source
 from databus.core.state.plan import SourcePlan
 
 log = logging.getLogger(__name__)

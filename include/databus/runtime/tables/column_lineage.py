@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from databus.checks.judged import Judged
 from databus.checks.row_check import RowCheck
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.flow_specs import SinkSpec
 from databus.core.state.plan import SourcePlan

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from databus.core.errors import CheckpointError, CheckpointUnavailableError
+from databus.core.errors.checkpoint import CheckpointError, CheckpointUnavailableError
 from databus.core.tables.hidden_columns import NOTHING_GONE, HiddenByTable, HiddenColumns, RememberedHidden, with_added
-from databus.runtime.zookeeper_loss.retrying_store import Patience
+from databus.runtime.zookeeper_loss.retrying_store import Retry
 
 log = logging.getLogger(__name__)
 
@@ -28,19 +28,19 @@ class HiddenMemory:
         self._beside_again = RememberedHidden()
         self._behind: tuple[int, RememberedHidden] = (0, NOTHING_GONE)
         self._told: set[tuple[str, str]] = set()
-        self._patience: Patience | None = None
+        self._retry: Retry | None = None
         self._connected: Callable[[], bool] = lambda: True
         self._goes_on = True
 
-    def outlasting(self, patience: Patience, connected: Callable[[], bool], *, goes_on: bool) -> None:
+    def outlasting(self, retry: Retry, connected: Callable[[], bool], *, goes_on: bool) -> None:
         """Say how it outlasts the absence of what keeps it; of itself it waits for nothing.
 
         Args:
-            patience: for what must be known before a batch: it is waited for.
+            retry: for what must be known before a batch: it is waited for.
             connected: tells whether it can be asked just now.
             goes_on: whether the flow goes on meanwhile, so that what cannot be written is kept in hand.
         """
-        self._patience, self._connected, self._goes_on = patience, connected, goes_on
+        self._retry, self._connected, self._goes_on = retry, connected, goes_on
 
     def begin(self) -> None:
         """Read it under a new claim; what could not be written under the last one stays in hand. Raises as `known`."""
@@ -55,7 +55,7 @@ class HiddenMemory:
             CheckpointError: it cannot be read.
         """
         if self._known is None:
-            kept = self._patience(self._load) if self._patience is not None else self._load()
+            kept = self._retry(self._load) if self._retry is not None else self._load()
             self._known = kept.without(self._unforgotten).with_added(self._unwritten)
         return self._known
 
@@ -89,8 +89,8 @@ class HiddenMemory:
         if not self._unwritten and not self._unforgotten:
             return
         self._known = known.without(gone).with_added(new)
-        if self._patience is not None and not self._goes_on:
-            self._patience(self._write)
+        if self._retry is not None and not self._goes_on:
+            self._retry(self._write)
         elif self._connected():
             try:
                 self._write()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from databus.core.positions.offsets import Ordering
-from databus.core.protocols import DefinedSource
+from databus.core.protocols.optional_source import DefinedSource
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.hidden_columns import HiddenByTable, RememberedHidden, with_added
 from databus.core.tables.schemas import TableSchema

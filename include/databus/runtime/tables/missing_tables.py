@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Collection
 
 from databus.binlog.log.capture import is_name
-from databus.core.errors import DatabusError
+from databus.core.errors.root import DatabusError
 from databus.core.flow import Flow
 from databus.core.positions.offsets import KafkaOffsets, Offset
 from databus.core.positions.topics_read import TopicsRead
-from databus.core.protocols import DefinedSource, Source
+from databus.core.protocols.optional_source import DefinedSource
+from databus.core.protocols.source import Source
 from databus.core.state.checkpoint import Checkpoint
 from databus.runtime.tables.rotated_topics import RotatedTopics
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from databus.core.errors import SinkFencedError
-from databus.core.protocols import FencedPlan, Sink
+from databus.core.errors.sink import SinkFencedError
+from databus.core.protocols.sink import FencedPlan, Sink
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import Plan
 from databus.core.state.sink_markers import MarkedSink

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from databus.core.batches.checked_batches import BatchPlan
 from databus.core.positions.offset_ranges import moved_part
 from databus.core.positions.offsets import OffsetRange
-from databus.core.state.checkpoint_store import CheckpointStore
+from databus.core.state.checkpoint_store import History
 
 
 @dataclass
@@ -21,7 +21,7 @@ class FlowCommits:
     """
 
     flow: str
-    store: CheckpointStore
+    store: History
     _upto: int = 0
     _ranges: dict[BatchPlan, OffsetRange] = field(default_factory=dict)
 

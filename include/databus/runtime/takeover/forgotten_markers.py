@@ -11,8 +11,8 @@ from datetime import datetime
 from functools import partial
 from typing import Protocol, runtime_checkable
 
-from databus.core.errors import MarkerDivergedError
-from databus.core.protocols import Sink
+from databus.core.errors.sink import MarkerDivergedError
+from databus.core.protocols.sink import Sink
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import Plan

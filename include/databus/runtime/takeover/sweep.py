@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from databus.core.errors import DatabusError, LeaseBusyError
+from databus.core.errors.checkpoint import LeaseBusyError
+from databus.core.errors.root import DatabusError
 from databus.core.positions.offsets import Offset, OffsetRange, Ordering
-from databus.core.protocols import Needed, StagingSource
+from databus.core.protocols.staging import Needed, StagingSource
 from databus.core.state.backfill import piece_of
 from databus.core.state.checkpoint_store import CheckpointStore
 from databus.runtime.context import FlowSession

@@ -7,15 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from databus.checkpoints.spool import PlanSpool
-from databus.core.errors import (
-    CheckpointError,
-    DatabusError,
-    MarkersAheadError,
-    SinkUnavailableError,
-    StaleEpochError,
-)
+from databus.core.errors.checkpoint import CheckpointError, StaleEpochError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import MarkersAheadError, SinkUnavailableError
 from databus.core.flow import Flow
-from databus.core.protocols import Sink
+from databus.core.protocols.sink import Sink
 from databus.core.settings import Settings
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import CheckpointStore, Lease

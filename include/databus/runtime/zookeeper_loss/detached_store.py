@@ -17,7 +17,7 @@ from typing import Any
 
 from databus.checkpoints.spool import PlanSpool
 from databus.core.batches.counts import TableCounts
-from databus.core.errors import CheckpointUnavailableError
+from databus.core.errors.checkpoint import CheckpointUnavailableError
 from databus.core.positions.offsets import Offset
 from databus.core.state.amendments import Pause
 from databus.core.state.checkpoint import Checkpoint, Epoch
@@ -28,7 +28,7 @@ from databus.core.state.sink_markers import Announcement, ClaimRegister
 from databus.runtime.zookeeper_loss.detached_lease import DetachableLease
 from databus.runtime.zookeeper_loss.lagging_sink_store import SinkView
 from databus.runtime.zookeeper_loss.refused_while_detached import AttachedOnlyStore
-from databus.runtime.zookeeper_loss.retrying_store import Patience
+from databus.runtime.zookeeper_loss.retrying_store import Retry, RetryingStore
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class DetachableStore(AttachedOnlyStore):
         self,
         flow: str,
         store: CheckpointStore,
-        patience: Patience,
+        retry: Retry,
         terms: Terms,
         spool: PlanSpool,
         register: ClaimRegister,
@@ -77,12 +77,12 @@ class DetachableStore(AttachedOnlyStore):
         Args:
             flow: name of the flow.
             store: the real store.
-            patience: for what cannot be done without it (claims).
+            retry: for what cannot be done without it (claims).
             terms: how long to go on without it.
             spool: the flow's spool.
             register: the flow's register, which every claim of the flow has taken.
         """
-        super().__init__(store, patience)
+        self._store, self._retry, self._retried = store, retry, RetryingStore(store, retry)
         self._flow, self._terms, self._spool, self._register = flow, terms, spool, register
         self._lease: Lease | None = None
         self._committed: Checkpoint | None = None
@@ -101,7 +101,7 @@ class DetachableStore(AttachedOnlyStore):
     def claim(self, flow: str, who: str, wait_s: float, run_url: str = "") -> Lease:
         """Take the lease; what the claim before it knew is forgotten."""
         self._require_own(flow)
-        self._lease = self._patience(lambda: self._store.claim(flow, who, wait_s, run_url))
+        self._lease = self._retry(lambda: self._store.claim(flow, who, wait_s, run_url))
         self._committed, self._pending, self._looked, self._absence = None, None, False, None
         self._pause, self._behind, self._highest = None, None, 0
         return DetachableLease(self._lease, self, flow)
@@ -175,19 +175,19 @@ class DetachableStore(AttachedOnlyStore):
         """Catch up with what a former holder moved; what was known before is forgotten."""
         self._require_own(flow)
         self._committed, self._looked = None, False
-        return super().reconcile(lease, flow, outcomes, pending)
+        return self._retried.reconcile(lease, flow, outcomes, pending)
 
     def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
         """Write the first checkpoint, which only ZooKeeper can hold."""
         self._require_own(flow)
-        self._committed = super().start(flow, lease, offset, who)
+        self._committed = self._retried.start(flow, lease, offset, who)
         return self._committed
 
     def paused(self, flow: str) -> Pause | None:
         """Return who paused the flow, as far as is known: while ZooKeeper is away nobody can."""
         self._require_own(flow)
         if not self._looked:
-            return super().paused(flow)
+            return self._retried.paused(flow)
         if self._attached(flow):
             try:
                 self._pause = self._store.paused(flow)
@@ -200,9 +200,9 @@ class DetachableStore(AttachedOnlyStore):
         self._require_own(flow)
         if self._absence is not None and self._behind is not None:
             return self._behind
-        found = super().sinks_behind(flow)
+        found = self._retried.sinks_behind(flow)
         if found:
-            self.note_batch(super().highest_batch(flow))
+            self.note_batch(self._retried.highest_batch(flow))
         self._behind = found
         return found
 
@@ -245,7 +245,11 @@ class DetachableStore(AttachedOnlyStore):
             CheckpointUnavailableError: it is away.
         """
         self.require_attached(flow, f"sink {sink} cannot join the others")
-        return self.moved_to(super().join(flow, lease, sink, who))
+        return self.moved_to(self._retried.join(flow, lease, sink, who))
+
+    def connected(self) -> bool:
+        """Tell whether ZooKeeper can be asked just now."""
+        return self._store.connected()
 
     def recorded(self, flow: str, number: int) -> None:
         """Let history entries up to `number` go; while ZooKeeper is away all are kept."""

@@ -8,7 +8,7 @@ from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan
 from databus.runtime.drain import Drain
-from databus.runtime.zookeeper_loss.retrying_store import Patience, PatientStore
+from databus.runtime.zookeeper_loss.retrying_store import Retry, RetryingStore
 
 _STAND_STILL = "its sinks that are behind stand still"
 
@@ -29,11 +29,11 @@ class OfFlow(Protocol):
         ...
 
 
-class SinkView(PatientStore):
+class SinkView(RetryingStore):
     """The view of a sink that is behind, of a holder that goes on without ZooKeeper: asked once, never waited for."""
 
     def __init__(self, flows: OfFlow, store: CheckpointStore):
-        super().__init__(store, Patience(0.0, Drain()))
+        super().__init__(store, Retry(0.0, Drain()))
         self._flows = flows
 
     def load(self, flow: str) -> Checkpoint | None:

@@ -1,4 +1,4 @@
-"""Which store stands in while ZooKeeper is away, as the flow wants it (ADR 19)."""
+"""Store of a claim while ZooKeeper is away: retried, or replaced by the spool, as the flow wants it (ADR 19)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from databus.checkpoints.spool import PlanSpool
-from databus.core.errors import ConfigError
-from databus.core.protocols import Sink
+from databus.core.errors.config import ConfigError
+from databus.core.protocols.sink import Sink
 from databus.core.settings import Settings
 from databus.core.state.sink_markers import ClaimRegister, MarkedSink
 from databus.runtime.context import FlowSession
 from databus.runtime.drain import Drain
 from databus.runtime.zookeeper_loss.detached_store import DetachableStore, Terms
-from databus.runtime.zookeeper_loss.retrying_store import Patience, PatientStore
+from databus.runtime.zookeeper_loss.retrying_store import Retry, RetryingStore
 
 
 @contextmanager
@@ -24,17 +24,17 @@ def outlasting(session: FlowSession, drain: Drain, patience_s: float) -> Iterato
     Raises:
         ConfigError: the flow wants to go on without ZooKeeper and has no sink with markers.
     """
-    patience, flow = Patience(patience_s, drain), session.flow
+    retry, flow = Retry(patience_s, drain), session.flow
     goes_on = flow.on_zookeeper_loss != "stop"
     if session.hidden is not None:
-        session.hidden.outlasting(patience, session.store.connected, goes_on=goes_on)
+        session.hidden.outlasting(retry, session.store.connected, goes_on=goes_on)
     if not goes_on:
-        yield replace(session, store=PatientStore(session.store, patience), raw_store=session.store)
+        yield replace(session, store=RetryingStore(session.store, retry), raw_store=session.store)
         return
     register = register_of(flow.name, session.every_sink)
     terms = Terms(flow.zookeeper_loss_seconds, flow.zookeeper_loss_batches)
     spool = spool_of(session.settings, flow.name)
-    store = DetachableStore(flow.name, session.store, patience, terms, spool, register)
+    store = DetachableStore(flow.name, session.store, retry, terms, spool, register)
     try:
         yield replace(session, store=store, raw_store=session.store, register=register)
     finally:

@@ -1,19 +1,22 @@
-"""What only ZooKeeper can hold or tell: refused by name while a holder goes on without it (ADR 19)."""
+"""Calls that only ZooKeeper can answer: refused by name while a holder goes on without it (ADR 19)."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from databus.core.positions.gaps import Gap
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.state.checkpoint import Checkpoint, HistoryEntry
-from databus.core.state.checkpoint_store import Lease
-from databus.runtime.zookeeper_loss.retrying_store import PatientStore
+from databus.core.state.checkpoint_store import CheckpointStore, Lease
+from databus.runtime.zookeeper_loss.retrying_store import RetryingStore
 
 
-class AttachedOnlyStore(PatientStore):
-    """The part of a store that stands in for ZooKeeper in which it cannot."""
+class AttachedOnlyStore(ABC):
+    """Amendments and history of a detachable store: retried while ZooKeeper is there, refused while it is away."""
+
+    _store: CheckpointStore
+    _retried: RetryingStore
 
     @abstractmethod
     def require_attached(self, flow: str, what: str) -> None:
@@ -43,7 +46,7 @@ class AttachedOnlyStore(PatientStore):
             CheckpointUnavailableError: ZooKeeper is away.
         """
         self.require_attached(flow, "its gaps cannot be read")
-        return super().gaps(flow)
+        return self._retried.gaps(flow)
 
     def note_gap(self, flow: str, lease: Lease, gap: Gap) -> Gap:
         """Name a gap.
@@ -52,7 +55,7 @@ class AttachedOnlyStore(PatientStore):
             CheckpointUnavailableError: ZooKeeper is away.
         """
         self.require_attached(flow, f"the gap {gap} cannot be named")
-        return super().note_gap(flow, lease, gap)
+        return self._retried.note_gap(flow, lease, gap)
 
     def amend(self, flow: str, lease: Lease, amendment: Amendment) -> Checkpoint:
         """Move the checkpoint by hand.
@@ -61,7 +64,7 @@ class AttachedOnlyStore(PatientStore):
             CheckpointUnavailableError: ZooKeeper is away.
         """
         self.require_attached(flow, f"its checkpoint cannot be moved ({amendment.action})")
-        return self.moved_to(super().amend(flow, lease, amendment))
+        return self.moved_to(self._retried.amend(flow, lease, amendment))
 
     def amend_sink(self, flow: str, lease: Lease, sink: str, amendment: Amendment) -> Checkpoint:
         """Move a sink that is behind by hand.
@@ -70,7 +73,7 @@ class AttachedOnlyStore(PatientStore):
             CheckpointUnavailableError: ZooKeeper is away.
         """
         self.require_attached(flow, f"sink {sink} cannot be moved ({amendment.action})")
-        return super().amend_sink(flow, lease, sink, amendment)
+        return self._retried.amend_sink(flow, lease, sink, amendment)
 
     def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
         """Know outputs as they are now.
@@ -79,7 +82,7 @@ class AttachedOnlyStore(PatientStore):
             CheckpointUnavailableError: ZooKeeper is away.
         """
         self.require_attached(flow, "outputs cannot be accepted")
-        return self.moved_to(super().accept_outputs(flow, lease, accepted))
+        return self.moved_to(self._retried.accept_outputs(flow, lease, accepted))
 
     def adopt(self, lease: Lease, flow: str, checkpoint: Checkpoint, why: str, after: int = 0) -> None:
         """Adopt the sinks' place.
@@ -88,7 +91,7 @@ class AttachedOnlyStore(PatientStore):
             CheckpointUnavailableError: ZooKeeper is away.
         """
         self.require_attached(flow, "the sinks' place cannot be adopted")
-        super().adopt(lease, flow, checkpoint, why, after)
+        self._retried.adopt(lease, flow, checkpoint, why, after)
         self.moved_to(checkpoint)
 
     def pause(self, flow: str, who: str, why: str) -> Pause:
@@ -98,7 +101,7 @@ class AttachedOnlyStore(PatientStore):
             CheckpointUnavailableError: ZooKeeper is away.
         """
         self.require_attached(flow, "it cannot be paused")
-        return super().pause(flow, who, why)
+        return self._retried.pause(flow, who, why)
 
     def resume(self, flow: str, who: str, why: str) -> Pause | None:
         """End a pause.
@@ -107,4 +110,4 @@ class AttachedOnlyStore(PatientStore):
             CheckpointUnavailableError: ZooKeeper is away.
         """
         self.require_attached(flow, "its pause cannot be ended")
-        return super().resume(flow, who, why)
+        return self._retried.resume(flow, who, why)

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.sandbox.connections import databus_environment
 from databus.sandbox.process import Command
 from databus.sandbox.servers.http import get_json

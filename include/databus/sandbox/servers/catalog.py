@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from databus.core.errors import ServerUnknownError
+from databus.core.errors.sandbox import ServerUnknownError
 from databus.sandbox.servers.airflow import AIRFLOW
 from databus.sandbox.servers.apicurio import APICURIO
 from databus.sandbox.servers.debezium import DEBEZIUM

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import packages
 
 _PACKAGE = "databus.sandbox"

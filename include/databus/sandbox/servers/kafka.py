@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.sandbox.maven import Artifact, Download, libraries
 from databus.sandbox.process import Command
 from databus.sandbox.servers.java import copy_config, java_argv

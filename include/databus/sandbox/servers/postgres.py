@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import packages
 from databus.sandbox.accounts import RECORDS, RECORDS_DATABASE
 from databus.sandbox.os_user import clear_foreign_data, own, reachable_folder, server_user

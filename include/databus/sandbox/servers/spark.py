@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from databus.core.errors import SandboxError
+from databus.core.errors.sandbox import SandboxError
 from databus.sandbox import packages
 from databus.sandbox.process import Command
 from databus.sandbox.servers.protocol import Context, NotHealthyError, ServerDefaults

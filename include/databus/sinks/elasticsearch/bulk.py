@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from databus.core.errors import (
+from databus.core.errors.sink import (
     SinkAccessError,
     SinkBackpressureError,
     SinkConflictError,

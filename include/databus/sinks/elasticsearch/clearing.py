@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from databus.binlog.log.statements.statements import classify
 from databus.core.batches.refusals import cause_class
-from databus.core.errors import SinkSettingError, SinkUnavailableError
+from databus.core.errors.sink import SinkSettingError, SinkUnavailableError
 from databus.core.events import Op
 from databus.sinks.elasticsearch.bulk import Bulk, Outcome
 from databus.sinks.elasticsearch.client import translated

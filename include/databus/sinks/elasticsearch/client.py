@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from databus.core.connections import Connection
-from databus.core.errors import (
-    DatabusError,
+from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import (
     SinkAccessError,
     SinkBackpressureError,
     SinkError,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from databus.core.errors import SinkSettingError
+from databus.core.errors.sink import SinkSettingError
 from databus.sinks.elasticsearch import index_tables as tables
 from databus.sinks.elasticsearch.client import reason_of, translated
 from databus.sinks.elasticsearch.documents import DELETED_FIELD

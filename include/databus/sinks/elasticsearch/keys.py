@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from databus.core.errors import SinkKeyChangedError
+from databus.core.errors.sink import SinkKeyChangedError
 from databus.core.positions.offsets import OffsetRange
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.column_moves import GONE, Columns

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from databus.core.connections import Connection
-from databus.core.errors import SinkError
+from databus.core.errors.sink import SinkError
 from databus.sinks.elasticsearch.client import DEFAULT_TIMEOUT_S, addresses, no_answer, refused, tls_files, where
 
 

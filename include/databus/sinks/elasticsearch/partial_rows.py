@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from databus.core.errors import SinkSettingError
+from databus.core.errors.sink import SinkSettingError
 from databus.sinks.elasticsearch.client import translated
 from databus.sinks.elasticsearch.documents import RowWrite
 

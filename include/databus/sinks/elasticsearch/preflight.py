@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-from databus.core.errors import SinkBackpressureError, SinkSettingError
+from databus.core.errors.sink import SinkBackpressureError, SinkSettingError
 from databus.core.findings import Finding, Level
 from databus.sinks.elasticsearch.clearing import tells_tables
 from databus.sinks.elasticsearch.client import translated

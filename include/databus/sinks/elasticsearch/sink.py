@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from databus.core.connections import Connection
-from databus.core.errors import SinkSettingError, SinkUnavailableError
+from databus.core.errors.sink import SinkSettingError, SinkUnavailableError
 from databus.core.events import Op
 from databus.core.findings import Finding
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets
-from databus.core.protocols import DirectEncoder
+from databus.core.protocols.direct_sink import DirectEncoder
 from databus.core.state.amendments import SinkEffect
 from databus.core.state.evidence import Evidence, SinkClaim
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan

@@ -12,7 +12,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
 
 if TYPE_CHECKING:
-    from databus.core.protocols import Sink
+    from databus.core.protocols.sink import Sink
     from databus.core.state.plan import SinkPlan
     from databus.core.tables.schemas import TableSchema
     from databus.sinks.elasticsearch.tracing import DocumentReader

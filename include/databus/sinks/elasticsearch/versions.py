@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
-from databus.core.errors import SinkSettingError
+from databus.core.errors.sink import SinkSettingError
 from databus.core.positions.offset_ranges import later
 from databus.core.positions.offsets import BinlogOffset, KafkaOffsets, Offset
 from databus.core.positions.topic_lives import Lives, life_at

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from databus.core.batches.receipts import WriteReceipt
 from databus.core.connections import Connection
-from databus.core.errors import SinkConflictError, SinkError, SinkSettingError
+from databus.core.errors.sink import SinkConflictError, SinkError, SinkSettingError
 from databus.core.events import Op
 from databus.core.positions.offsets import Offset
 from databus.sinks.elasticsearch.bulk import Bulk, ItemResult, Outcome

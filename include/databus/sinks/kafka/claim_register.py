@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from databus.core.errors import SinkFencedError, StaleEpochError
+from databus.core.errors.checkpoint import StaleEpochError
+from databus.core.errors.sink import SinkFencedError
 from databus.core.positions.offsets import offset_from_json
 from databus.core.state.checkpoint import Epoch
 from databus.core.state.sink_markers import Announcement, SlotMark

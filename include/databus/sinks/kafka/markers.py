@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
-from databus.core.errors import CheckpointFormatError, MarkerDivergedError
+from databus.core.errors.checkpoint import CheckpointFormatError
+from databus.core.errors.sink import MarkerDivergedError
 from databus.core.state.plan import Plan
 from databus.core.stored_form import Form
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error

@@ -10,7 +10,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 
 from databus.core.batches.receipts import WriteReceipt
-from databus.core.errors import SinkUnavailableError
+from databus.core.errors.sink import SinkUnavailableError
 from databus.core.flow_specs import Profile
 from databus.core.state.plan import Plan
 from databus.kafka.callbacks import fatal_error_raised

@@ -9,7 +9,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from databus.core.amounts import counted
-from databus.core.errors import SinkError
+from databus.core.errors.sink import SinkError
 from databus.core.findings import Finding, Level
 from databus.core.tables.schemas import TableSchema
 from databus.sinks.kafka.markers import MARKER_TOPIC

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from databus.core.errors import SinkTransactionHangingError, SinkUnavailableError
+from databus.core.errors.sink import SinkTransactionHangingError, SinkUnavailableError
 from databus.kafka.bounded import bounded
 from databus.kafka.callbacks import fatal_error_raised
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error

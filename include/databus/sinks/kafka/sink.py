@@ -12,11 +12,12 @@ from confluent_kafka import Consumer
 from confluent_kafka.cimpl import NewTopic
 
 from databus.core.connections import Connection
-from databus.core.errors import MarkerDivergedError, SinkError, SinkUnavailableError
+from databus.core.errors.sink import MarkerDivergedError, SinkError, SinkUnavailableError
 from databus.core.events import Op
 from databus.core.findings import Finding
 from databus.core.flow_specs import FlowContext
-from databus.core.protocols import DirectEncoder, SlotWriter
+from databus.core.protocols.direct_sink import DirectEncoder
+from databus.core.protocols.sink import SlotWriter
 from databus.core.state.amendments import SinkEffect
 from databus.core.state.evidence import Evidence, SinkClaim
 from databus.core.state.known_outputs import NOTHING_KNOWN, ChangedOutput, KnownOutputs, changed_outputs

@@ -13,7 +13,7 @@ from databus.core.flow_specs import FlowContext, OnReject, Profile, SinkSpec
 from databus.kafka.client_settings import LibrdkafkaSettings, allowed
 
 if TYPE_CHECKING:
-    from databus.core.protocols import Sink
+    from databus.core.protocols.sink import Sink
     from databus.core.state.plan import SinkPlan
     from databus.core.tables.schemas import TableSchema
     from databus.sinks.kafka.tracing import TopicReader

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.batches.refusals import stopped
-from databus.core.errors import RecordRejectedError, SinkSettingError
+from databus.core.errors.sink import RecordRejectedError, SinkSettingError
 from databus.sinks.kafka.topics.names import DEFAULT_MAX_MESSAGE_BYTES
 
 _MANY_ROWS = 10_000

@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from databus.core.errors import SinkSettingError, SinkUnavailableError
+from databus.core.errors.sink import SinkSettingError, SinkUnavailableError
 from databus.core.trace import (
     Change,
     Sighting,

@@ -14,13 +14,8 @@ from confluent_kafka import KafkaException
 
 from databus.core.batches.receipts import RejectedRow, WriteReceipt
 from databus.core.client_cache import keeps
-from databus.core.errors import (
-    DatabusError,
-    MarkerDivergedError,
-    RecordRejectedError,
-    SinkError,
-    SinkTransactionHangingError,
-)
+from databus.core.errors.root import DatabusError
+from databus.core.errors.sink import MarkerDivergedError, RecordRejectedError, SinkError, SinkTransactionHangingError
 from databus.core.positions.offsets import KafkaOffsets
 from databus.core.state.plan import Plan
 from databus.kafka.callbacks import fatal_error_raised

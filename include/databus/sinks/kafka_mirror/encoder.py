@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from databus.core.errors import SinkSettingError
+from databus.core.errors.sink import SinkSettingError
 from databus.core.state.plan import Plan
 from databus.rows.raw_records import RawRecords
 from databus.sinks.kafka_mirror.spec import MirrorTopics

@@ -10,11 +10,12 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from databus.core.connections import Connection
-from databus.core.errors import SinkSettingError
+from databus.core.errors.sink import SinkSettingError
 from databus.core.events import Op
 from databus.core.findings import Finding, Level
 from databus.core.flow_specs import FlowContext
-from databus.core.protocols import DirectEncoder, SlotWriter
+from databus.core.protocols.direct_sink import DirectEncoder
+from databus.core.protocols.sink import SlotWriter
 from databus.core.state.known_outputs import NOTHING_KNOWN, KnownOutputs
 from databus.core.state.plan import Plan, SinkPlan, SourcePlan
 from databus.core.tables.schemas import TableSchema

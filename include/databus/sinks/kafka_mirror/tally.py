@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from databus.core.batches.receipts import RejectedRow
-from databus.core.errors import RecordRejectedError
+from databus.core.errors.sink import RecordRejectedError
 from databus.core.positions.offset_map import UNKNOWN
 from databus.rows.raw_records import RawRecords
 from databus.sinks.kafka.tally import RECORD_OVERHEAD_BYTES, Tally

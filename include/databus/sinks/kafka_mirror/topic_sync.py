@@ -12,7 +12,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from databus.core.connections import Connection
-from databus.core.errors import SinkSettingError
+from databus.core.errors.sink import SinkSettingError
 from databus.kafka.client import ClientSettings
 from databus.sinks.kafka.topics.cluster_topics import Topics
 from databus.sinks.kafka_mirror.spec import MirrorTopics

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from databus.core.errors import OffsetPurgedError
+from databus.core.errors.source import OffsetPurgedError
 from databus.core.positions.offsets import KafkaOffsets, OffsetRange
 from databus.kafka.cluster import Place
 from databus.sources.kafka.positions import LogState

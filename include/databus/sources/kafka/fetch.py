@@ -14,7 +14,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from databus.core import client_cache as kept
-from databus.core.errors import OffsetPurgedError, SourceDivergedError, SourceUnavailableError
+from databus.core.errors.source import OffsetPurgedError, SourceDivergedError, SourceUnavailableError
 from databus.kafka.client import ClientSettings, LastError
 from databus.kafka.client_settings import merged
 from databus.kafka.source_errors import source_error

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from databus.core.errors import OffsetPurgedError, SourceUnavailableError
+from databus.core.errors.source import OffsetPurgedError, SourceUnavailableError
 from databus.core.positions.offsets import KafkaOffsets, OffsetRange
 from databus.core.state.plan import LostRange, SourcePlan
 from databus.kafka.cluster import KafkaCluster, Place

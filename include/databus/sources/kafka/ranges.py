@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 
-from databus.core.errors import OffsetInvalidError
+from databus.core.errors.source import OffsetInvalidError
 from databus.core.positions.offsets import KafkaOffsets, Offset
 from databus.kafka.cluster import Place, TopicFacts
 from databus.sources.kafka.fetch import Stretch

@@ -12,7 +12,8 @@ from math import ceil
 from databus.core.amounts import counted
 from databus.core.batching import Batching
 from databus.core.connections import Connection
-from databus.core.errors import DatabusError, SourceSettingError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import SourceSettingError
 from databus.core.findings import Finding, Level
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.lag import Lag, PartitionLag

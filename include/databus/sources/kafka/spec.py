@@ -17,7 +17,7 @@ from databus.kafka.selection import HEARTBEATS, REGEX_PREFIX, is_name, matches, 
 from databus.schema_registry.settings import CONN_TYPES, KINDS
 
 if TYPE_CHECKING:
-    from databus.core.protocols import Source
+    from databus.core.protocols.source import Source
     from databus.core.tables.schemas import TableSchema
 
 GROUP_PREFIX = "group:"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from databus.core.errors import OffsetInvalidError
+from databus.core.errors.source import OffsetInvalidError
 from databus.core.positions.offsets import KafkaOffsets
 from databus.kafka.cluster import KafkaCluster
 from databus.sources.kafka.positions import LogState

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from databus.core.batching import Batching
-from databus.core.errors import OffsetInvalidError
+from databus.core.errors.source import OffsetInvalidError
 from databus.core.findings import Finding, Level
 from databus.core.positions.lag import Lag
 from databus.core.positions.offsets import Offset, OffsetRange, SequenceOffset

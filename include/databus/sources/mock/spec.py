@@ -12,7 +12,7 @@ from databus.core.connections import ConnectionSource
 from databus.core.flow_specs import FlowContext, SourceSpec
 
 if TYPE_CHECKING:
-    from databus.core.protocols import Source
+    from databus.core.protocols.source import Source
 
 LOG_FILE = "mock.000001"
 COLUMN_TYPES = re.compile(r"^(bigint|int|double|varchar|date|datetime\([0-6]\)|decimal\(\d{1,2},\d{1,2}\))$")

@@ -12,7 +12,7 @@ from databus.binlog.segments.segment import RangeIndex
 from databus.binlog.segments.staged_beside import REHEARSAL, StagedBeside
 from databus.binlog.segments.store import SegmentStore, servers_with_segments
 from databus.core.positions.offsets import OffsetRange
-from databus.core.protocols import StagedPlans
+from databus.core.protocols.staging import StagedPlans
 from databus.sources.mysql.server import MysqlServer
 
 log = logging.getLogger(__name__)

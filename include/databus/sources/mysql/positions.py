@@ -14,7 +14,7 @@ from databus.binlog.log.transactions.executed_gtids import ExecutedGtids
 from databus.binlog.log.transactions.gtid_codec import decode_gtid_set
 from databus.binlog.server.dump import Dump, DumpRequest
 from databus.binlog.server.log_walk import FileStart, LogWalk, Stretch
-from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SourceDivergedError
+from databus.core.errors.source import OffsetInvalidError, OffsetPurgedError, SourceDivergedError
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
 from databus.sources.mysql.failover.left_log import LeftLog, gtid_list

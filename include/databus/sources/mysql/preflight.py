@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from databus.binlog.log.capture import SYSTEM_DATABASES, TableCapture
-from databus.core.errors import DatabusError, SourceAccessError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import SourceAccessError
 from databus.core.findings import Finding, Level
 from databus.sources.mysql.server import MysqlServer, grants_by_scope
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from databus.binlog.log.capture import TableCapture, check_pattern
-from databus.core.errors import ConfigError
+from databus.core.errors.config import ConfigError
 from databus.core.spec import Spec
 from databus.core.tables.schemas import TableSchema
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from databus.binlog.server.dump import another_server
 from databus.binlog.server.wire import ServerConnection
 from databus.core.connections import Connection
-from databus.core.errors import OffsetInvalidError, SourceError, SourceSettingError, SourceUnavailableError
+from databus.core.errors.source import OffsetInvalidError, SourceError, SourceSettingError, SourceUnavailableError
 from databus.core.positions.offsets import BinlogOffset, Offset
 
 T = TypeVar("T")

@@ -16,17 +16,14 @@ from databus.binlog.segments.segment import RangeIndex
 from databus.binlog.server.dump import Dump
 from databus.core.batching import Batching
 from databus.core.connections import Connection
-from databus.core.errors import (
-    DatabusError,
-    OffsetInvalidError,
-    OffsetPurgedError,
-    SourceDivergedError,
-)
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import OffsetInvalidError, OffsetPurgedError, SourceDivergedError
 from databus.core.findings import Finding, Level
 from databus.core.flow_specs import FlowContext
 from databus.core.positions.lag import Headroom, Lag
 from databus.core.positions.offsets import BinlogOffset, Offset, OffsetRange, Ordering
-from databus.core.protocols import StagedPlans, Turns
+from databus.core.protocols.optional_source import Turns
+from databus.core.protocols.staging import StagedPlans
 from databus.core.state.backfill import LogMoment
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.wanted import TablesNow

@@ -11,14 +11,15 @@ from pydantic import Field, field_validator
 
 from databus.binlog.log.capture import TableCapture, check_pattern
 from databus.core.connections import ConnectionSource
-from databus.core.errors import ConfigError, OffsetInvalidError
+from databus.core.errors.config import ConfigError
+from databus.core.errors.source import OffsetInvalidError
 from databus.core.flow_specs import FlowContext, SourceSpec
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.sources.mysql.row_filters import AnyRowFilter
 from databus.sources.mysql.segments.large_value_rules import CLAIM_OVER_BYTES, MOST_BYTES
 
 if TYPE_CHECKING:
-    from databus.core.protocols import Source
+    from databus.core.protocols.source import Source
     from databus.core.tables.schemas import TableSchema
 
 _FILE_AND_POSITION = re.compile(r"^(?P<file>.+\.\d{6,}):(?P<pos>\d+)$")

@@ -14,7 +14,7 @@ import uuid
 
 from databus.binlog.log.events import CHECKSUM_BYTES
 from databus.binlog.log.packed_integers import serialized_unsigned
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 from databus.core.positions.gtid import Interval, MysqlGtidSet
 
 _UNTAGGED, _TAGGED = 0, 1

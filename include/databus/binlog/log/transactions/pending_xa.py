@@ -13,7 +13,7 @@ from databus.binlog.log.transactions.xa import CommitPlace
 from databus.binlog.log.walk_faults import prepared_by_statement
 from databus.binlog.segments.segment import FetchedPrepare, PinnedPrepare, Segment, committed_name, pinned_name
 from databus.binlog.server.log_walk import LogWalk
-from databus.core.errors import DecodeError, PreparedTransactionMissingError
+from databus.core.errors.source import DecodeError, PreparedTransactionMissingError
 from databus.core.positions.offsets import BinlogOffset, PreparedTransaction
 from databus.core.private_files import private_file
 from databus.core.tables.schemas import TableSchema

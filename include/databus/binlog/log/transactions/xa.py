@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from databus.binlog.decoding.table_batch import Transactions
 from databus.binlog.kernels import walk as w
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 
 if TYPE_CHECKING:
     from databus.binlog.log.walk import LoggedStatement, Walk

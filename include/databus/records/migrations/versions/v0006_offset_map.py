@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from databus.core.errors import CheckpointFormatError
+from databus.core.errors.checkpoint import CheckpointFormatError
 from databus.core.state.checkpoint import HistoryEntry
 from databus.records.columns import Id, Json, UtcDateTime
 from databus.records.offset_map_rows import map_rows

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from databus.core.errors import SinkAccessError, SinkError, SinkSettingError, SinkUnavailableError
+from databus.core.errors.sink import SinkAccessError, SinkError, SinkSettingError, SinkUnavailableError
 from databus.kafka.client import ClientSettings, LastError, kafka_error, sink_error
 from databus.kafka.refusals import silent_refusal
 from databus.sinks.kafka.topics.names import DEFAULT_MAX_MESSAGE_BYTES

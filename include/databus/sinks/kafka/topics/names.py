@@ -6,7 +6,7 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 
-from databus.core.errors import SinkSettingError
+from databus.core.errors.sink import SinkSettingError
 from databus.core.state.known_outputs import NOTHING_KNOWN, KnownOutputs
 from databus.core.tables.schemas import TableSchema
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from databus.core.errors import SinkError, SinkOutputChangedError, SinkSettingError, SinkUnavailableError
+from databus.core.errors.sink import SinkError, SinkOutputChangedError, SinkSettingError, SinkUnavailableError
 from databus.core.state.known_outputs import ChangedOutput, KnownOutputs, changed_outputs
 from databus.core.state.plan import Plan
 from databus.kafka.client import ClientSettings

@@ -19,7 +19,8 @@ from databus.binlog.segments.large_values import ClaimStore
 from databus.binlog.segments.retention import KeepLimit
 from databus.binlog.segments.segment import RangeIndex
 from databus.binlog.server.log_walk import LogWalk, Stretch
-from databus.core.errors import DatabusError, OffsetInvalidError
+from databus.core.errors.root import DatabusError
+from databus.core.errors.source import OffsetInvalidError
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
 from databus.core.settings import Settings

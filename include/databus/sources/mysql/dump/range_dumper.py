@@ -12,9 +12,9 @@ from databus.binlog.segments.range_staging import RangeBounds, RangeStager
 from databus.binlog.segments.segment import RangeIndex
 from databus.binlog.server.dump import Dump
 from databus.binlog.server.log_walk import LogWalk
-from databus.core.errors import SegmentStoreFullError, SourceUnavailableError
+from databus.core.errors.source import SegmentStoreFullError, SourceUnavailableError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
-from databus.core.protocols import Turns
+from databus.core.protocols.optional_source import Turns
 from databus.sources.mysql.dump.dumps import MysqlDumps
 from databus.sources.mysql.dump.kept_segments import SegmentRelay
 from databus.sources.mysql.dump.open_dump import FollowedDump

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from databus.core.errors import ServerIdTakenError, SourceUnavailableError
+from databus.core.errors.source import ServerIdTakenError, SourceUnavailableError
 
 log = logging.getLogger(__name__)
 

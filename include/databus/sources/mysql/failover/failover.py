@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from databus.binlog.log.transactions.delivered_gtids import Delivered
 from databus.binlog.server.log_walk import FileStart
-from databus.core.errors import OffsetPurgedError, SourceDivergedError
+from databus.core.errors.source import OffsetPurgedError, SourceDivergedError
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
 from databus.sources.mysql.failover.wait import MariadbWaiting, MysqlWaiting, Waiting

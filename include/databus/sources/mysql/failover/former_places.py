@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from databus.core.errors import SourceDivergedError
+from databus.core.errors.source import SourceDivergedError
 from databus.core.positions.gtid import MariadbGtidPosition
 from databus.core.positions.offsets import BinlogOffset
 from databus.core.positions.replaced_logs import is_of_former_log, of_former_log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from databus.core.errors import OffsetPurgedError
+from databus.core.errors.source import OffsetPurgedError
 from databus.core.positions.gtid import MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset, OffsetRange
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from databus.binlog.log.transactions.delivered_gtids import Delivered
 from databus.binlog.server.log_walk import FileStart, Stretch
-from databus.core.errors import SourceDivergedError
+from databus.core.errors.source import SourceDivergedError
 from databus.core.positions.gtid import Interval, MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
 

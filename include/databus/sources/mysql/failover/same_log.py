@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SourceDivergedError, SourceError
+from databus.core.errors.source import OffsetInvalidError, OffsetPurgedError, SourceDivergedError, SourceError
 from databus.core.positions.offsets import BinlogOffset
 from databus.sources.mysql.dump.kept_segments import SegmentRelay
 from databus.sources.mysql.failover.replaced_log import beyond_head, contradiction, replaced

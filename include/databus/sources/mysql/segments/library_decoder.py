@@ -28,7 +28,7 @@ from databus.binlog.log.tablemap import Period, TableMap
 from databus.binlog.log.transactions.xa import walk_prepared
 from databus.binlog.log.walker import Walker
 from databus.binlog.schema_history.definitions import Definitions
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 from databus.sources.mysql.segments.library_values import ABSENT, UnsupportedValueError, column_value
 from databus.sources.mysql.segments.rows import Emission, in_log_order
 from databus.sources.mysql.segments.split import SegmentAddress

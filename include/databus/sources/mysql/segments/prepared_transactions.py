@@ -19,7 +19,7 @@ from databus.binlog.segments.segment import FetchedPrepare
 from databus.binlog.segments.store_space import writing
 from databus.binlog.server.dump import Dump, DumpRequest
 from databus.binlog.server.log_walk import FileStart, LogWalk, Stretch
-from databus.core.errors import DecodeError, OffsetInvalidError, OffsetPurgedError
+from databus.core.errors.source import DecodeError, OffsetInvalidError, OffsetPurgedError
 from databus.core.positions.offsets import BinlogOffset, PreparedTransaction
 from databus.core.private_files import private_file
 from databus.sources.mysql.dump.kept_segments import SegmentRelay

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.transactions.xa import CommitPlace
 from databus.binlog.schema_history.definitions import PinnedDefinition
-from databus.core.errors import DecodeError
+from databus.core.errors.source import DecodeError
 from databus.core.tables.schemas import TableSchema
 from databus.sources.mysql.row_filters import ALL_ROWS, RowFilters
 from databus.sources.mysql.segments.large_value_rules import ClaimRules

@@ -25,7 +25,7 @@ from databus.binlog.schema_history.store import HistoryStore
 from databus.binlog.segments.kept_log import KeptLog
 from databus.binlog.server.dump import Dump
 from databus.binlog.server.log_walk import LogWalk
-from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SchemaUnknownError, SourceUnavailableError
+from databus.core.errors.source import OffsetInvalidError, OffsetPurgedError, SchemaUnknownError, SourceUnavailableError
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset, PreparedTransaction
 from databus.sources.mysql.server import MysqlServer

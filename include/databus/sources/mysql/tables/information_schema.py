@@ -10,7 +10,7 @@ from typing import Any
 from databus.binlog.schema_history.declared_types import type_of_text
 from databus.binlog.schema_history.definition import ColumnDefinition, TableDefinition, TableName
 from databus.binlog.schema_history.sql_tokens import UndecidedError
-from databus.core.errors import SourceError, SourceUnavailableError
+from databus.core.errors.source import SourceError, SourceUnavailableError
 from databus.sources.mysql.server import MysqlServer
 
 log = logging.getLogger(__name__)

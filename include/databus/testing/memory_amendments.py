@@ -6,36 +6,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from databus.checkpoints.codec import check_size, decode_as, encode
+from databus.checkpoints.rules import adoption
 from databus.checkpoints.rules import amendments as amended
 from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
 from databus.checkpoints.rules.accepted import accepted_checkpoint, accepted_plan
 from databus.checkpoints.rules.lagging_sinks import Joining
 from databus.core.positions.gaps import Gap
-from databus.core.protocols import Clock
 from databus.core.state.amendments import AcceptedOutputs, Amendment, Pause
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
+from databus.testing.memory_lagging_sinks import MemoryLaggingSinks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from databus.core.state.checkpoint import HistoryEntry
-    from databus.core.state.plan import Plan
-    from databus.testing.memory_store import MemoryFlow, MemoryServer
+    from databus.testing.memory_flows import MemoryFlow
 
 
-class MemoryMediation:
-    """The part of the memory store that people use."""
-
-    _server: MemoryServer
-    _clock: Clock
-    _load: Callable[[str], Checkpoint | None]
-    _plan: Callable[[str], Plan | None]
-    _at: Callable[[str], MemoryFlow]
-    sinks_behind: Callable[[str], Sequence[str]]
-    of_sink: Callable[[str], MemoryMediation]
-    _put: Callable[[MemoryFlow, Checkpoint, HistoryEntry, str], None]
+class MemoryAmendments(MemoryLaggingSinks):
+    """Amendments of the memory store; see `databus.core.state.checkpoint_store.Amendments`."""
 
     def paused(self, flow: str) -> Pause | None:
         """Return who paused the flow, None while it may run."""
@@ -64,6 +54,12 @@ class MemoryMediation:
                 self._said(flow, checkpoint, "resume", Pause(who, why, self._clock.now()))
                 self._server.flow(flow).paused = None
             return former
+
+    def gaps(self, flow: str) -> Sequence[Gap]:
+        """Return the flow's named gaps, oldest first."""
+        with self._server.changed:
+            stored = list(self._server.flow(flow).gaps)
+        return tuple(decode_as(data, f"gaps of flow {flow}", Gap.from_json) for data in stored)
 
     def note_gap(self, flow: str, lease: Lease, gap: Gap) -> Gap:
         """Name a gap before which the flow stops, undecided; the same gap again is the same entry."""
@@ -111,7 +107,7 @@ class MemoryMediation:
             return self._amended(flow, alone, (previous, checkpoint), amendment, f" of sink {sink}")
 
     def accept_outputs(self, flow: str, lease: Lease, accepted: AcceptedOutputs) -> Checkpoint:
-        """Know outputs as they are now, in checkpoint and plan in flight (see `CheckpointStore.accept_outputs`)."""
+        """Know outputs as they are now, in checkpoint and plan in flight (see `Amendments.accept_outputs`)."""
         with self._server.changed:
             transitions.check_epoch(flow, lease.epoch, self._server.flow(flow).epoch)
             state, pending = self._at(flow), self._plan(flow)
@@ -125,6 +121,20 @@ class MemoryMediation:
             self._put(state, checkpoint, entry, "the outputs")
             state.plan = encode(plan.to_json()) if plan is not None else None
             return checkpoint
+
+    def adopt(self, lease: Lease, flow: str, checkpoint: Checkpoint, why: str, after: int = 0) -> None:
+        """Set the checkpoint to where the sinks stand."""
+        with self._server.changed:
+            transitions.check_epoch(flow, lease.epoch, self._server.flow(flow).epoch)
+            own, previous = self._at(flow), self._load(flow)
+            if previous == checkpoint:
+                return
+            adoption.check_adoption(flow, previous, checkpoint)
+            entry = entries.entry(
+                1 + max(own.history_number, after), "adopt", why, previous.offset if previous else None, checkpoint
+            )
+            self._put(own, checkpoint, entry, "adopting")
+            own.plan = None
 
     def _amended(
         self, flow: str, state: MemoryFlow, moved: tuple[Checkpoint, Checkpoint], amendment: Amendment, whose: str = ""

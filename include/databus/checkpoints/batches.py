@@ -1,37 +1,67 @@
-"""The two writes of a batch: its plan ahead of reading, and the commit that moves the checkpoint."""
+"""Batches in ZooKeeper: the first checkpoint, a plan ahead of reading, the commit that moves the checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from databus.checkpoints.codec import encode
-from databus.checkpoints.connection.transaction import Operation, check, create, delete, set_data
+from databus.checkpoints.connection.transaction import check, create, delete, set_data
 from databus.checkpoints.nodes.flow_state import FlowState
-from databus.checkpoints.paths import FlowPaths
+from databus.checkpoints.reconciling import ZooKeeperCatchingUp
 from databus.checkpoints.rounds import MOST_ROUNDS, rounds
 from databus.checkpoints.rules import history_entries as entries
 from databus.checkpoints.rules import plans as transitions
 from databus.core.batches.counts import TableCounts
-from databus.core.errors import CheckpointConflictError, CheckpointError
+from databus.core.errors.checkpoint import CheckpointConflictError
+from databus.core.positions.offsets import Offset
 from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import Lease
 from databus.core.state.plan import Plan
 
-ROUNDS = 4
+_ROUNDS = 4
 """Writes in a row that are refused or cut off over one and the same state, before the store gives up."""
 
 
-class ZooKeeperBatchWrites:
-    """The part of the ZooKeeper store that the holder of a lease writes batch by batch."""
+class ZooKeeperBatches(ZooKeeperCatchingUp):
+    """Batches of the ZooKeeper store; see `databus.core.state.checkpoint_store.Batches`."""
 
-    _sink: str
-    _left: dict[tuple[str, str], FlowState]
-    _paths: Callable[[str], FlowPaths]
-    _read: Callable[..., FlowState]
-    _send: Callable[[str, Sequence[Operation], str], Exception | None]
-    _trim: Callable[[str, int, Exception | None], list[Operation]]
-    _gave_up: Callable[..., CheckpointError]
+    def load(self, flow: str) -> Checkpoint | None:
+        """Return the committed checkpoint, None before the first."""
+        return self._read(flow, sync=True).checkpoint
+
+    def pending_plan(self, flow: str) -> Plan | None:
+        """Return the plan in flight, None when the last one was committed."""
+        return self._read(flow, sync=True).plan
+
+    def start(self, flow: str, lease: Lease, offset: Offset, who: str) -> Checkpoint:
+        """Write the first checkpoint of a flow (batch 0); the same again changes nothing.
+
+        Raises:
+            StaleEpochError: another run claimed the flow since.
+            CheckpointConflictError: the flow has another checkpoint.
+        """
+        paths = self._paths(flow)
+        checkpoint = transitions.first_checkpoint(offset, lease.epoch, who, self._clock.now())
+        lost: list[Exception] = []
+        for attempt in range(_ROUNDS):
+            state = self._read(flow, sync=attempt > 0)
+            transitions.check_epoch(flow, lease.epoch, state.epoch)
+            if state.checkpoint is not None:
+                transitions.check_start(flow, offset, state.checkpoint)
+                return state.checkpoint
+            number = 1 + max((int(name) for name in self._session.children(paths.history)), default=0)
+            entry = entries.entry(number, "start", "", None, checkpoint)
+            operations = [
+                check(paths.epoch, state.epoch_version),
+                *state.writes(paths, state.stored(checkpoint, number)),
+                create(paths.history_entry(number), encode(entry.to_json())),
+            ]
+            cause = self._send(flow, operations, f"the start of flow {flow}")
+            if cause is None:
+                return checkpoint
+            lost.append(cause)
+        raise self._gave_up(f"flow {flow}: the first checkpoint", lost) from lost[-1]
 
     def write_plan(self, lease: Lease, plan: Plan) -> None:
         """Write the plan ahead of reading; the same plan again changes nothing.
@@ -131,4 +161,4 @@ class ZooKeeperBatchWrites:
         left = self._left.pop((flow, self._sink), None)
         if left is not None and left.epoch == lease.epoch and left.plan == in_flight:
             yield left
-        yield from rounds(lambda sync: self._read(flow, sync=sync), ROUNDS, sync=left is not None)
+        yield from rounds(lambda sync: self._read(flow, sync=sync), _ROUNDS, sync=left is not None)

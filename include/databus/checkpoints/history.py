@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from databus.checkpoints.codec import decode_as
-from databus.checkpoints.connection.options import ZooKeeperOptions
-from databus.checkpoints.connection.session import ZooKeeperSession
-from databus.checkpoints.connection.transaction import Operation, RefusedError, delete
-from databus.checkpoints.nodes.flow_nodes import FlowNodes
-from databus.checkpoints.paths import FlowPaths, Layout
+from databus.checkpoints.connection.transaction import delete
+from databus.checkpoints.flows import ZooKeeperFlows
 from databus.core.state.checkpoint import HistoryEntry
 
 
-class ZooKeeperHistory:
-    """The part of the ZooKeeper store that reads and trims history."""
-
-    _session: ZooKeeperSession
-    _nodes: FlowNodes
-    _layout: Layout
-    _options: ZooKeeperOptions
-    _recorded: dict[str, int]
-    _sink: str
-    _paths: Callable[[str], FlowPaths]
-    _send: Callable[[str, Sequence[Operation], str], Exception | None]
+class ZooKeeperHistory(ZooKeeperFlows):
+    """History of the ZooKeeper store; see `databus.core.state.checkpoint_store.History`."""
 
     def history(self, flow: str, last: int) -> Sequence[HistoryEntry]:
         """Return the newest entries, newest first."""
@@ -43,18 +31,6 @@ class ZooKeeperHistory:
         self._recorded[flow] = number
         if first:
             self._trim_history(flow)
-
-    def _trim(self, flow: str, number: int, refused: Exception | None) -> list[Operation]:
-        """Return the delete of the entry that falls out of the history, unless it has no page or is gone already.
-
-        The history of a sink that is behind has no pages: the flow's pages show its ranges.
-        """
-        oldest = number - self._options.history
-        if oldest < 1 or (not self._sink and oldest > self._recorded.get(flow, 0)):
-            return []
-        operation = delete(self._paths(flow).history_entry(oldest))
-        gone = isinstance(refused, RefusedError) and refused.operation == operation
-        return [] if gone else [operation]
 
     def _trim_history(self, flow: str) -> None:
         """Delete what commits do not: entries left over from a time when they had no page, or more were kept."""

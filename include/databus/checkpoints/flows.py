@@ -1,0 +1,104 @@
+"""Nodes of a flow in ZooKeeper, as all parts of the checkpoint store read and write them.
+
+A write goes in rounds: read the epoch, the checkpoint and the plan; decide whether the write is done already, forbidden
+or due; send it. When the answer is lost the next round's read, brought up to date by sync(), tells what became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from databus.checkpoints.connection.options import ZooKeeperOptions
+from databus.checkpoints.connection.session import ZooKeeperSession
+from databus.checkpoints.connection.transaction import Operation, RefusedError, delete
+from databus.checkpoints.nodes.flow_nodes import FlowNodes
+from databus.checkpoints.nodes.flow_state import FlowState
+from databus.checkpoints.nodes.large_values import LargeValues
+from databus.checkpoints.nodes.watched_nodes import AwaitedNode
+from databus.checkpoints.paths import FlowPaths, Layout
+from databus.core.connections import Connection
+from databus.core.errors.checkpoint import CheckpointConflictError, CheckpointError, CheckpointUnavailableError
+from databus.core.protocols.clock import Clock
+
+
+class _UtcClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+class ZooKeeperFlows:
+    """Session, layout and state that the parts of a store share; a view of one sink has its paths."""
+
+    def __init__(self, connection: Connection, clock: Clock | None = None, large: LargeValues | None = None):
+        """Read the connection's options; no I/O.
+
+        Args:
+            connection: where ZooKeeper is.
+            clock: tells the time.
+            large: keeps values that are too large for an atomic write; without it they are refused.
+
+        Raises:
+            ConfigError: a bad or unknown option.
+        """
+        self._options = ZooKeeperOptions.from_connection(connection)
+        self._session = ZooKeeperSession(self._options, connection.conn_id)
+        self._layout = Layout(self._options.root)
+        self._clock = clock or _UtcClock()
+        self._recorded: dict[str, int] = {}
+        self._nodes = FlowNodes(self._session, large)
+        self._sink = ""
+        self._left: dict[tuple[str, str], FlowState] = {}
+        self._pauses: dict[str, AwaitedNode] = {}
+
+    def _paths(self, flow: str) -> FlowPaths:
+        return self._layout.flow(flow).of_sink(self._sink)
+
+    def _read(self, flow: str, *, sync: bool) -> FlowState:
+        return self._nodes.state(flow, self._paths(flow), sync=sync)
+
+    def _behind(self, paths: FlowPaths) -> tuple[str, ...]:
+        """Return the names of the sinks that have a checkpoint, sorted."""
+        names = sorted(paths.sink_of(node) for node in self._session.children(paths.sinks))
+        nodes = self._session.read(*(paths.of_sink(name).checkpoint for name in names)) if names else []
+        return tuple(name for name, node in zip(names, nodes, strict=True) if node is not None)
+
+    def _send(self, flow: str, operations: Sequence[Operation], what: str) -> Exception | None:
+        """Send a write once; return None when it was applied, else why the next round must look."""
+        self._left.pop((flow, self._sink), None)
+        return self._nodes.send(self._paths(flow), operations, what)
+
+    def _trim(self, flow: str, number: int, refused: Exception | None) -> list[Operation]:
+        """Return the delete of the entry that falls out of the history, unless it has no page or is gone already.
+
+        The history of a sink that is behind has no pages: the flow's pages show its ranges.
+        """
+        oldest = number - self._options.history
+        if oldest < 1 or (not self._sink and oldest > self._recorded.get(flow, 0)):
+            return []
+        operation = delete(self._paths(flow).history_entry(oldest))
+        gone = isinstance(refused, RefusedError) and refused.operation == operation
+        return [] if gone else [operation]
+
+    def _gave_up(self, what: str, lost: Sequence[Exception], *, outrun: bool = False) -> CheckpointError:
+        """Return the error after the last round.
+
+        Args:
+            what: what was written.
+            lost: why each write was not applied.
+            outrun: whether others had changed the flow's nodes before each of them.
+        """
+        refused = sum(isinstance(cause, RefusedError) for cause in lost)
+        unanswered = len(lost) - refused
+        ends = [f"refused {refused} times"] * bool(refused)
+        ends += [f"cut off {unanswered} times without being applied"] * bool(unanswered)
+        counted = " and ".join(ends)
+        if isinstance(lost[-1], RefusedError):
+            changed = "something else wrote to the flow each time before" if outrun else ""
+            return CheckpointConflictError(
+                f"{what} was {counted}, the last time at {lost[-1]}{changed and f'; {changed}'}",
+                hint="Find what writes to the flow over and over, such as pauses and resumes, stop it, and try again."
+                if outrun
+                else f"Look at the nodes below {self._layout.flows}: something other than databus has changed them.",
+            )
+        return CheckpointUnavailableError(f"{what} was {counted}", hint=f"Check the network to {self._options.hosts}.")

@@ -1,0 +1,117 @@
+"""Errors of sources, their logs, segments and schemas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from databus.core.errors.root import DatabusError
+
+if TYPE_CHECKING:
+    from databus.core.positions.offsets import OffsetRange
+
+
+class SourceError(DatabusError):
+    """Reading the source failed."""
+
+    code = "source_error"
+
+
+class SourceUnavailableError(SourceError):
+    """The source server cannot be reached, or cut the connection."""
+
+    code = "source_unavailable"
+    retryable = True
+
+
+class RegistryUnavailableError(SourceUnavailableError):
+    """The schema registry cannot be reached, or says that it cannot answer now."""
+
+    code = "registry_unavailable"
+    default_hint = "Nothing has moved. Check that the registry runs and that the connection's address reaches it."
+
+
+class SegmentStoreFullError(SourceUnavailableError):
+    """The disk of the segment store is full; nothing has advanced, and a retry goes on once there is space."""
+
+    code = "segment_store_full"
+    default_hint = (
+        "Free space there (`databus segments --prune` shows kept segments over the limit), or point "
+        "DATABUS_SEGMENT_STORE elsewhere; the next attempt goes on with the same plan."
+    )
+
+
+class ClaimError(SourceError):
+    """What should refer to a value in the segment store does not, or the value there is gone or damaged."""
+
+    code = "claim_invalid"
+
+
+class ServerIdTakenError(SourceUnavailableError):
+    """Another reader uses this reader's replication server id, and the server ended one of the two."""
+
+    code = "source_server_id_taken"
+
+
+class SourceAccessError(SourceError):
+    """The source refused the credentials or a privilege is missing."""
+
+    code = "source_access_denied"
+
+
+class RegistryAccessError(SourceAccessError):
+    """The schema registry refused the credentials, or the TLS connection to it does not come about."""
+
+    code = "registry_access_denied"
+
+
+class SourceSettingError(SourceError):
+    """A setting of the source server makes exact capture impossible."""
+
+    code = "source_setting"
+
+
+class OffsetPurgedError(SourceError):
+    """The log at the wanted offset is no longer on the server: a gap that must be decided on."""
+
+    code = "source_offset_purged"
+    missing: OffsetRange | None = None
+    """The range that is gone, from the wanted offset to the first that is left; None where it cannot be told."""
+
+
+class PreparedTransactionMissingError(OffsetPurgedError):
+    """The rows of a committed XA transaction are no longer on the server: its first phase lies in a deleted file."""
+
+    code = "source_prepared_missing"
+
+
+class OffsetInvalidError(SourceError):
+    """The offset is not one of this server's log: mid-event, past its end, or of another server."""
+
+    code = "source_offset_invalid"
+
+
+class SourceDivergedError(SourceError):
+    """The server's history is not a continuation of the checkpoint's."""
+
+    code = "source_diverged"
+
+
+class UnloggedChangeError(SourceError):
+    """The log goes on with a statement that changes rows without row events, and the flow is to stop before it."""
+
+    code = "source_partition_ddl"
+
+
+class DecodeError(SourceError):
+    """A byte, event or column of the log that is not understood: reading stops there, nothing is skipped."""
+
+    code = "source_decode"
+    default_hint = "The checkpoint has not moved. Report the position; `databus peek` shows what precedes it."
+    behind: str = ""
+    """FILE:POS behind a transaction whose rows are in no row event, which a person may pass; "" of all else."""
+
+
+class SchemaUnknownError(DecodeError):
+    """Rows of a table whose definition at their place of the log cannot be told: they are refused, not guessed."""
+
+    code = "source_schema_unknown"

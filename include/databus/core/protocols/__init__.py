@@ -1,0 +1,48 @@
+"""Protocols of the path: what its parts promise each other. Each method states its guarantee."""
+
+from databus.core.protocols.changes import Changes
+from databus.core.protocols.clock import Clock
+from databus.core.protocols.direct_sink import DirectEncoder, DirectSink, RelayEncoder
+from databus.core.protocols.optional_sink import FollowingSink, PinningSink
+from databus.core.protocols.optional_source import (
+    DefinedSource,
+    PartitionedSource,
+    RotatingSource,
+    SharedLogSource,
+    StoppingSource,
+    StreamingSource,
+    Turns,
+)
+from databus.core.protocols.recorder import Recorder
+from databus.core.protocols.sink import FencedPlan, Sink, SlotWriter
+from databus.core.protocols.source import Source
+from databus.core.protocols.splits import DirectSplit, RelaySplit, Split
+from databus.core.protocols.staging import Needed, StagedPlans, StagingSource
+
+__all__ = [
+    "Changes",
+    "Clock",
+    "DefinedSource",
+    "DirectEncoder",
+    "DirectSink",
+    "DirectSplit",
+    "FencedPlan",
+    "FollowingSink",
+    "Needed",
+    "PartitionedSource",
+    "PinningSink",
+    "Recorder",
+    "RelayEncoder",
+    "RelaySplit",
+    "RotatingSource",
+    "SharedLogSource",
+    "Sink",
+    "SlotWriter",
+    "Source",
+    "Split",
+    "StagedPlans",
+    "StagingSource",
+    "StoppingSource",
+    "StreamingSource",
+    "Turns",
+]

@@ -1,0 +1,67 @@
+"""Optional promises of a sink, asked for with `isinstance`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from databus.core.protocols.sink import Sink
+from databus.core.state.known_outputs import ChangedOutput, KnownOutputs
+from databus.core.state.plan import Plan, SinkPlan, SourcePlan
+from databus.core.tables.schemas import TableSchema
+
+
+@runtime_checkable
+class FollowingSink(Protocol):
+    """A sink that remembers which columns its keys are made of, and so has to know where statements move them."""
+
+    def follow_columns(self, plan: SourcePlan, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        """Remember what `plan.columns_moved` says of (table, route) pairs, be there rows of them in the range or none.
+
+        Asked before `prepare`; idempotent: a statement may come again, in another range. The tables say no columns.
+        """
+        ...
+
+
+@runtime_checkable
+class PinningSink(Sink, Protocol):
+    """A sink whose outputs have ids, so that one that was deleted and made anew can be told from the one before."""
+
+    def prepare_known(
+        self, plan: SourcePlan, outputs: Sequence[tuple[TableSchema, str]], known: KnownOutputs
+    ) -> SinkPlan:
+        """Do what `prepare` does, and pin the outputs' ids; a known output that is gone is not made again.
+
+        Raises:
+            SinkOutputChangedError: a known output was deleted; nothing was made.
+        """
+        ...
+
+    def make_unplanned(self, plan: Plan, outputs: Sequence[tuple[TableSchema, str]], known: KnownOutputs) -> None:
+        """Make those outputs of (table, route) pairs that a plan in flight needs and does not name.
+
+        Raises:
+            SinkOutputChangedError: a known one was deleted; nothing was made.
+        """
+        ...
+
+    def changed(self, known: Mapping[str, str]) -> Sequence[ChangedOutput]:
+        """Return which outputs (output → id) are gone or are others now; changes nothing."""
+        ...
+
+    def written_of(self, plan: Plan) -> Mapping[str, int] | None:
+        """Return how many records of a plan in flight its earlier attempts have committed, by "output[partition]".
+
+        Returns:
+            What has to be in the outputs as they were; {} where each attempt writes all anew. None where it cannot be
+            told.
+        """
+        ...
+
+    def make_again(self, outputs: Mapping[str, int]) -> Mapping[str, str]:
+        """Make outputs (output → partitions) that a plan in flight needs and a person has accepted to be gone.
+
+        Returns:
+            Output → id.
+        """
+        ...

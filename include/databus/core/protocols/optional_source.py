@@ -1,0 +1,117 @@
+"""Optional promises of a source, asked for with `isinstance`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from databus.core.batching import Batching
+from databus.core.positions.lag import PartitionLag
+from databus.core.positions.offsets import Offset, OffsetRange
+from databus.core.protocols.source import Source
+from databus.core.state.plan import SourcePlan
+from databus.core.tables.wanted import TablesNow
+
+
+class Turns(Protocol):
+    """What live flows take turns by, so that their batches do not slow each other down."""
+
+    def take(self) -> None:
+        """Wait for a turn, but not for long; does nothing while one is held."""
+        ...
+
+    def give_back(self) -> None:
+        """End the turn; does nothing when none is held."""
+        ...
+
+
+@runtime_checkable
+class StreamingSource(Protocol):
+    """A source that can keep its reading open from one plan to the next."""
+
+    def stream(self, *, on: bool, turns: Turns | None = None) -> None:
+        """Keep what `plan` reads with open between plans that follow each other, or stop doing so.
+
+        What is planned stays the same: only how soon a change is seen differs.
+
+        Args:
+            on: whether to keep it open.
+            turns: a plan that waited for changes takes a turn once there are any, and reads then; who calls gives it
+                back after the batch.
+        """
+        ...
+
+
+@runtime_checkable
+class SharedLogSource(Source, Protocol):
+    """A source whose log holds changes of others, too."""
+
+    def changed_since(self, after: Offset) -> bool:
+        """Tell cheaply whether anything that this flow reads was changed behind a place; True where it cannot be told.
+
+        Many flows of one process may ask again and again: they share the reading.
+        """
+        ...
+
+    def rest(self) -> None:
+        """Close connections until something is asked again: a server has not enough for all flows that wait."""
+        ...
+
+
+@runtime_checkable
+class DefinedSource(Source, Protocol):
+    """A source whose server tells how the tables that it reads are defined now."""
+
+    def tables_now(self) -> TablesNow:
+        """Ask for the definitions of all tables of the flow at once; changes nothing."""
+        ...
+
+    def tables_gone(self, standing: Offset | None = None) -> Sequence[str]:
+        """Return names and patterns of the flow that no table which the account is shown matches, by one look.
+
+        Args:
+            standing: where the flow stands; tables that it names are looked for, too.
+        """
+        ...
+
+    def tables_may_be_gone(self) -> bool:
+        """Tell whether something that was read since the last `tables_gone` says so; asks nobody."""
+        ...
+
+
+@runtime_checkable
+class RotatingSource(Protocol):
+    """A source whose logs come and go under a flow's patterns."""
+
+    def unread(self, standing: Offset) -> Mapping[str, int]:
+        """Return topic → places not read, of topics as this process saw them last, gone ones too; asks nobody.
+
+        Args:
+            standing: where the flow stands.
+        """
+        ...
+
+
+@runtime_checkable
+class StoppingSource(Protocol):
+    """A source that may stop before something in its log until a person decides."""
+
+    def plan_decided(self, after: Offset, limit: Batching) -> SourcePlan | None:
+        """Plan as `Source.plan` where the flow has decided already: stop before nothing. Raises as it does else."""
+        ...
+
+
+@runtime_checkable
+class PartitionedSource(Protocol):
+    """A source that reads several logs side by side."""
+
+    def partition_lags(self, committed: Offset) -> Sequence[PartitionLag]:
+        """Measure the distance to the end of each log, by name and number; changes nothing."""
+        ...
+
+    def between(self, wanted: OffsetRange) -> Source:
+        """Return a view, sharing the connections, of what lies between two places of each log, and no more.
+
+        Its `plan` returns None at once where nothing is left; its lag is the distance to the range's end.
+        """
+        ...

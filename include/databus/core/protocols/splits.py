@@ -1,0 +1,52 @@
+"""Splits: pieces of a planned range, one Spark task each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Split(Protocol):
+    """A picklable piece of a range that one Spark task reads; a login it carries shows in no repr."""
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the columns `ROW_COLUMNS`, in log order; the same bytes at every call."""
+        ...
+
+
+class DirectSplit(Split, Protocol):
+    """A split that can write its row images as JSON text, for sinks that take them so."""
+
+    def read_text(
+        self, columns: Mapping[int, Sequence[tuple[str, str]]], marks: Any | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `read`, the same at every call, with `before` and `after` as JSON objects (binary).
+
+        The objects say what Spark's `to_json` of the VARIANT images says: the same fields, equal values.
+
+        Args:
+            columns: schema_id → (name at the source, name in the image) of the columns wanted; a schema that is not
+                named gives all of them.
+            marks: `ImageMarks`, what row checks say of the after-images; then there is a column `marks` of them.
+        """
+        ...
+
+
+@runtime_checkable
+class RelaySplit(Protocol):
+    """A split whose records can be handed on as they are, without becoming rows."""
+
+    def relay(self, mine: Callable[[int], bool]) -> Generator[tuple[Any, int]]:
+        """Yield `RawRecords` of the partitions that are mine, and how many were left out; the same at every call.
+
+        Args:
+            mine: tells of a partition's number whether it is wanted.
+        """
+        ...
+
+    def offsets(self, mine: Callable[[int], bool]) -> int:
+        """Return how many offsets of those partitions the split passes."""
+        ...

@@ -19,7 +19,7 @@ from databus.core.tables.hidden_columns import NOTHING_GONE, RememberedHidden
 from databus.core.tables.schemas import TableChange
 from databus.core.tables.wanted import TablesNow
 from databus.observe.clock import SystemClock
-from databus.rows.frames.changes import Changes
+from databus.rows.frames.changes import FrameChanges
 from databus.rows.frames.fields import fields_of
 from databus.rows.frames.hidden import Hidden
 from databus.runtime import batch
@@ -30,7 +30,7 @@ from databus.runtime.tables.hidden_columns import HiddenMemory
 from databus.runtime.tables.hidden_loss import require_again
 from databus.runtime.window import run_window
 from databus.runtime.window_limits import WindowControl, WindowLimits
-from databus.runtime.zookeeper_loss.retrying_store import Patience
+from databus.runtime.zookeeper_loss.retrying_store import StoreRetries
 from databus.sinks.memory import Memory, clear, records
 from databus.sources.mock.source import MockSource
 from databus.sources.mock.spec import Mock
@@ -135,7 +135,7 @@ def test_a_batch_of_an_outage_does_not_wait_for_zookeeper() -> None:
     """A try to reach it takes its whole time-out: where it is known to be away none is made."""
     kept = Kept()
     memory = HiddenMemory("hides", kept)
-    memory.outlasting(Patience(0, Drain()), lambda: not kept.away, goes_on=True)
+    memory.outlasting(StoreRetries(0, Drain()), lambda: not kept.away, goes_on=True)
     memory.begin()
     kept.away = True
     for column in "xyz":
@@ -151,12 +151,12 @@ def test_a_batch_of_an_outage_does_not_wait_for_zookeeper() -> None:
 def test_a_flow_that_does_not_go_on_without_zookeeper_dispatches_nothing_that_is_not_written_down() -> None:
     kept = Kept()
     memory = HiddenMemory("hides", kept)
-    memory.outlasting(Patience(0, Drain()), lambda: True, goes_on=False)
+    memory.outlasting(StoreRetries(0, Drain()), lambda: True, goes_on=False)
     memory.begin()
     kept.away = True
     with pytest.raises(CheckpointUnavailableError):
         memory.remember(FOUND)
-    memory.outlasting(Patience(60, Back(kept)), lambda: True, goes_on=False)
+    memory.outlasting(StoreRetries(60, Back(kept)), lambda: True, goes_on=False)
     memory.remember(FOUND)
     assert kept.hidden == FOUND
 
@@ -432,7 +432,7 @@ def test_a_flow_without_transforms_is_asked_by_no_replay_of_the_quarantine() -> 
     place, orders = SequenceOffset(1), table("shop.orders", {"id": "int", "note": "varchar"})
     renamed = (("shop.orders", (("card", "note"),)),)
     planned = SourcePlan(OffsetRange(place, place), (orders,), 1, 1, columns_renamed=renamed)
-    changes: Any = Changes(None, (orders,), {0: fields_of(orders)}, hidden=Hidden())  # type: ignore[arg-type]
+    changes: Any = FrameChanges(None, (orders,), {0: fields_of(orders)}, hidden=Hidden())  # type: ignore[arg-type]
     with opened(flow, kept) as session:
         require_again(session, planned, changes)
     hiding: Any = DropColumns("card")

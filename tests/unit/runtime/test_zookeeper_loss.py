@@ -29,9 +29,9 @@ from databus.core.state.plan import Plan, SinkPlan
 from databus.core.state.plan_outcome import PlanOutcome
 from databus.core.state.sink_markers import Announcement, SlotMark
 from databus.runtime.drain import Drain
-from databus.runtime.takeover.takeover import Claimed, take_over
+from databus.runtime.takeover.takeover import ClaimedFlow, take_over
 from databus.runtime.zookeeper_loss.detached_store import DetachableStore, Terms
-from databus.runtime.zookeeper_loss.retrying_store import Patience, PatientStore
+from databus.runtime.zookeeper_loss.retrying_store import PatientStore, StoreRetries
 from databus.sinks.noop import Noop
 from databus.sources.mock.spec import Mock
 from databus.testing.memory_store import MemoryCheckpoints, MemoryServer
@@ -131,7 +131,7 @@ class Holder:
         self.real = MemoryCheckpoints(self.server)
         self.line: Any = Line(self.real)
         self.spool = PlanSpool(str(folder), "test", FLOW)
-        patience = Patience(0.0, Drain())
+        patience = StoreRetries(0.0, Drain())
         self.store = DetachableStore(FLOW, self.line, patience, Terms(60, 100), self.spool, self.register)
         self.lease = self.store.claim(FLOW, "run", 0)
         self.register.take(self.lease.epoch)
@@ -207,7 +207,7 @@ def test_a_patient_store_has_all_of_the_store(tmp_path: Path) -> None:
     names = {name for name in vars(CheckpointStore) if not name.startswith("_")}
     assert names <= {name for name in dir(PatientStore) if not name.startswith("_")}
     assert names > {"paused", "of_sink", "recorded", "reconcile", "amend"}
-    view = PatientStore(MemoryCheckpoints(), Patience(0.0, Drain())).of_sink("a")  # type: ignore[arg-type]
+    view = PatientStore(MemoryCheckpoints(), StoreRetries(0.0, Drain())).of_sink("a")  # type: ignore[arg-type]
     assert isinstance(view, PatientStore)
 
 
@@ -224,7 +224,7 @@ class Flows:
 
     def take_over(self) -> Checkpoint | None:
         sinks: Any = self.sinks
-        return take_over(Claimed(self.flow, self.settings, self.store, sinks, self.lease))
+        return take_over(ClaimedFlow(self.flow, self.settings, self.store, sinks, self.lease))
 
     def hold(self, plan: Plan, *sinks: str) -> None:
         for name in sinks or plan.sinks:
@@ -321,7 +321,7 @@ def test_a_spool_that_an_earlier_databus_chained_to_a_backfill_is_reconciled(
     sinks: Any = {name: Slots((last.batch, last.hash)) for name in ("a", "b")}
     lease = holder.real.claim(FLOW, "next", 0)
     reached = take_over(
-        Claimed(flow, Settings("test", str(tmp_path), ""), holder.real, sinks, lease, register=holder.register)  # type: ignore[arg-type]
+        ClaimedFlow(flow, Settings("test", str(tmp_path), ""), holder.real, sinks, lease, register=holder.register)  # type: ignore[arg-type]
     )
     assert reached is not None
     assert (reached.batch, holder.spool.is_empty()) == (2 if unfinished else 3, True)

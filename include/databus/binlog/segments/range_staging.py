@@ -13,7 +13,7 @@ import numpy.typing as npt
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.events import MAGIC
 from databus.binlog.log.mapped import windows
-from databus.binlog.log.transactions.delivered_gtids import Delivered
+from databus.binlog.log.transactions.delivered_gtids import DeliveredGtids
 from databus.binlog.log.transactions.executed_gtids import ExecutedGtids
 from databus.binlog.log.transactions.pending_xa import (
     FetchPrepare,
@@ -26,7 +26,7 @@ from databus.binlog.log.transactions.xa import CommitPlace, XaEvent, XaPhase
 from databus.binlog.log.walk_faults import nothing_delivered, rows_by_statement
 from databus.binlog.segments.segment import TARGET_BYTES, PinnedPrepare, RangeIndex, Segment, segment_name
 from databus.binlog.segments.store_space import writing
-from databus.binlog.server.log_walk import FileStart, LogWalk, Stretch, part
+from databus.binlog.server.log_walk import FileStart, LogWalk, WalkedStretch, part
 from databus.core.errors import DatabusError, DecodeError, OffsetInvalidError, UnloggedChangeError
 from databus.core.positions.offsets import BinlogOffset, OffsetRange, PreparedTransaction
 from databus.core.private_files import private_opener
@@ -56,7 +56,7 @@ class RangeBounds:
     max_bytes: int | None = None
     end: BinlogOffset | None = None
     segment_bytes: int = TARGET_BYTES
-    without: Delivered | None = None
+    without: DeliveredGtids | None = None
     stops: bool = False
     flow: str = ""
     fetch_prepare: FetchPrepare = nowhere_to_fetch
@@ -81,7 +81,7 @@ class RangeStager:
         self._xa = PendingXa(folder, walk, start, bounds.fetch_prepare)
         self.transactions = 0
 
-    def take(self, piece: FileStart | Stretch) -> bool:
+    def take(self, piece: FileStart | WalkedStretch) -> bool:
         """Take what the log walk yields, in order; True once the range has reached its bounds.
 
         Raises:
@@ -125,7 +125,7 @@ class RangeStager:
         self._end_segment()
         return True
 
-    def _stops_at(self, piece: Stretch) -> tuple[int, DatabusError] | None:
+    def _stops_at(self, piece: WalkedStretch) -> tuple[int, DatabusError] | None:
         """Return the number of the first transaction that the range is to stop before, with what refuses it."""
         if not piece.by_statement and not (self._bounds.stops and piece.unlogged):
             return None
@@ -140,14 +140,14 @@ class RangeStager:
         within = self._within(piece)
         return min((each for each in found if each[0] < within), key=lambda each: each[0], default=None)
 
-    def _within(self, piece: Stretch) -> int:
+    def _within(self, piece: WalkedStretch) -> int:
         """Return how many transactions of a piece lie before a given end: what comes behind it refuses nothing."""
         end, log = self._bounds.end, piece.transactions
         if end is None or log.file != end.file:
             return len(piece.offsets)
         return int(np.count_nonzero(log.end_pos <= end.pos))
 
-    def _take_all(self, piece: Stretch) -> bool:
+    def _take_all(self, piece: WalkedStretch) -> bool:
         if not piece.xa:
             return self._take(piece)
         # An XA phase is a part of its own: what it does shows before the next transaction is looked at.
@@ -156,7 +156,7 @@ class RangeStager:
             edges |= {event.transaction, event.transaction + 1}
         return any(self._take(part(piece, first, last)) for first, last in pairwise(sorted(edges)))
 
-    def _take(self, piece: Stretch) -> bool:
+    def _take(self, piece: WalkedStretch) -> bool:
         left_out = self._left_out(piece)
         phases = [event for event in piece.xa if not left_out[event.transaction]]
         for event in phases:
@@ -224,7 +224,7 @@ class RangeStager:
             self._writer.file.close()
             self._writer = None
 
-    def _commit(self, event: XaEvent, piece: Stretch) -> DecodeError | None:
+    def _commit(self, event: XaEvent, piece: WalkedStretch) -> DecodeError | None:
         """Put the rows of a committed XA transaction between the segments before and behind its XA COMMIT.
 
         Returns:
@@ -240,13 +240,13 @@ class RangeStager:
             self._rows += sum(segment.rows.values())
         return None
 
-    def _prepare(self, event: XaEvent, piece: Stretch) -> None:
+    def _prepare(self, event: XaEvent, piece: WalkedStretch) -> None:
         log = piece.transactions
         start, end = int(log.start_pos[event.transaction]), int(log.end_pos[event.transaction])
         assert self._written is not None  # noqa: S101 - its events have just been written
         self._xa.prepare(PreparedTransaction(event.xid, log.file, start, end), self._written)
 
-    def _stop(self, piece: Stretch) -> int | None:
+    def _stop(self, piece: WalkedStretch) -> int | None:
         """Return the index of the transaction that ends the range, None when it goes on."""
         bounds, n = self._bounds, len(piece.offsets)
         if n == 0:
@@ -269,11 +269,11 @@ class RangeStager:
                 reached |= self._bytes + piece.transactions.end_pos - self._mark[1] >= bounds.max_bytes
         return int(np.argmax(reached)) if reached.any() else None
 
-    def _left_out(self, piece: Stretch) -> npt.NDArray[np.bool_]:
+    def _left_out(self, piece: WalkedStretch) -> npt.NDArray[np.bool_]:
         without = self._bounds.without
         return np.zeros(len(piece.offsets), np.bool_) if without is None else without.mask(piece.transactions.gtid)
 
-    def _take_run(self, piece: Stretch, first: int, last: int, left_out: npt.NDArray[np.bool_]) -> None:
+    def _take_run(self, piece: WalkedStretch, first: int, last: int, left_out: npt.NDArray[np.bool_]) -> None:
         """Write transactions first … last − 1, or pass over them: a run is left out as a whole or not at all."""
         if not left_out[first]:
             self._write(piece, first, last)
@@ -286,7 +286,7 @@ class RangeStager:
         self._mark = self._end
         self.transactions += last - first
 
-    def _cuts(self, piece: Stretch, last: int, left_out: npt.NDArray[np.bool_]) -> list[int]:
+    def _cuts(self, piece: WalkedStretch, last: int, left_out: npt.NDArray[np.bool_]) -> list[int]:
         """Return after how many transactions of the piece a segment ends."""
         cuts = {i + 1 for i in piece.table_events if i < last}
         cuts |= {int(i) + 1 for i in np.flatnonzero(left_out[1:last] != left_out[: last - 1])} if last else set()
@@ -299,7 +299,7 @@ class RangeStager:
             written, at = 0, int(piece.plain_offsets[after])
         return sorted(cuts)
 
-    def _write(self, piece: Stretch, first: int, last: int) -> None:
+    def _write(self, piece: WalkedStretch, first: int, last: int) -> None:
         """Write transactions first … last − 1 of a piece, with what lies before them since the previous boundary."""
         begin = int(piece.offsets[first - 1]) if first else 0
         end = int(piece.offsets[last - 1])
@@ -329,7 +329,7 @@ class RangeStager:
         self._mark = self._end
         self.transactions += last - first
 
-    def _write_tail(self, piece: Stretch, last: int) -> None:
+    def _write_tail(self, piece: WalkedStretch, last: int) -> None:
         begin = int(piece.offsets[last - 1]) if last else 0
         if begin < len(piece.events):
             writer = self._writing(piece, begin)
@@ -341,7 +341,7 @@ class RangeStager:
         ):
             self._open_rows[schema] = self._open_rows.get(schema, 0) + count
 
-    def _writing(self, piece: Stretch, begin: int) -> _SegmentWriter:
+    def _writing(self, piece: WalkedStretch, begin: int) -> _SegmentWriter:
         if self._writer is None:
             self._writer = self._begun(piece.pos + begin)
         return self._writer

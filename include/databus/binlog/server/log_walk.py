@@ -95,7 +95,7 @@ class FileStart:
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch:
+class WalkedStretch:
     """Events of one file that were walked, and the transactions that ended in them.
 
     Attributes:
@@ -153,7 +153,7 @@ class CountedPrepare:
     by_statement: Sequence[RowsByStatement] = ()
 
 
-def part(piece: Stretch, first: int, last: int) -> Stretch:
+def part(piece: WalkedStretch, first: int, last: int) -> WalkedStretch:
     """Return the transactions first … last − 1 of a stretch, with what lies before them; the last part has the tail."""
     n, log = len(piece.offsets), piece.transactions
     if (first, last) == (0, n):
@@ -167,7 +167,7 @@ def part(piece: Stretch, first: int, last: int) -> Stretch:
     some = slice(first, last)
     plain_begin = int(piece.plain_offsets[first - 1]) if first else 0
     plain_end = int(piece.plain_offsets[last - 1]) if last < n else piece.plain_bytes
-    return Stretch(
+    return WalkedStretch(
         piece.events[begin:end],
         piece.pos + begin,
         Transactions(
@@ -240,7 +240,7 @@ class LogWalk:
         """Schemas of the captured tables met so far; `schema_id` is the index."""
         return self._tables.schemas
 
-    def walk(self, batch: Events) -> Iterator[FileStart | Stretch]:
+    def walk(self, batch: Events) -> Iterator[FileStart | WalkedStretch]:
         """Walk one batch of whole events of one file.
 
         Raises:
@@ -261,7 +261,7 @@ class LogWalk:
             yield stretch
             at += len(stretch.events)
 
-    def _stretch(self, events: npt.NDArray[np.uint8]) -> Stretch:
+    def _stretch(self, events: npt.NDArray[np.uint8]) -> WalkedStretch:
         if self._walker is None:
             raise refuse(int(events[4]) if len(events) > 4 else 0, f"{self._file}:{self._pos}")
         if self._first:
@@ -276,7 +276,7 @@ class LogWalk:
         captured = schemas >= 0
         taken_back = self._open_rows.follow(walk.rows, schemas, counts, len(walk.transactions), walk.kept)
         statements, others = self._ended_statements(walk)
-        return Stretch(
+        return WalkedStretch(
             events[: walk.consumed_bytes],
             pos,
             walk.transactions,

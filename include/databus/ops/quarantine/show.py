@@ -12,7 +12,7 @@ from databus.core.batches.receipts import CHECK
 from databus.core.errors import CheckpointConflictError, ConfigError, LeaseBusyError
 from databus.core.flow import Flow
 from databus.core.state.plan import Plan
-from databus.ops.checkpoint.amend import Said
+from databus.ops.checkpoint.amend import Attribution
 from databus.records.quarantine import HeldRow, HeldRows, HeldState, Selection
 from databus.records.store import RecordStore
 from databus.runtime.context import Services
@@ -79,7 +79,7 @@ def tally(flow: Flow, services: Services) -> dict[str, dict[str, int]]:
         return rows.tally()
 
 
-def discard(flow: Flow, services: Services, wanted: Selection, said: Said) -> int:
+def discard(flow: Flow, services: Services, wanted: Selection, said: Attribution) -> int:
     """Decide that held rows will never be replayed; they stay listed. Returns how many.
 
     Raises:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from databus.core.errors import CheckpointError, CheckpointUnavailableError
 from databus.core.tables.hidden_columns import NOTHING_GONE, HiddenByTable, HiddenColumns, RememberedHidden, with_added
-from databus.runtime.zookeeper_loss.retrying_store import Patience
+from databus.runtime.zookeeper_loss.retrying_store import StoreRetries
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +28,11 @@ class HiddenMemory:
         self._beside_again = RememberedHidden()
         self._behind: tuple[int, RememberedHidden] = (0, NOTHING_GONE)
         self._told: set[tuple[str, str]] = set()
-        self._patience: Patience | None = None
+        self._patience: StoreRetries | None = None
         self._connected: Callable[[], bool] = lambda: True
         self._goes_on = True
 
-    def outlasting(self, patience: Patience, connected: Callable[[], bool], *, goes_on: bool) -> None:
+    def outlasting(self, patience: StoreRetries, connected: Callable[[], bool], *, goes_on: bool) -> None:
         """Say how it outlasts the absence of what keeps it; of itself it waits for nothing.
 
         Args:

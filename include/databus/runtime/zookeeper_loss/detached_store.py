@@ -28,7 +28,7 @@ from databus.core.state.sink_markers import Announcement, ClaimRegister
 from databus.runtime.zookeeper_loss.detached_lease import DetachableLease
 from databus.runtime.zookeeper_loss.lagging_sink_store import SinkView
 from databus.runtime.zookeeper_loss.refused_while_detached import AttachedOnlyStore
-from databus.runtime.zookeeper_loss.retrying_store import Patience
+from databus.runtime.zookeeper_loss.retrying_store import StoreRetries
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class DetachableStore(AttachedOnlyStore):
         self,
         flow: str,
         store: CheckpointStore,
-        patience: Patience,
+        patience: StoreRetries,
         terms: Terms,
         spool: PlanSpool,
         register: ClaimRegister,

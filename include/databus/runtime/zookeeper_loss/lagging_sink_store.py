@@ -8,12 +8,12 @@ from databus.core.state.checkpoint import Checkpoint
 from databus.core.state.checkpoint_store import CheckpointStore, Lease
 from databus.core.state.plan import Plan
 from databus.runtime.drain import Drain
-from databus.runtime.zookeeper_loss.retrying_store import Patience, PatientStore
+from databus.runtime.zookeeper_loss.retrying_store import PatientStore, StoreRetries
 
 _STAND_STILL = "its sinks that are behind stand still"
 
 
-class OfFlow(Protocol):
+class OwnStore(Protocol):
     """The store of the flow itself."""
 
     def require_attached(self, flow: str, what: str) -> None:
@@ -32,8 +32,8 @@ class OfFlow(Protocol):
 class SinkView(PatientStore):
     """The view of a sink that is behind, of a holder that goes on without ZooKeeper: asked once, never waited for."""
 
-    def __init__(self, flows: OfFlow, store: CheckpointStore):
-        super().__init__(store, Patience(0.0, Drain()))
+    def __init__(self, flows: OwnStore, store: CheckpointStore):
+        super().__init__(store, StoreRetries(0.0, Drain()))
         self._flows = flows
 
     def load(self, flow: str) -> Checkpoint | None:

@@ -14,7 +14,7 @@ from databus.core.state.sink_markers import ClaimRegister, MarkedSink
 from databus.runtime.context import FlowSession
 from databus.runtime.drain import Drain
 from databus.runtime.zookeeper_loss.detached_store import DetachableStore, Terms
-from databus.runtime.zookeeper_loss.retrying_store import Patience, PatientStore
+from databus.runtime.zookeeper_loss.retrying_store import PatientStore, StoreRetries
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def outlasting(session: FlowSession, drain: Drain, patience_s: float) -> Iterato
     Raises:
         ConfigError: the flow wants to go on without ZooKeeper and has no sink with markers.
     """
-    patience, flow = Patience(patience_s, drain), session.flow
+    patience, flow = StoreRetries(patience_s, drain), session.flow
     goes_on = flow.on_zookeeper_loss != "stop"
     if session.hidden is not None:
         session.hidden.outlasting(patience, session.store.connected, goes_on=goes_on)

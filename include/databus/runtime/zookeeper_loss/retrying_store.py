@@ -25,7 +25,7 @@ T = TypeVar("T")
 _PAUSE_S = 0.5
 
 
-class Patience:
+class StoreRetries:
     """Repeats what fails because the store is away, until it is back, a drain is asked for, or it took too long."""
 
     def __init__(self, seconds: float, drain: Drain):
@@ -58,7 +58,7 @@ class Patience:
 class PatientStore:
     """A `CheckpointStore` whose every call outlasts the store's absence, within bounds."""
 
-    def __init__(self, store: CheckpointStore, patience: Patience):
+    def __init__(self, store: CheckpointStore, patience: StoreRetries):
         self._store = store
         self._patience = patience
 
@@ -172,7 +172,7 @@ class PatientStore:
 class PatientLease:
     """A lease whose questions outlast the store's absence."""
 
-    def __init__(self, lease: Lease, patience: Patience):
+    def __init__(self, lease: Lease, patience: StoreRetries):
         self.epoch: Epoch = lease.epoch
         self._lease = lease
         self._patience = patience

@@ -55,7 +55,7 @@ def _apart(table: str, other: str) -> str:
 
 
 @dataclass
-class Standing:
+class IndexState:
     """Owner, key, tables and fields of an index, as its mapping and the mapping's `_meta` have them.
 
     Attributes:
@@ -115,7 +115,7 @@ class Indices:
     listing: bool = False
     unlisted: set[tuple[str, str]] = field(default_factory=set)
     made: set[str] = field(default_factory=set)
-    _known: dict[str, Standing] = field(default_factory=dict)
+    _known: dict[str, IndexState] = field(default_factory=dict)
 
     def ensure(
         self,
@@ -146,7 +146,7 @@ class Indices:
         if self.listing and table not in self._known[index].tables and (index, table) not in self.unlisted:
             self._enrol(index, table)
 
-    def standing(self, index: str, table: str) -> Standing | None:
+    def standing(self, index: str, table: str) -> IndexState | None:
         """Return owner, key and fields of an index, None where there is none; makes nothing.
 
         Raises:
@@ -236,7 +236,7 @@ class Indices:
         fields = tables.was_emptied(table, version) if self.shared else {}
         what = f"{table} was emptied: rows from before that are kept away for gc_deletes only"
         self._amend(index, fields, added, what)
-        self._known.setdefault(index, Standing()).emptied[table] = version
+        self._known.setdefault(index, IndexState()).emptied[table] = version
 
     def fields_before(self, index: str) -> set[str]:
         """Return the fields that an index had before this plan; `ensure` was called.
@@ -333,7 +333,7 @@ class Indices:
                 code="sink_index_shared",
             )
 
-    def _read(self, index: str, *, whole: bool = False) -> Standing | None:
+    def _read(self, index: str, *, whole: bool = False) -> IndexState | None:
         from opensearchpy.exceptions import OpenSearchException
 
         try:
@@ -345,7 +345,7 @@ class Indices:
             raise translated(error, f"{self.place}: reading index {index!r}") from error
         if found.get("status") == 404:
             return None
-        standing = Standing()
+        standing = IndexState()
         for mappings in (concrete.get("mappings", {}) for concrete in found.values()):
             ours = mappings.get("_meta", {}).get(_META, {})
             if ours and standing.owner is None:
@@ -367,7 +367,7 @@ class Indices:
 
     def _create(
         self, index: str, table: str, of_key: tuple[Sequence[str], Sequence[str], int], fields: Mapping[str, Any]
-    ) -> Standing:
+    ) -> IndexState:
         from opensearchpy.exceptions import OpenSearchException, RequestError
 
         mappings, settings = dict(self.body.get("mappings", {})), dict(self.body.get("settings", {}))
@@ -394,7 +394,7 @@ class Indices:
             taken = sent(create, fields)
         except RequestError as error:
             if error.error == "resource_already_exists_exception":  # another writer was faster
-                return self._read(index) or Standing(table)
+                return self._read(index) or IndexState(table)
             if fields:
                 log.warning(
                     "%s: index %r is not made with types of the columns of %s, but with the server's choice: %s",
@@ -413,7 +413,7 @@ class Indices:
         listed = frozenset([table]) if self.listing else frozenset[str]()
         said = str(mappings.get("dynamic", ""))
         of_keys: dict[str, Any] = {"forms": (tuple(forms),), "places": (place,)}
-        return Standing(table, tuple(key), {}, listed, bool(fields), present, said, **of_keys)
+        return IndexState(table, tuple(key), {}, listed, bool(fields), present, said, **of_keys)
 
 
 def create_body(

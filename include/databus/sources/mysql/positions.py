@@ -13,7 +13,7 @@ from databus.binlog.log.events import CHECKSUM_BYTES, HEADER_BYTES, MAGIC, Event
 from databus.binlog.log.transactions.executed_gtids import ExecutedGtids
 from databus.binlog.log.transactions.gtid_codec import decode_gtid_set
 from databus.binlog.server.dump import Dump, DumpRequest
-from databus.binlog.server.log_walk import FileStart, LogWalk, Stretch
+from databus.binlog.server.log_walk import FileStart, LogWalk, WalkedStretch
 from databus.core.errors import OffsetInvalidError, OffsetPurgedError, SourceDivergedError
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
@@ -27,7 +27,7 @@ from databus.sources.mysql.failover.replaced_log import (
     lost_end,
     replaced,
 )
-from databus.sources.mysql.server import LogFile, MysqlServer
+from databus.sources.mysql.server import MysqlServer, ServerLogFile
 from databus.sources.mysql.spec import GTID_PREFIX, file_and_position, parse_time
 
 CLOCK_SLACK = timedelta(seconds=60)
@@ -56,7 +56,7 @@ class MysqlPositions:
         """
         if start == "latest":
             head = self._server.head()
-            return replace(head, created_s=self.created_s(LogFile(head.file, head.pos)))
+            return replace(head, created_s=self.created_s(ServerLogFile(head.file, head.pos)))
         if start == "earliest":
             return self.earliest()
         if start.startswith(GTID_PREFIX):
@@ -129,7 +129,7 @@ class MysqlPositions:
             SourceDivergedError: it was.
         """
         if offset.created_s:
-            created_s = self.created_s(LogFile(offset.file, offset.pos))
+            created_s = self.created_s(ServerLogFile(offset.file, offset.pos))
             check_created(self._server.place, offset, (offset.file, created_s), self._flow)
 
     def _gtids_before(self, offset: BinlogOffset) -> str:
@@ -166,7 +166,7 @@ class MysqlPositions:
         offset = BinlogOffset(file, pos, "", self._server.flavor, self._server.identity)
         self.check(offset)
         if pos == _FIRST_POSITION:
-            return self.file_start(LogFile(file, pos))
+            return self.file_start(ServerLogFile(file, pos))
         gtids, boundary, behind, created_s = None, False, _FIRST_POSITION, 0
         for piece in self.read(file):
             if isinstance(piece, FileStart):
@@ -216,7 +216,7 @@ class MysqlPositions:
     def _before(self, file: str, pos: int) -> BinlogOffset:
         """Return the place before a transaction; before a file's first one its start, at which a range can end."""
         found = self.at_position(file, pos)
-        start = self.file_start(LogFile(file, pos))
+        start = self.file_start(ServerLogFile(file, pos))
         return start if start.same_gtids(found) else found
 
     def at_time(self, when: datetime) -> BinlogOffset:
@@ -256,7 +256,7 @@ class MysqlPositions:
             for batch in dump.batches():
                 for piece in walk.walk(batch):
                     check.look(piece)
-                    if isinstance(piece, Stretch) and len(piece.transactions):
+                    if isinstance(piece, WalkedStretch) and len(piece.transactions):
                         return int(piece.transactions.ts_ms[0])
         return None
 
@@ -285,15 +285,15 @@ class MysqlPositions:
         offset = BinlogOffset(file, found, "", self._server.flavor, self._server.identity)
         return self._with_gtids(offset, gtids.text(), created_s)
 
-    def file_start(self, file: LogFile) -> BinlogOffset:
+    def file_start(self, file: ServerLogFile) -> BinlogOffset:
         """Return the start of a file with the GTIDs executed before it."""
         return self._begin(file)[0]
 
-    def _begin(self, file: LogFile) -> tuple[BinlogOffset, Stretch | None]:
+    def _begin(self, file: ServerLogFile) -> tuple[BinlogOffset, WalkedStretch | None]:
         """Return the start of a file, and its first events; None where there are none yet."""
         first, created_s = None, 0
         for piece in self.read(file.name):
-            if isinstance(piece, Stretch):
+            if isinstance(piece, WalkedStretch):
                 first = piece
                 break
             created_s = piece.created_s if piece.name == file.name else created_s
@@ -305,14 +305,14 @@ class MysqlPositions:
             gtids = self._server.gtids_at(offset.file, offset.pos)
         return replace(offset, gtids=gtids, created_s=created_s)
 
-    def read(self, file: str) -> Iterator[FileStart | Stretch]:
+    def read(self, file: str) -> Iterator[FileStart | WalkedStretch]:
         """Walk the log from the start of a file to its head."""
         walk = LogWalk(_NO_TABLES, f"{file}:{_FIRST_POSITION}", passes_statements=True)
         with self._open_dump(DumpRequest(file, _FIRST_POSITION, self._server.flavor)) as dump:
             for batch in dump.batches():
                 yield from walk.walk(batch)
 
-    def created_s(self, file: LogFile) -> int:
+    def created_s(self, file: ServerLogFile) -> int:
         """Return when the server began a file, in seconds of the epoch."""
         return next(p.created_s for p in self.read(file.name) if isinstance(p, FileStart))
 
@@ -323,7 +323,7 @@ class MysqlPositions:
         if offset.gtids and (why := beyond_head(offset, self._server.head().gtids)):
             raise replaced(self._server.place, offset, why, self._flow)
 
-    def _missing(self, offset: BinlogOffset, files: list[LogFile]) -> None:
+    def _missing(self, offset: BinlogOffset, files: list[ServerLogFile]) -> None:
         earliest, place = files[0], self._server.place
         if _of_one_log(offset, earliest) and offset.file_number < earliest.number:
             self._check_executed(offset)
@@ -339,7 +339,7 @@ class MysqlPositions:
             hint="The log was reset (RESET MASTER) or renamed, or the checkpoint is of another server.",
         )
 
-    def _left(self, earliest: LogFile) -> LeftLog:
+    def _left(self, earliest: ServerLogFile) -> LeftLog:
         """Look at what is left of the log, from its first file on."""
         start, events = self._begin(earliest)
         head = self._server.head().gtids
@@ -402,7 +402,7 @@ def first_ms_from(when: datetime) -> int:
     return -((_EPOCH - when) // timedelta(milliseconds=1))
 
 
-def _previous_gtids(piece: Stretch) -> str:
+def _previous_gtids(piece: WalkedStretch) -> str:
     """Return the GTID set that a MySQL file's first event says was executed before it; "" where there is none."""
     if len(piece.events) <= HEADER_BYTES or piece.events[4] != EventType.PREVIOUS_GTIDS:
         return ""
@@ -410,5 +410,5 @@ def _previous_gtids(piece: Stretch) -> str:
     return str(decode_gtid_set(piece.events[HEADER_BYTES:size].tobytes()))
 
 
-def _of_one_log(offset: BinlogOffset, file: LogFile) -> bool:
+def _of_one_log(offset: BinlogOffset, file: ServerLogFile) -> bool:
     return offset.file.rpartition(".")[0] == file.name.rpartition(".")[0]

@@ -45,7 +45,7 @@ from databus.sources.mysql.headroom import headroom, headroom_finding
 from databus.sources.mysql.positions import MysqlPositions, request_after
 from databus.sources.mysql.preflight import preflight
 from databus.sources.mysql.row_filters import RowFilters
-from databus.sources.mysql.segments.large_value_rules import ClaimRules
+from databus.sources.mysql.segments.large_value_rules import LargeValueRules
 from databus.sources.mysql.segments.split import SegmentAddress, SegmentSplit
 from databus.sources.mysql.server import MysqlServer
 from databus.sources.mysql.spec import MysqlBinlog
@@ -245,7 +245,7 @@ class MysqlBinlogSource:
         self._filters.check(index.tables)
         store = self._stores.segments(self._server.binlog(plan.range.end).server)
         server = self._server.binlog(index.range.end).server
-        claims = ClaimRules(self._context.settings.segment_store, self._spec.claim_over_bytes)
+        claims = LargeValueRules(self._context.settings.segment_store, self._spec.claim_over_bytes)
         return [
             SegmentSplit(
                 tuple(

@@ -25,7 +25,8 @@ from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.transactions.pending_xa import WantedPrepare
 from databus.binlog.log.transactions.rolled_back_rows import RolledBackRows
 from databus.binlog.log.transactions.xa import CommitPlace, XaPhase, parse_prepare, parse_second_phase
-from databus.binlog.segments.range_staging import RangeBounds, RangeStager
+from databus.binlog.segments.range_bounds import RangeBounds
+from databus.binlog.segments.range_staging import RangeStager
 from databus.binlog.segments.segment import FetchedPrepare, PinnedPrepare, RangeIndex, Segment, pinned_name
 from databus.binlog.server.dump import Events
 from databus.binlog.server.log_walk import LogWalk

@@ -9,8 +9,9 @@ import pytest
 
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.log.query_status import is_temporary
-from databus.binlog.segments.range_staging import RangeBounds
-from databus.binlog.server.log_walk import LogWalk, WalkedStretch
+from databus.binlog.segments.range_bounds import RangeBounds
+from databus.binlog.server.log_walk import LogWalk
+from databus.binlog.server.stretches import WalkedStretch
 from databus.core.errors import DecodeError
 from databus.core.positions.offsets import BinlogOffset
 from tests.unit.binlog.log_encoder import Log

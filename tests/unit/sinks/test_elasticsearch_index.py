@@ -10,7 +10,9 @@ from opensearchpy.exceptions import AuthorizationException
 from databus.core.connections import Connection
 from databus.core.errors import SinkSettingError
 from databus.sinks.elasticsearch.client import addresses, reason_of
-from databus.sinks.elasticsearch.indices import IndexState, Indices, create_body, index_name
+from databus.sinks.elasticsearch.index_names import create_body, index_name
+from databus.sinks.elasticsearch.index_state import IndexState
+from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.preflight import index_pattern, seconds
 
 

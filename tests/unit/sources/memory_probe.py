@@ -22,7 +22,8 @@ import numpy as np
 from databus.binlog.log.capture import TableCapture
 from databus.binlog.reader import read_file
 from databus.binlog.segments.kept_log import _events, _whole_events, made_up_rotate
-from databus.binlog.segments.range_staging import RangeBounds, RangeStager
+from databus.binlog.segments.range_bounds import RangeBounds
+from databus.binlog.segments.range_staging import RangeStager
 from databus.binlog.segments.segment import RangeIndex
 from databus.binlog.server.dump import Events
 from databus.binlog.server.log_walk import LogWalk

@@ -20,7 +20,8 @@ from databus.binlog.segments.segment import segment_name
 from databus.binlog.segments.store_space import writing
 from databus.binlog.server.dump import Dump
 from databus.binlog.server.log_places import start_request
-from databus.binlog.server.log_walk import FileStart, LogWalk, WalkedStretch
+from databus.binlog.server.log_walk import LogWalk
+from databus.binlog.server.stretches import FileStart, WalkedStretch
 from databus.core.connections import Connection
 
 _IN_MEMORY_BYTES = 64 << 20

@@ -15,7 +15,8 @@ from databus.core.tables.key_forms import keeps_text, key_forms
 from databus.core.tables.schemas import TableSchema
 from databus.sinks.elasticsearch.client import translated
 from databus.sinks.elasticsearch.documents import DELETED_FIELD
-from databus.sinks.elasticsearch.indices import IndexState, Indices
+from databus.sinks.elasticsearch.index_state import IndexState
+from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.key_names import Key, keys_of, moves_of, of_keys, placed, said, version_of
 from databus.sinks.elasticsearch.spec import OnKeyChange
 

@@ -22,7 +22,8 @@ from databus.sinks.elasticsearch.clearing import ids_meet, lists_tables
 from databus.sinks.elasticsearch.client import connect, silent_refusal, where
 from databus.sinks.elasticsearch.documents import ids_may_meet
 from databus.sinks.elasticsearch.evidence import evidence
-from databus.sinks.elasticsearch.indices import Indices, create_body, index_name
+from databus.sinks.elasticsearch.index_names import create_body, index_name
+from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.key_names import moves_of, place_of_first
 from databus.sinks.elasticsearch.keys import IndexKeys
 from databus.sinks.elasticsearch.mapping import fields_of

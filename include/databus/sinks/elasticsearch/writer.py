@@ -30,7 +30,8 @@ from databus.sinks.elasticsearch.clearing import (
 )
 from databus.sinks.elasticsearch.client import connect, where
 from databus.sinks.elasticsearch.documents import RowWrite, document_id, ids_may_meet, key_names, tombstone
-from databus.sinks.elasticsearch.indices import Indices, create_body, index_name
+from databus.sinks.elasticsearch.index_names import create_body, index_name
+from databus.sinks.elasticsearch.indices import Indices
 from databus.sinks.elasticsearch.partial_rows import NewerDocuments, cut
 from databus.sinks.elasticsearch.refusals import Stopping
 from databus.sinks.elasticsearch.spec import Elasticsearch

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import numpy as np
 
-from databus.binlog.server.log_walk import FileStart
+from databus.binlog.server.stretches import FileStart
 from databus.core.errors import OffsetPurgedError
 from databus.core.positions.offsets import BinlogOffset
 from databus.sources.mysql.dump.kept_segments import SegmentRelay

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from databus.binlog.log.capture import TableCapture
+from databus.binlog.log.expansion import MOST_EXPANDED_BYTES
 from databus.binlog.log.statements.column_renames import columns_renamed
 from databus.binlog.log.statements.identifiers import lowered
 from databus.binlog.log.statements.scope import subjects_of
@@ -34,9 +35,6 @@ from databus.core.positions.offsets import BinlogOffset
 from databus.core.state.plan import SourcePlan
 from databus.core.tables.schemas import RenamedTable, TableChange, TableSchema
 from databus.sources.mysql.tables.moved_columns import StatementPlace, moved_columns
-
-_MOST_EXPANDED_BYTES = 64 << 20
-"""Bound of compressed events when expanded, of those that are walked at once; a larger one stands alone."""
 
 
 def source_plan(index: RangeIndex, store: SegmentStore, capture: TableCapture) -> SourcePlan:
@@ -116,7 +114,7 @@ def _statements(index: RangeIndex, store: SegmentStore) -> Iterator[tuple[Statem
         walker = Walker(segment.file, segment.start_pos, definitions=pinned, passes_statements=True)
         data, at = load_segment(store.address(index, segment)), 0
         while at < len(data):
-            walk = walker.walk(data[at:], _MOST_EXPANDED_BYTES)
+            walk = walker.walk(data[at:], MOST_EXPANDED_BYTES)
             ends = [*walk.transactions.end_pos.tolist(), segment.end_pos]
             for logged in walk.statements:
                 yield StatementPlace(number, ends[min(logged.transaction, len(ends) - 1)], behind, rows), logged

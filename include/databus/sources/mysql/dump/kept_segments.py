@@ -18,7 +18,8 @@ from databus.binlog.segments.kept_segments import KeptSegment, KeptSegments
 from databus.binlog.segments.large_values import LargeValueStore
 from databus.binlog.segments.retention import KeepLimit
 from databus.binlog.segments.segment import RangeIndex
-from databus.binlog.server.log_walk import LogWalk, WalkedStretch
+from databus.binlog.server.log_walk import LogWalk
+from databus.binlog.server.stretches import WalkedStretch
 from databus.core.errors import DatabusError, OffsetInvalidError
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset

@@ -12,7 +12,7 @@ import numpy as np
 
 from databus.binlog.segments.kept_log import made_up_rotate
 from databus.binlog.server.dump import Dump, Events
-from databus.binlog.server.log_walk import FileStart, WalkedStretch
+from databus.binlog.server.stretches import FileStart, WalkedStretch
 from databus.core.positions.offsets import BinlogOffset
 
 LARGEST_TAIL_BYTES = 8 << 20

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from databus.binlog.log.transactions.delivered_gtids import DeliveredGtids
-from databus.binlog.server.log_walk import FileStart
+from databus.binlog.server.stretches import FileStart
 from databus.core.errors import OffsetPurgedError, SourceDivergedError
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from databus.binlog.log.events import HEADER_BYTES, EventType, parse_header
 from databus.binlog.log.transactions.gtid_codec import decode_gtid_list
-from databus.binlog.server.log_walk import WalkedStretch
+from databus.binlog.server.stretches import WalkedStretch
 from databus.core.positions.gtid import MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset
 from databus.sources.mysql.failover.replaced_log import begun

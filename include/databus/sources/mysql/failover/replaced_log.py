@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from databus.binlog.log.transactions.delivered_gtids import DeliveredGtids
-from databus.binlog.server.log_walk import FileStart, WalkedStretch
+from databus.binlog.server.stretches import FileStart, WalkedStretch
 from databus.core.errors import SourceDivergedError
 from databus.core.positions.gtid import Interval, MariadbGtidPosition, MysqlGtidSet
 from databus.core.positions.offsets import BinlogOffset

@@ -18,7 +18,8 @@ from databus.binlog.segments.kept_log import KeptLog
 from databus.binlog.segments.segment import FetchedPrepare
 from databus.binlog.segments.store_space import writing
 from databus.binlog.server.dump import Dump, DumpRequest
-from databus.binlog.server.log_walk import FileStart, LogWalk, WalkedStretch
+from databus.binlog.server.log_walk import LogWalk
+from databus.binlog.server.stretches import FileStart, WalkedStretch
 from databus.core.errors import DecodeError, OffsetInvalidError, OffsetPurgedError
 from databus.core.positions.offsets import BinlogOffset, PreparedTransaction
 from databus.core.private_files import private_file
